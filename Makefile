@@ -1,25 +1,27 @@
-# The door: everything that a person or a CI machine starts. What it does is in scripts/ and xtask/ (docs/developing.md).
+# Entry point for developers and CI. scripts/ and xtask/ do the work (docs/developing.md).
 #
-#   make run     set up, build, start Gantry: prints an address and two one-time sign-ins; Ctrl-C stops everything
-#   make build   the program (target/debug/gantry) and what the browser loads (target/site)
-#   make release one file with the page's scripts and styles inside, optimised: target/release/gantry
-#   make testbed N SSH servers on this machine as nodes to try things on, beside a running Gantry: make testbed N=8
-#   make test    everything that must pass, and what each part took
-#   make chaos   everything that may break, broken at random, and a checker: make chaos SEED=1 MINUTES=10
-#   make lint    format, clippy, licences, the book and its links, the container file
-#   make docs    the book, from docs/, into target/book
-#   make pictures the pictures of the README and the book, of a fresh demo
-#   make bench   the benchmarks, optimised, in the browser too
-#   make clean   what was built in this tree (the cache outside of it stays: see docs/developing.md)
-#   make setup   only see to it that everything for `make test` is there
+#     make run      set up, build and start Gantry; prints a URL and two one-time sign-in links;
+#                   Ctrl-C stops everything
+#     make build    the program (target/debug/gantry) and the browser files (target/site)
+#     make release  one optimized file with the embedded site: target/release/gantry
+#     make testbed  N local SSH servers as test nodes of a running Gantry: make testbed N=8
+#     make test     all checks and tests, with the time of each part
+#     make chaos    random faults, then a checker: make chaos SEED=1 MINUTES=10
+#     make lint     format, clippy, licences, the book and its links, the container file
+#     make docs     the book, from docs/ into target/book
+#     make pictures the screenshots of the README and the book, from a new demo
+#     make bench    the optimized benchmarks, also in the browser
+#     make clean    delete build results in this tree, but not the cache (docs/developing.md)
+#     make setup    only install the requirements of `make test`
 #
-# Arguments of `gantry up` go into UP: make run UP='--listen 127.0.0.1:8080'
+# `UP` has arguments for `gantry up`: make run UP='--listen 127.0.0.1:8080'
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 
-# Where things are built is known to all of this; and a database that Gantry is to use is nobody's business at build time.
+# All parts rely on the default build folder. Recipes unset the database variables, because a build
+# must not depend on a database.
 unexport CARGO_TARGET_DIR
 UP ?=
 N ?= 8
@@ -51,7 +53,7 @@ testbed:
 	@env -u DATABASE_URL cargo build --locked
 	@exec target/debug/gantry testbed $(N) $(TESTBED)
 
-# Rust must be there before the rest of the set-up, which is a timed part of the run, can be started by it.
+# The rest of the setup is a timed part of the run. It needs Rust first.
 test:
 	@export GANTRY_MAKE_BEGAN=$$(date +%s); unset DATABASE_URL GANTRY_OWNER_URL; scripts/setup rust; cargo xtask test
 

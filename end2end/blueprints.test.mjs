@@ -1,4 +1,5 @@
-// The line of targets, any two compared, a deployment restored by a proposal; and another version of a barclamp, shown before it is used.
+// The target history, comparing targets, restoring a deployment with a proposal, and previewing
+// another version of a barclamp.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -91,7 +92,7 @@ test('the same, the unknown and the far away are said to be so', { timeout: 60_0
   await visit(ada, '/blueprints?before=1');
   await ada.getByText('There are no more targets').waitFor();
   assertQuiet(ada, /404/);
-  ada.problems.length = 0; // the answers to what is not there
+  ada.problems.length = 0; // the responses for unknown targets
 });
 
 test('a deployment is restored by a proposal that somebody else approves', { timeout: 180_000 }, async () => {
@@ -147,7 +148,7 @@ test('what a version lacks is shown, and what using it comes to', { timeout: 120
   await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
 
-  // A version of its own is given up the same way, and several barclamps in one step.
+  // A deployment's own version is dropped the same way. One step may change several barclamps.
   await more(ada, 'Use a version');
   await dialog.getByLabel(/^extra no more: nothing above has it/).check();
   await dialog.getByText('Nothing is removed.').waitFor();

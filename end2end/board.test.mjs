@@ -1,4 +1,5 @@
-// A board with many nodes: the tray is narrowed and stays in order, some of a selection are bound, a full cell opens its list.
+// A board with many nodes: filtering and sorting the tray, binding a part of a selection, and the
+// list of a full cell.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -72,7 +73,7 @@ test('what is asked for while a command is under way is done after it', { timeou
   await inTray(21).dragTo(row(page, ROLE).locator('.cell'));
   assert.equal(await chips().count(), 0, 'the first is still under way');
   await count(2);
-  // As fast as hands are: each takes back, or brings back, one.
+  // As fast as a user can press: each undoes or redoes one edit.
   for (const [keys, left] of [['Control+z', 0], ['Control+Shift+Z', 2], ['Control+z', 0]]) {
     await page.keyboard.press(keys);
     await page.keyboard.press(keys);
@@ -90,14 +91,14 @@ test('undo that waits for a board that does not come is sent back with a word, a
   try {
     const given = page.waitForRequest('**/call/edit');
     await inTray(22).dragTo(row(page, ROLE).locator('.cell'));
-    // A drop that is not a command yet is put back by undo, and nothing waits for a board.
+    // Undo also cancels a drop that was not sent yet, without waiting for the board.
     await given;
     await page.keyboard.press('Control+z');
     await said.waitFor();
   } finally {
     await page.unroute('**/call/board', away);
   }
-  // The board comes by itself; what was sent back does not.
+  // The committed change appears without a reload. The undone one does not.
   await bound.waitFor();
   await page.waitForTimeout(1_000);
   assert.equal(await bound.count(), 1);
@@ -110,7 +111,7 @@ test('undo that waits for a board that does not come is sent back with a word, a
 
 test('a drop that waits to be judged is put back by undo, and with a reason when it is refused', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(23) });
-  // A page that can't plan asks the server for each lift; the answer comes when both hands are off the board.
+  // A page that can't plan asks the server for each lift. The response arrives after the drop.
   await page.route('**/call/planner', (route) => route.fulfill({ status: 503, body: '' }));
   await page.route('**/call/lift', async (route) => {
     await new Promise((done) => setTimeout(done, 1_500));
@@ -133,11 +134,11 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
     await drop();
     await judged;
     await page.getByRole('alert').filter({ hasText: `${ROLE}: not possible. ${name(23)}` }).waitFor();
-    // The board stands still only while something is lifted.
+    // The board is frozen only while something is lifted.
     await page.keyboard.press('Control+z');
     await bound.waitFor({ state: 'detached' });
 
-    // Keys that come before the answer are done after it, in their order.
+    // Keys pressed before the response are handled after it, in order.
     const hear = (words) => page.locator('[role=status][aria-live=assertive]').filter({ hasText: words }).waitFor({ state: 'attached' });
     await inTray(23).focus();
     judged = page.waitForResponse('**/call/lift');
@@ -159,7 +160,7 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
 
 test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {
   const before = await tray();
-  // Three first, by the menu.
+  // Three nodes via the menu.
   for (const n of [1, 2, 3]) await inTray(n).click();
   await page.keyboard.press('b');
   const menu = page.getByRole('dialog', { name: 'Bind 3 nodes to' });
@@ -168,7 +169,7 @@ test('the valid of a selection are bound, by keyboard, and nobody changes places
   await row(page, ROLE).locator('.chip', { hasText: name(3) }).waitFor();
   assert.deepEqual(await tray(), before, 'the tray is in order of names, whoever is bound');
 
-  // Then ten, of which seven can be.
+  // Then ten nodes, of which seven can be bound.
   await inTray(1).click();
   await inTray(10).click({ modifiers: ['Shift'] });
   await inTray(10).press(' ');

@@ -1,5 +1,5 @@
-// What a proposal can say beside binding, each by its own way on the board, and each taken back by its name. What an edit comes to is
-// shown before it is made; a refusal is the server's and loses nothing that was typed.
+// Every kind of edit except binding: each is made on the board and undone by its name. A preview
+// shows the effect of an edit first. After a server error, the form keeps its input.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -16,7 +16,7 @@ before(async () => {
   page = await signIn(await openPage(browser, gantry), gantry, 'author');
   await visit(page, '/deployments/web');
   await propose(page);
-  // A node that is web's own, not only its proposal's.
+  // A node of the deployment itself, not only of its proposal.
   await trayChip('n6').dragTo(row(page, 'metrics').locator('.cell'));
   await chip(page, 'metrics', 'n6').waitFor();
   const review = await submit(page, 'A node of its own');
@@ -36,7 +36,7 @@ const dialog = (name) => page.getByRole('dialog', { name });
 const undo = (what) => page.getByRole('button', { name: what });
 const put = (of) => of.getByRole('button', { name: 'Put into the proposal' });
 
-/** Makes what a dialog is about, once it says what that comes to; it is taken back by its name again. */
+/** Makes the edit of a dialog after its preview is shown, then undoes it by name. */
 async function putAndUndo(of, comesTo, named) {
   await of.getByText(comesTo).waitFor();
   await put(of).click();
@@ -49,7 +49,7 @@ test('a chip is unbound by Delete, and what that comes to is said first', { time
   await trayChip('n1').dragTo(row(page, 'app').locator('.cell'));
   await chip(page, 'app', 'n1').waitFor();
   await undo(/^Undo “bind n1 to app”/).waitFor();
-  // A chip that only the proposal has is no link: it takes the focus all the same.
+  // A noderole that only the proposal has is no link, but can have the focus.
   await chip(page, 'app', 'n1').focus();
   await page.keyboard.press('Delete');
   const unbind = dialog('Unbind app from n1');
@@ -93,7 +93,7 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
   await data.waitFor({ state: 'hidden' });
   await undo(/^Undo “set data of app on n1/).waitFor();
   assert.ok(await chip(page, 'app', 'n1').evaluate((chip) => chip === document.activeElement), 'the focus is back');
-  // What was set is what the next one finds.
+  // The form shows the values that were set.
   await page.keyboard.press('Shift+F10');
   await menu.getByRole('button', { name: /^Set its data/ }).click();
   await data.getByText('"port": 8090').or(data.getByLabel('As JSON')).first().waitFor();
@@ -135,7 +135,7 @@ test('data is written by a form that its role makes, beside the text, and each f
   await port.fill('8123');
   await data.locator('.wrong .fault').waitFor({ state: 'detached' });
   assert.equal(JSON.parse(await json.inputValue()).app.port, 8123);
-  // The text leads the form, too; what is said nowhere here is shown as what is below.
+  // Changes of the JSON text update the form. An omitted value shows its inherited value.
   await json.fill('{"app": {"port": 8124}}');
   assert.equal(await port.inputValue(), '8124');
   const greeting = data.locator('.field').filter({ has: page.getByLabel(/^app-greeting/) }).last();
@@ -256,7 +256,8 @@ test('a child deployment is made, and a node moves into it', { timeout: 90_000 }
   await to.fill('web-c');
   await move.locator('datalist option[value="web-canary"]').waitFor({ state: 'attached' });
   await to.fill('web-canary');
-  // It carries what is bound in web, which is above the new one: so it may go there.
+  // Its noderoles are bound in web, which is the parent of the new deployment, so it may move
+  // there.
   await move.getByText('n6 moves from web to web-canary.').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-move');
@@ -283,7 +284,7 @@ test('a node is moved from its row in Nodes, on the board of where it goes', { t
   await where.getByRole('button', { name: 'Open its proposal' }).click();
   await page.waitForURL(/\/deployments\/web\?bring=n5/);
   const bring = dialog('Move nodes to web');
-  // Who moves the same way is told in one line: n1 came along when it was bound.
+  // Nodes with the same move share one line. n1 was moved when it was bound.
   const moves = /\bn5 moves? from system to web\.$/;
   await bring.getByText(moves).waitFor();
   await screenshot(page, 'edits-bring');
@@ -436,7 +437,7 @@ test('in the panel, too, an edit says first what it comes to', { timeout: 60_000
   await panel.getByText('Removes metrics from n6.').waitFor();
   await panel.getByLabel('Run again although nothing changed').fill('Why not');
   await panel.getByText(/^Runs again: metrics on n6\./).waitFor();
-  // What is half under the bar of the proposal is no smaller for it.
+  // axe measures only the visible part of a target, so scroll it out from under the proposal bar.
   await page.evaluate(() => window.scrollTo(0, 0));
   await assertAccessible(page);
   await screenshot(page, 'panel-edit');

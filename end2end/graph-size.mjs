@@ -1,9 +1,11 @@
-// What the graph page takes when it is large: `node end2end/graph-size.mjs` after `cargo build` and `cargo xtask site`.
+// Measures the graph page with a large graph: `node end2end/graph-size.mjs` after `cargo build` and
+// `cargo xtask site`.
 //
-// The page is the real one; the server's answer is replaced by one with as many boxes and edges as are asked for. It prints the bytes
-// of the answer, when it is there after a click, how long from then to boxes on the page (reading, layout, drawing) and to their being
-// painted, and how long frames take while the picture is scrolled and while it is made smaller and larger, a step each frame. No test:
-// figures depend on the machine. See docs/graph.md for some.
+// The page is real. The server's response is replaced by one with the given number of boxes and
+// edges. It prints the size of the response, the time from a click to the response, from there to
+// boxes on the page (parsing, layout, drawing), and to the painted frame. It also prints frame
+// times while scrolling and zooming, one step per frame. Not a test, because the results depend on
+// the machine. docs/graph.md has some results.
 
 import { brotliCompressSync } from 'node:zlib';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';
@@ -14,7 +16,10 @@ const sizes = [[100, 200], [400, 1_000], [1_500, 10_000]];
 const SCROLLED = 180; // frames
 const ZOOMED = 64;
 
-/** Five roles on many nodes. Each waits for its own node's role before it, and for some others', near ones mostly. */
+/**
+ * Five roles on many nodes. Each depends on the previous role of its own node, and on roles of
+ * other, mostly close, nodes.
+ */
 function large(view, boxes, wires) {
   const nodes = boxes / 5;
   const id = (n) => `00000000-0000-8000-8000-${String(n).padStart(12, '0')}`;
@@ -39,7 +44,10 @@ function large(view, boxes, wires) {
   return { ...view, vertices, edges, noderoles: boxes, wires };
 }
 
-/** Asks for the picture and waits for it: milliseconds until the answer is there, from then to boxes, and to the frame with them. */
+/**
+ * Requests the graph and measures milliseconds until the response, from there to boxes, and to the
+ * painted frame.
+ */
 const unfold = (page) => page.evaluate(async () => {
   const { fetch } = window;
   const next = () => new Promise(requestAnimationFrame);
@@ -59,7 +67,9 @@ const unfold = (page) => page.evaluate(async () => {
   return { answer: answered - began, drawn: drawn - answered, painted: performance.now() - answered };
 });
 
-/** In the page: milliseconds of each of so many frames, before each of which `step` is done; sorted. */
+/**
+ * Runs in the page: sorted durations of `count` frames in milliseconds, with `step` before each.
+ */
 async function measured(count, step) {
   const next = () => new Promise(requestAnimationFrame);
   const frames = [];
@@ -72,10 +82,10 @@ async function measured(count, step) {
   }
   return frames.sort((a, b) => a - b);
 }
-// As text: the page's policy forbids it to make functions of its own.
+// Passed as text, because the page's policy forbids creating functions.
 const frames = (page, count, step) => page.evaluate(`(${measured})(${count}, ${step})`);
 
-// Down and to the right, and back from the ends.
+// Down and to the right, then back.
 const scroll = (n) => {
   const room = document.querySelector('.picture');
   room.scrollTop = (n * 40) % Math.max(1, room.scrollHeight - room.clientHeight);

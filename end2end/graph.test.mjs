@@ -1,4 +1,5 @@
-// The graph of a deployment: folded first, unfolded on demand, by pointer and by keyboard, as a picture and as a table.
+// The graph of a deployment: collapsed first, expanded by pointer and by keyboard, as an image and
+// as a table.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -46,7 +47,7 @@ test('folded by role, then one by one, and only what belongs to one', { timeout:
   const folded = await page.locator('a.box').count();
   assert.ok(folded >= 3, `${folded} boxes`);
 
-  // A box tells about itself and links on.
+  // A box shows its details and links.
   await box(/^runtime .*, in edge$/).click();
   await page.waitForURL(/at=edge%3Aruntime/);
   const about = page.getByRole('complementary', { name: 'runtime' });
@@ -165,7 +166,7 @@ test('far out boxes are shapes, and pointer and keys find them still', { timeout
   await assertAccessible(page);
   await screenshot(page, 'graph-far');
 
-  // By pointer, where the shape stands.
+  // With the pointer, at the position of the shape.
   const frame = await page.locator('.graph-svg').boundingBox();
   const zoom = 0.8 ** 4;
   const place = await page.evaluate(() => {
@@ -177,13 +178,13 @@ test('far out boxes are shapes, and pointer and keys find them still', { timeout
   await page.waitForURL(/at=/);
   await page.locator('a.box[aria-current]').waitFor();
 
-  // By keys: the next one is a whole box as soon as it is held.
+  // With keys: the next box is scrolled fully into view as soon as it has the focus.
   await page.locator('a.box[tabindex="0"]').focus();
   const first = await page.evaluate(() => document.activeElement.dataset.key);
   await page.keyboard.press('ArrowLeft');
   await page.waitForFunction((first) => document.activeElement.matches('a.box') && document.activeElement.dataset.key !== first, first);
 
-  // With Ctrl the wheel brings it back, and leaves what is under the pointer there.
+  // With Ctrl, the wheel zooms around the pointer.
   await page.mouse.move(frame.x + 60, frame.y + 60);
   await page.keyboard.down('Control');
   for (let n = 0; n < 4; n += 1) await page.mouse.wheel(0, -100);
@@ -209,7 +210,7 @@ test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
   await assertAccessible(page);
   assertQuiet(page);
 
-  // And without scripts, from the address alone.
+  // Without scripts, from the URL alone.
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/graph/edge?roles=runtime');

@@ -1,4 +1,5 @@
-// Lists: sorted, filtered and paged by their address, so back and forward, a bookmark and a browser without scripts show the same.
+// Lists: the URL has sort order, filter and cursor. So back and forward, bookmarks, and browsers
+// without scripts show the same.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -29,12 +30,12 @@ after(async () => {
   await gantry.stop();
 });
 
-/** The names in the first column, from above. */
+/** The names in the first column, from top to bottom. */
 function names(on = page) {
   return on.locator('tbody tr td:first-child a').allInnerTexts();
 }
 
-/** Waits until the address is this one. */
+/** Waits until the page has this URL. */
 async function at(path, on = page) {
   await on.waitForURL((url) => `${url.pathname}${url.search}` === path);
 }
@@ -99,7 +100,7 @@ test('what there is not to be asked for is said', { timeout: 60_000 }, async () 
   assert.equal(answer.status(), 400);
   await page.getByText('There are: alive, dead, unavailable, record.').waitFor();
   assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
-  // The browser says of every answer of this status that it failed.
+  // The browser logs every response with this status as an error.
   assertQuiet(page, /status of 400/);
   page.problems.length = 0;
 });

@@ -1,6 +1,7 @@
-// News reach every tab, whatever happens to the tabs and to the line.
+// Every tab shows new events, whatever happens to the tabs and the connection.
 //
-// A browser has six connections to one server for all its tabs, so the tabs share one stream. No page here is ever reloaded.
+// A browser has six connections per server for all tabs, so the tabs share one stream. No page is
+// reloaded here.
 
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -26,7 +27,7 @@ after(async () => {
   await rm(data, { recursive: true, force: true });
 });
 
-/** Turns execution off or on, as a program does. */
+/** Disables or enables execution via the API. */
 async function execution(page, enabled) {
   const answer = await page.context().request.post(`${gantry.address}/api/v1/execution`, {
     headers: { 'x-gantry': '1' },
@@ -39,7 +40,7 @@ const shows = (page, enabled) =>
   page.getByRole('button', { name: `execution ${enabled ? 'on' : 'off'}` }).waitFor({ timeout: 30_000 });
 const mark = (page, word) => page.locator('[data-live]').filter({ hasText: word }).waitFor({ timeout: 30_000 });
 
-/** Notes which live streams a page has open. */
+/** Records the open live streams of a page. */
 function watchStreams(page) {
   page.streams = new Set();
   page.on('request', (request) => request.url().includes('/events?') && page.streams.add(request));
@@ -96,7 +97,7 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
     await gantry.kill();
     await Promise.all(tabs.map((tab) => mark(tab, /reconnecting|stale/)));
     gantry = await start({ name: 'live-again', data, port });
-    // Before anybody has come back: this is what would be missed.
+    // Before any tab has reconnected. The tabs must not miss this change.
     await execution(tabs[0], true);
     await Promise.all(tabs.map((tab) => shows(tab, true)));
     await Promise.all(tabs.map((tab) => mark(tab, 'live')));
@@ -109,12 +110,13 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
 test('a page that is told to begin anew asks again for what it shows', { timeout: 120_000 }, async () => {
   const page = await openPage(browser, gantry);
   await signIn(page, gantry, 'reviewer');
-  // What the server says whose journal does not reach back to where a page was; the news themselves are lost.
+  // The server's message if its journal no longer has the page's last event. The events themselves
+  // are lost.
   const word = { id: '999999999-1', data: { kind: 'reset' } };
   const body = `id: ${word.id}\ndata: ${JSON.stringify(word.data)}\n\n`;
   for (const path of ['/deployments', '/deployments/web', '/runs', '/waiting', '/nodes']) {
     let told = 0;
-    await page.goto('about:blank'); // its stream is not the next page's
+    await page.goto('about:blank'); // its stream must not be taken for that of the next page
     await page.route('**/events?*', (route) => {
       told += 1;
       return told === 1 ? route.fulfill({ contentType: 'text/event-stream', body }) : route.abort();
@@ -130,7 +132,7 @@ test('a page that is told to begin anew asks again for what it shows', { timeout
   await page.context().close();
 });
 
-/** Passes everything on to the server, until it is told to keep the live streams that are open silent. */
+/** A proxy to the server that can mute the open live streams. */
 async function proxy(target) {
   const open = new Set();
   const server = net.createServer((near) => {
@@ -146,7 +148,7 @@ async function proxy(target) {
   });
   await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
   const streams = () => [...open].filter(({ isStream }) => isStream);
-  /** A page that has just said what it shows opens its stream anew: the one to silence is the one that stays. */
+  /** A page that has just reported what it shows reopens its stream. Mute the final one. */
   const settled = async () => {
     let before;
     for (let time = 0; time < 30; time += 1) {

@@ -1,7 +1,8 @@
-// Every page looks as it looked: pictures of three widths in light, and of the widest in dark, compared with those in looks/.
+// Screenshots of every page, in three widths with light colors and in the largest width with dark
+// colors, are compared with those in looks/.
 //
-// After a change that is meant to be seen: GANTRY_WRITE=1 node --test end2end/looks.test.mjs, look at what git says has changed, and
-// commit it with the change. A new page is one line in `pages`.
+// After an intended change: run GANTRY_WRITE=1 node --test end2end/looks.test.mjs, review the
+// changed files in git, and commit them with the change. A new page is one line in `pages`.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -11,26 +12,28 @@ import { settle, something } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
 import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs';
 
-// Rows that come in another order, or are others, each time: what ran at once, and what this machine is. Columns are as wide as they need.
+// Rows whose order or content differs each time: concurrent runs, and facts about this machine.
+// Column widths depend on their content.
 const ORDER = 'thead, tbody';
 const MACHINE = '[aria-label="Facts"] > :not(header)';
 const HOURS = '.overview svg:not(.icon), [aria-label="Runs"] > :not(header)';
-// A card counts as opened once its end was in the window, which is before or after the picture.
+// A card counts as viewed once its end was in the window, before or after the screenshot.
 const OPENED = '.seen, .pill.flat';
-// The root of a demo node lies in this start's own folder. It is in the first row of its node.
+// The root of a demo node is in the folder of this start. It is in the first row of the node.
 const ROOT = '.changes tbody tr:first-child td:nth-child(3)';
-// It is sealed a moment later.
+// The entry is sealed a moment later.
 const SEALED = 'tbody td:last-child';
 const LOOKED = '[aria-label="Looks"] > :not(header)';
-// Runs are numbered as they are queued, and several are at once.
+// Runs are numbered in the order of queueing, and several are queued at once.
 const NUMBER = '.crumbs, .head .muted, [aria-label="Attempts at this step"] .link-list';
-// How much a run writes, and into what it was told, differs; so these take no room.
+// Length and content of a run's output and input differ, so these take no space.
 const WRITTEN = '.log, [aria-labelledby="log-title"] header .muted, [aria-label="Data"] .inside';
-// A worker is called as its machine and its process.
+// The name of a worker has its machine and process.
 const WORKER = '.crumbs, h1, .head .muted, [aria-label="About this worker"] dd';
 
-// Ids of the demo follow from its names, so what comes by id comes in one order. Left out is what differs in its very size: what a run
-// says and returned, the looks at a node and all of the audit, of which there is more the longer a start takes.
+// Ids of the demo derive from names, so their order is fixed. `gone` lists content whose size
+// differs: output and results of runs, health checks of nodes, and the audit, which is longer after
+// a slow start.
 const dialog = (button) => async (page) => {
   await page.getByRole('button', { name: button }).first().click();
   await page.getByRole('dialog').waitFor();
@@ -40,16 +43,19 @@ const palette = async (page) => {
   await page.getByRole('dialog').waitFor();
 };
 
-// A lifted node lets every role say whether it can go there.
+// With a lifted node, every role shows whether the node can go there.
 const lifted = async (page) => {
   await page.locator('.tray').getByRole('button', { name: 'n2', exact: true }).press(' ');
   await page.locator('[data-over]').waitFor();
 };
 
-// The preview of the first role comes from the server.
+// The server sends the preview of the first role.
 const previewed = (page) => page.getByText('With this the proposal comes to').waitFor();
 
-/** Name, address (of what `settle` and `something` found), what varies there, what is done before the picture is taken, and what is left out. */
+/**
+ * Name, path (from the results of `settle` and `something`), varying content, preparation, and
+ * removed content.
+ */
 const pages = [
   ['overview', () => '/', [HOURS]],
   ['deployments', () => '/deployments'],
@@ -96,14 +102,14 @@ const pages = [
   ['bad-request', () => '/runs?state=sleeping'],
   ['not-found', () => '/elsewhere'],
 ];
-/** The same while changes are proposed. */
+/** Pages while changes are proposed. */
 const proposing = [
   ['board-noderole', ({ board, noderole }) => `${board}?noderole=${noderole}`, ['.link-list']],
   ['board-proposal', () => '/deployments/web'],
   ['board-lifted', () => '/deployments/web', [], lifted],
   ['proposal', ({ proposal }) => proposal, [], previewed],
 ];
-/** The same for somebody who has not signed in. */
+/** Pages without a session. */
 const outside = [
   ['sign-in', () => '/sign-in'],
   ['sign-in-refused', () => '/sign-in?next=%2Fruns', [], async (page) => {
@@ -124,7 +130,7 @@ test('every page looks as it did', { timeout: 600_000 }, async (t) => {
   }
   const gantry = await start({ name: 'looks' });
   after(() => gantry.stop());
-  // Two people: who reviews sees no settings of others, and who administers gives no verdict.
+  // Two people: a reviewer does not see others' settings, and an admin gives no verdict.
   const [ada, bo, stranger] = await Promise.all([1, 2, 3].map(() => openPage(browser, gantry)));
   await signIn(ada, gantry, 'author');
   await signIn(bo, gantry, 'reviewer');
@@ -145,7 +151,7 @@ test('every page looks as it did', { timeout: 600_000 }, async (t) => {
           await open(page);
           return differences(page, name, { write, hide, gone });
         };
-        // What was still on its way the first time has come by the second; what looks otherwise looks so again.
+        // On the second attempt, pending responses have arrived. Real differences remain.
         const differing = await retried(look);
         assert.equal(differing.length, 0, `${differing.join('\n')}\nMeant so? GANTRY_WRITE=1 node --test end2end/looks.test.mjs`);
       });
@@ -155,7 +161,7 @@ test('every page looks as it did', { timeout: 600_000 }, async (t) => {
   assert.deepEqual(await leftOver([...pages, ...proposing, ...outside].map(([name]) => name)), [], 'baselines of no page: GANTRY_WRITE=1 writes all anew');
 });
 
-/** Proposes on web and on a node alone; where the second is. */
+/** Proposes changes on web and on a single node. Returns the path of the latter. */
 async function proposed(page) {
   await visit(page, '/deployments/web');
   await propose(page);

@@ -1,4 +1,5 @@
-// Machines that are reached by SSH: added by form, looked at, and deployed to. The machines are a testbed's, real servers.
+// Nodes over SSH: added with the form, checked, and deployed to. The nodes are real servers of a
+// testbed.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -27,7 +28,7 @@ after(async () => {
   await gantry.stop();
 });
 
-/** Starts a testbed beside the Gantry, and waits until it is known to it. */
+/** Starts a testbed for the Gantry, and waits until Gantry has its nodes. */
 async function bed(nodes) {
   const { DATABASE_URL, GANTRY_SECRETS, ...env } = process.env;
   const child = spawn(binary, ['testbed', String(nodes), '--data', join(gantry.data, 'gantry')], { env, stdio: ['ignore', 'pipe', 'inherit'] });
@@ -45,7 +46,7 @@ async function bed(nodes) {
   return { known, stop };
 }
 
-/** The public half of a key that no machine has, as ssh-keyscan prints it. */
+/** A public host key that no machine has, in the format of ssh-keyscan. */
 function hostKey() {
   const part = (bytes) => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
   const raw = generateKeyPairSync('ed25519').publicKey.export({ format: 'der', type: 'spki' }).subarray(-32);
@@ -156,7 +157,7 @@ test('roles run on machines as they run on folders', { timeout: 180_000 }, async
   for (const [, , root] of testbed.known) {
     assert.match(await readFile(join(root, 'etc/hostname'), 'utf8'), /testbed\.gantry\.internal/);
   }
-  // The board asks once more to plan on a proposal that is committed by then.
+  // The board may request another plan for a proposal that is already committed.
   assertQuiet(page, /409/);
 });
 
@@ -174,7 +175,7 @@ test('a node has a page, is taken out of service there, and gets a token that op
   await eachLook(page, () => assertFits(page));
   await screenshot(page, 'node');
 
-  // Another person's page follows.
+  // Another person's page updates too.
   await visit(bo, `/nodes/${name}`);
   await life.getByLabel('Take out of service').fill('new disks');
   await life.getByRole('button', { name: 'Take out of service' }).click();

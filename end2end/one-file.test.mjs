@@ -1,4 +1,5 @@
-// A release is one file: with nothing beside it, it shows whole pages. `cargo xtask test browser` builds such a program.
+// A release is one file: it serves complete pages without further files. `cargo xtask test browser`
+// builds such a program.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';

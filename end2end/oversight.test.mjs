@@ -1,4 +1,4 @@
-// How it stands, who carries it out, who did what, and the way to anything by its name: overview, workers, audit, palette.
+// Overview, workers, audit, and the command palette, which finds everything by name.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -45,7 +45,7 @@ test('the overview says how it stands, and each number leads to what it counts',
 test('the first five minutes follow what is done, and are put away', { timeout: 120_000 }, async () => {
   await visit(ada, '/');
   const list = ada.getByRole('region', { name: 'The first five minutes' });
-  // What the demo itself proposed before anybody came counts for nobody.
+  // Proposals of the demo itself don't count as first steps.
   await list.getByText('0 of 5 done', { exact: true }).waitFor();
   assert.equal(await list.getByRole('listitem').count(), 5);
   const next = list.locator('[aria-current=step] a');
@@ -90,7 +90,7 @@ test('the audit is filtered, verified and taken along', { timeout: 120_000 }, as
   await bo.waitForURL(/who=ada/);
   await bo.waitForURL(/action=sign_in/);
   const rows = bo.locator('main tbody tr');
-  // The rows from before stay until the others are there.
+  // The old rows stay until the new ones arrive.
   await rows.filter({ hasNotText: 'ada' }).first().waitFor({ state: 'detached' });
   await rows.first().waitFor();
   for (const row of await rows.all()) assert.match(await row.innerText(), /ada\s+sign_in/);
@@ -125,7 +125,7 @@ test('from anywhere to a node, by the keyboard alone', { timeout: 120_000 }, asy
   await assertAccessible(ada);
   await screenshot(ada, 'oversight-palette');
 
-  // Closed by Escape, the focus is where it was.
+  // After Escape, the focus returns to the previous element.
   await ada.keyboard.press('Escape');
   await dialog.waitFor({ state: 'hidden' });
   const opener = ada.getByRole('link', { name: /^Search/ });
@@ -184,7 +184,7 @@ test('without scripts the search is a page', { timeout: 120_000 }, async () => {
   assertQuiet(ada);
 });
 
-/** Waits until what the field names as chosen is called so. */
+/** Waits until the active option of the field has this name. */
 async function active(page, field, name) {
   await page.waitForFunction(
     ([input, name]) => document.getElementById(input.getAttribute('aria-activedescendant') ?? '')?.innerText.startsWith(name),

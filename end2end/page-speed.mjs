@@ -1,14 +1,15 @@
-// How fast pages are when there is much: `node end2end/page-speed.mjs` after `cargo build --release` and `cargo xtask site` (`make bench`
-// does both).
+// Measures pages with much data: `node end2end/page-speed.mjs` after `cargo build --release` and
+// `cargo xtask site` (`make bench` does both).
 //
-// Everything is real: a board of 200 nodes with five roles each, and 10,000 nodes and 10,000 finished runs in the lists, which are asked
-// for at their beginning, at their end, sorted and filtered. For each page a markdown table says: how long until the first byte of the
-// answer (1,000 requests, one after the other, by a person who is signed in; ten of them are slower than the p99), the bytes of the
-// page as sent, the bytes of everything that a first visit loads, and how long from asking to the module having taken over, in a browser
-// that has nothing of it yet. `GANTRY_BENCH_NODES` makes the lists shorter. No test: figures depend on the machine.
+// All data is real: a board of 200 nodes with five roles each, and lists with 10,000 nodes and
+// 10,000 finished runs. The lists are requested at their start, at their end, sorted and filtered.
+// It prints a Markdown table with one row per page: time to first byte (1,000 sequential requests
+// of a signed-in person; ten are slower than the p99), size of the page as sent, size of everything
+// that a first visit loads, and time until hydration with an empty cache. `GANTRY_BENCH_NODES` sets
+// shorter lists. Not a test, because the results depend on the machine.
 //
-// A session asks so often in a minute and no oftener (docs/limits.md): filling waits when it is told to, and each page is measured in a
-// minute of its own.
+// A session has a rate limit per minute (docs/limits.md). Creating the data waits when it must, and
+// each page is measured in a minute of its own.
 
 import assert from 'node:assert/strict';
 import { get } from 'node:http';
@@ -23,11 +24,11 @@ const ROLES = 5;
 const REQUESTS = 1_000;
 const VISITS = 9;
 const AT_ONCE = 8;
-const EDITS = 1_000; // one request takes so many
-const MINUTE = 60_000; // milliseconds that a page has, for a session's requests are counted by it
+const EDITS = 1_000; // maximum edits per request
+const MINUTE = 60_000; // milliseconds per page, because the rate limit counts per minute
 const SETTLED = 20 * 60_000; // milliseconds until every run has ended
 
-/** Each page by what it is called; the ends of the lists are asked for. */
+/** The pages by name. Lists include their last page. */
 async function pages(ada) {
   const { nodes } = await ask(ada, '/nodes?sort=-name');
   const { runs } = await ask(ada, '/runs?sort=queued');
@@ -50,7 +51,7 @@ async function pages(ada) {
   };
 }
 
-/** Does something for each of a list, some at once; the answers in the list's order. */
+/** Does something for each element of a list, some concurrently. Returns the results in order. */
 async function each(list, act) {
   const answers = [];
   let next = 0;
@@ -65,7 +66,7 @@ async function each(list, act) {
   return answers;
 }
 
-/** The hash of a version of a barclamp, wherever it stands in the catalog. */
+/** The hash of a barclamp's version in the catalog. */
 async function hashOf(page, barclamp) {
   for (let after = ''; after !== null;) {
     const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);
@@ -81,13 +82,13 @@ async function deployment(page, name) {
   return deployments.find((one) => one.name === name);
 }
 
-/** What one person proposes, the other approves and commits. */
+/** One person proposes, the other approves and commits. */
 async function approve(bo, submission) {
   await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve', reason: '' });
   await ask(bo, `/submissions/${submission}/commit`, {});
 }
 
-/** Binds a role to nodes of a deployment, for good. */
+/** Binds a role to nodes of a deployment and commits. */
 async function bind(ada, bo, name, hash, role, nodes) {
   const { id, submission: open } = await deployment(ada, name);
   if (open) await approve(bo, open); // one at a time
@@ -105,7 +106,7 @@ async function bind(ada, bo, name, hash, role, nodes) {
   await approve(bo, submission);
 }
 
-/** Ends when no run waits or runs. */
+/** Waits until no run is queued or running. */
 async function settled(page) {
   const until = Date.now() + SETTLED;
   for (let quiet = 0; quiet < 3; await new Promise((done) => setTimeout(done, 1_000))) {
@@ -126,7 +127,7 @@ async function fill(ada, bo) {
   const nodes = await each(names, async (name) =>
     (await ask(ada, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node);
   await bind(ada, bo, 'system', hash, role(ROLES - 1), nodes.slice(0, ON_BOARD));
-  // The rest of the runs happens elsewhere, or the board would have more nodes than it is to have.
+  // The remaining runs are in another deployment. Otherwise, the board would have too many nodes.
   const rest = nodes.slice(ON_BOARD, ON_BOARD + Math.max(0, NODES - ON_BOARD * ROLES));
   if (rest.length > 0) await bind(ada, bo, 'edge', hash, role(0), rest);
   await settled(ada);
@@ -148,7 +149,7 @@ function request(url, cookie) {
   });
 }
 
-/** A first visit, with nothing in the browser's memory: milliseconds until the page is taken over, and bytes that came. */
+/** A first visit with an empty cache: milliseconds until hydration, and bytes received. */
 async function firstVisit(browser, gantry, cookies, path) {
   const page = await openPage(browser, gantry);
   await page.context().addCookies(cookies);
@@ -156,7 +157,7 @@ async function firstVisit(browser, gantry, cookies, path) {
   await wire.send('Network.enable');
   let bytes = 0;
   wire.on('Network.loadingFinished', ({ encodedDataLength }) => (bytes += encodedDataLength));
-  // Noted where it happens: asking from outside would be measured with it.
+  // Recorded in the page, because a query from outside would add its own time.
   await page.addInitScript(() => {
     new MutationObserver(() => {
       if (document.documentElement?.hasAttribute('data-hydrated')) window.usable ??= performance.now();

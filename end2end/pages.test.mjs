@@ -1,6 +1,6 @@
-// Every page by itself: visited directly it is taken over by its module, it fits in every width, and nobody is kept out.
+// Every page alone: a direct visit hydrates, the page fits in every width, and it is accessible.
 //
-// A Gantry with something in it: the demo's waiting change is approved, committed and runs to its end first.
+// Gantry has data: the demo's pending change is approved, committed and rolled out first.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -69,7 +69,7 @@ after(async () => {
 
 test('every page that is visited directly is taken over and stays quiet', { timeout: 240_000 }, async () => {
   for (const [name, path, heading] of places) {
-    // Three times: what is taken over by luck is not taken over.
+    // Three times, to notice pages that hydrate only by chance.
     for (let time = 0; time < 3; time += 1) {
       const response = await visit(page, path);
       assert.equal(response.status(), 200, name);
@@ -82,7 +82,7 @@ test('every page that is visited directly is taken over and stays quiet', { time
 });
 
 test('every page ends, every time it is asked for', { timeout: 240_000 }, async () => {
-  // Built by several threads at once on the server, a page that once never ended was one in two hundred.
+  // The server renders with several threads. A page that never finished was one in two hundred.
   for (let time = 0; time < 25; time += 1) {
     for (const [name, path] of places) {
       const answer = await page.request.get(path, { timeout: 15_000 });
@@ -107,7 +107,7 @@ test('every page fits in every width, and is for everybody', { timeout: 480_000 
 
 test('pages of who is not let in, or asks for what there is not, are for everybody, too', { timeout: 120_000 }, async () => {
   const stranger = await openPage(browser, gantry);
-  // The browser itself says that a page was refused.
+  // The browser logs every rejected page.
   const refused = /Failed to load resource/;
   const told = [
     [stranger, '/sign-in', 200],
@@ -147,13 +147,13 @@ test('where it is narrow every page is in reach, by the keyboard and without scr
     await narrow.keyboard.press('Enter');
     await narrow.waitForURL(/\/settings$/);
     await rest.waitFor({ state: 'hidden' });
-    // A browser without scripts says of each that it did not load it.
+    // A browser without scripts logs each script that it did not load.
     if (scripts) assertQuiet(narrow);
     await narrow.context().close();
   }
 });
 
-/** The page's parts are alive, not only drawn: the choice of colours, which every page has, works. */
+/** Checks that the page is interactive: the color scheme switch of every page works. */
 async function answers(page) {
   await page.getByRole('button', { name: /^Account of/ }).click();
   const choice = page.getByRole('group', { name: 'Colours' });

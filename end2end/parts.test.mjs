@@ -1,4 +1,5 @@
-// The module comes in parts, one for each page: what is loaded when, and what happens while a part is on its way or can't be had.
+// The WebAssembly module has one part per page: when each is loaded, and what happens while a part
+// is loading or unavailable.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -19,7 +20,10 @@ after(async () => {
 });
 
 let cookies;
-/** A page of somebody who is signed in, with nothing loaded yet; `page.modules` are the module's files that it asked for. */
+/**
+ * Opens a signed-in page with an empty cache. `page.modules` lists the module files that it
+ * requested.
+ */
 async function fresh(t) {
   if (!cookies) {
     const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
@@ -80,7 +84,7 @@ test('while a part is on its way, links are the browser\'s own', async (t) => {
     await route.abort().catch(() => {});
   });
   await page.goto('/nodes', { waitUntil: 'domcontentloaded' });
-  // The main file has started: it listens, and the part isn't there.
+  // The main file has started and listens, but the part is still missing.
   await page.waitForFunction(() => performance.getEntriesByName('gantry: started').length > 0);
   assert.equal(await page.locator('html[data-hydrated]').count(), 0);
   await rail(page, 'Catalog').click();
@@ -133,17 +137,18 @@ test('a page whose own part can\'t be had is loaded once more, and then stays re
   assert.equal(await page.evaluate(() => sessionStorage.getItem('gantry-reloaded')), null, 'it is forgotten where all went well');
 });
 
-// Pieces: what a page shows only to who asks for it. One that can't be had is missed by nobody but who asked.
+// Pieces are parts that a page loads on demand. A missing piece must affect only the feature that
+// needs it.
 
 const gone = (page, name) => page.route(own(name), (route) => route.fulfill({ status: 404, body: '' }));
 const back = (page, name) => page.unroute(own(name));
 const notice = (where) => where.getByRole('alert').filter({ hasText: 'This part of the page could not be loaded' });
 const asked = (page, name) => page.modules.filter((file) => file === `split_${name}.wasm`).length;
-// The loader says in the console what it could not load; it was told to.
+// The loader logs to the console what it could not load, as intended here.
 const MISSING = /404|TypeError: Failed to execute 'compile|instantiateStreaming/;
 
 let live;
-/** A board with a noderole on it that is there, and that noderole's id. */
+/** Opens a board with an applied noderole and returns that noderole's id. */
 async function lively() {
   if (!live) {
     const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
@@ -168,7 +173,7 @@ test('a noderole\'s panel that can\'t be had says so, and the board goes on', { 
   await panel.getByRole('link', { name: 'Close' }).click();
   await panel.waitFor({ state: 'detached' });
 
-  // It was not had once; that is no reason not to have it.
+  // After a failure, the piece is requested again.
   await back(page, 'noderole_panel');
   await page.locator(`[data-noderole="${noderole}"]`).click();
   await panel.getByRole('region', { name: 'State' }).waitFor();
@@ -250,7 +255,7 @@ test('without its planner the board asks the server what a drop would do', async
   assert.equal(await notice(page).count(), 0, 'nobody misses it');
   assert.equal(await board.getAttribute('data-planner'), 'server');
 
-  // The next fetch of the board asks for it again.
+  // The next fetch of the board requests it again.
   await back(page, 'planner');
   await page.keyboard.press('Control+z');
   await chip(page, 'metrics', 'n6').waitFor({ state: 'detached' });

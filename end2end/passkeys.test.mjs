@@ -1,4 +1,5 @@
-// Passkeys and signed verdicts with Chromium's virtual authenticator: register, have it confirmed, approve and sign, commit.
+// Passkeys and signed verdicts with Chromium's virtual authenticator: register, confirm, approve
+// and sign, commit.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -29,7 +30,7 @@ after(async () => {
   await gantry.stop();
 });
 
-/** Asks the API as the person of the page. */
+/** Calls the API as the user of the page. */
 async function ask(page, path, body) {
   const [status, answer] = await page.evaluate(async ([path, body]) => {
     const how = body ? { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-gantry': '1' } } : {};
@@ -40,7 +41,7 @@ async function ask(page, path, body) {
   return answer;
 }
 
-/** Gives the page's browser an authenticator that verifies its person. */
+/** Adds a virtual authenticator with user verification to the page's browser. */
 async function authenticator(page) {
   const session = await page.context().newCDPSession(page);
   await session.send('WebAuthn.enable');
@@ -56,7 +57,7 @@ async function sql(statement) {
   await run('psql', ['-v', 'ON_ERROR_STOP=1', '-h', socket, '-U', 'gantry_owner', '-d', 'gantry', '-c', statement]);
 }
 
-/** Submits edits on web; the review's number. */
+/** Submits edits on web and returns the review's number. */
 async function proposed(page, title, edits) {
   const { proposal } = await ask(page, '/deployments/web/proposals', {});
   const { proposal: { version } } = await ask(page, '/deployments/web/board');

@@ -1,6 +1,6 @@
-// The pictures of the README and the book, of a Gantry that is started for them: make pictures.
+// Takes the screenshots of the README and the book from a new Gantry: make pictures.
 //
-// Each is what somebody sees in the first ten minutes, light, 1440 × 900; what the README shows is there in dark, too.
+// They show the first ten minutes, light, 1440 × 900. Those of the README exist in dark too.
 
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -42,7 +42,7 @@ try {
   await gantry.stop();
 }
 
-/** A page as it is, in light and in dark. */
+/** Takes screenshots of a page in light and dark. */
 async function taken(page, name) {
   await page.evaluate(() => document.fonts.ready);
   for (const scheme of ['light', 'dark']) {
@@ -54,7 +54,7 @@ async function taken(page, name) {
   await page.emulateMedia({ colorScheme: 'light' });
 }
 
-/** Holds a node above a role while something is done, and puts it back. */
+/** Holds a node over a role while something is done, then puts it back. */
 async function lifted(page, name, role, act) {
   await page.locator('.board[data-planner=here]').waitFor();
   const middle = async (of) => {

@@ -1,9 +1,10 @@
-// What planning in the page takes on a large cluster: `node end2end/plan-speed.mjs` after `cargo build --release` and
-// `cargo xtask site` (`make bench` does both).
+// Measures planning in the page on a large cluster: `node end2end/plan-speed.mjs` after `cargo
+// build --release` and `cargo xtask site` (`make bench` does both).
 //
-// Everything is real: 1,000 nodes with 20 roles each are bound, reviewed and committed; then one more node is lifted and dropped on
-// the last role, as a person does it with the keyboard. Printed is what the page notes in its own timeline while it works out what
-// the drop may do and what it comes to. `GANTRY_BENCH_NODES` makes it smaller. No test: figures depend on the machine.
+// All data is real: 1,000 nodes with 20 roles each are bound, reviewed and committed. Then a person
+// lifts one more node with the keyboard and drops it on the last role. It prints the times that the
+// page records while it computes the possible drops and the effect. `GANTRY_BENCH_NODES` sets a
+// smaller size. Not a test, because the results depend on the machine.
 
 import assert from 'node:assert/strict';
 import { ask } from './lib/ask.mjs';
@@ -14,17 +15,17 @@ import { start } from './lib/gantry.mjs';
 const NODES = Number(process.env.GANTRY_BENCH_NODES ?? 1_000);
 const ROLES = 20;
 const DROPS = 12;
-const GOAL = 16; // milliseconds: a frame
+const GOAL = 16; // milliseconds: one frame
 
 const role = (n) => `bench-${n}`;
 const last = role(ROLES - 1);
 
-/** A node of its own; its id. */
+/** Adds a node and returns its id. */
 async function register(page, name) {
   return (await ask(page, '/nodes', { fqdn: `${name}.bench.example.com`, root: `/srv/bench/${name}` })).node;
 }
 
-/** A version of a barclamp, wherever it stands in the catalog. */
+/** A barclamp's version in the catalog. */
 async function versionOf(page, barclamp, version) {
   for (let after = ''; after !== null;) {
     const { versions, next } = await ask(page, `/barclamps${after && `?after=${after}`}`);

@@ -1,5 +1,5 @@
-// The page that decides: what a change comes to is said in plain words with the lists behind it, what was opened is marked, comments
-// on single changes keep the gate shut, and what is new since the last look is said.
+// The review page: it describes the change in plain words with lists, marks viewed parts, blocks
+// the gate while comment threads are open, and shows what changed since the last visit.
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -25,7 +25,7 @@ after(async () => {
   await gantry.stop();
 });
 
-/** Asks the API as the person whose page it is. */
+/** Calls the API as the user of the page. */
 async function ask(page, path, body) {
   const [status, answer] = await page.evaluate(async ([path, body]) => {
     const how = body ? { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json', 'x-gantry': '1' } } : {};
@@ -36,7 +36,7 @@ async function ask(page, path, body) {
   return answer;
 }
 
-/** Unfolds everything and goes to the end of each part, as somebody who reads it would. */
+/** Expands everything and scrolls to the end of each part, as a reader would. */
 async function readAll(page) {
   const folded = page.locator('.card:has(> .fold) details:not([open])');
   while (await folded.count() > 0) await folded.first().locator('> summary').click();
@@ -46,14 +46,14 @@ async function readAll(page) {
   }
 }
 
-/** A folder's files by their paths in it. */
+/** A folder's files by relative path. */
 async function files(folder) {
   const found = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const paths = found.map((entry) => join(entry.parentPath ?? entry.path, entry.name));
   return Object.fromEntries(await Promise.all(paths.map(async (path) => [relative(folder, path), await readFile(path, 'utf8')])));
 }
 
-/** Submits edits on a deployment; the review's number. */
+/** Submits edits on a deployment and returns the review's number. */
 async function proposed(page, deployment, title, edits) {
   const { proposal } = await ask(page, `/deployments/${deployment}/proposals`, {});
   const { proposal: { version } } = await ask(page, `/deployments/${deployment}/board`);
@@ -262,7 +262,7 @@ test('without scripts the page says the same, and a button marks', { timeout: 12
   await plain.getByRole('button', { name: 'Mark as opened' }).click();
   await plain.getByText(/opened all 1 card/).waitFor();
 
-  // The board says what it is good for without scripts, and what it shows works.
+  // Without scripts, the board says what works, and what it shows works.
   await plain.context().clearCookies();
   await plain.context().addCookies(await ada.context().cookies());
   await plain.goto('/deployments/web');
@@ -339,7 +339,7 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     await bo.getByRole('link', { name: /^Checks 1/ }).click();
     await bo.getByRole('row', { name: /Threads/ }).getByText('One thread is open').waitFor();
     await assertAccessible(bo);
-    // Asked for anew, the page says from the first byte what its reader decided, and is taken over as it is.
+    // The server renders the reader's verdict into the page, and hydration does not change it.
     const html = await bo.request.get(new URL(bo.url()).pathname).then((answer) => answer.text());
     assert.ok(html.includes('You approved this'), 'the server says it');
     await visit(bo, bo.url());

@@ -1,4 +1,4 @@
-// The second factor: set up in My account, asked for after the password, without scripts too.
+// The second factor: set up in My account, required after the password, also without scripts.
 
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
@@ -25,7 +25,7 @@ function base32(text) {
   return Buffer.from(bits.match(/.{8}/g).map((byte) => parseInt(byte, 2)));
 }
 
-/** The code of a secret (RFC 6238), some steps from now. */
+/** The code of a secret (RFC 6238), this number of time steps from now. */
 function code(secret, steps = 0) {
   const counter = Buffer.alloc(8);
   counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000) + steps));

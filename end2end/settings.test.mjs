@@ -1,4 +1,5 @@
-// People: an admin adds one and hands over a link, they set a password, come in by it, let a program in by a token, and are kept out.
+// People: an admin adds a person and sends a link. The person sets a password, signs in, creates a
+// token for an API client, and is disabled.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -18,7 +19,7 @@ after(async () => {
   await gantry.stop();
 });
 
-/** Signs in by name and password. */
+/** Signs in with name and password. */
 async function comeIn(page) {
   await page.goto('/sign-in');
   await page.getByLabel('Name', { exact: true }).fill('dee');
@@ -27,7 +28,9 @@ async function comeIn(page) {
   await page.waitForURL((url) => url.pathname === '/');
 }
 
-/** A refusal stands alone: nothing beside it asks for anything, and nothing leads to where the same is said. */
+/**
+ * Checks that an error page asks for nothing else and has no link to a page with the same error.
+ */
 async function assertAlone(page) {
   const main = page.getByRole('main');
   for (const role of ['search', 'form', 'group', 'table']) assert.equal(await main.getByRole(role).count(), 0, role);

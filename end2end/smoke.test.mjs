@@ -1,4 +1,4 @@
-// Does it start, serve, hydrate, sign in, stop, and come back? The stories rest on this.
+// Gantry starts, serves, hydrates, signs in, stops and restarts. All stories depend on this.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -82,7 +82,7 @@ test('one Gantry, from its start to its second start', async (t) => {
   });
 });
 
-// Root can do everything, so only another account shows what an ordinary one may not.
+// Root may do everything, so run as another account to test the permissions of a regular one.
 test('an ordinary account runs it from a folder that it may only read', { skip: process.getuid() !== 0 }, async (t) => {
   const folder = await dataFolder();
   t.after(() => rm(folder, { recursive: true, force: true }));

@@ -1,6 +1,7 @@
-// The story that everything is for: say what should run where, let somebody else look at it, see it run, see it fail, mend it.
+// The main story: propose roles on nodes, let another person review, watch the rollout, see a
+// failure, and fix it.
 //
-// One Gantry, two people, each in a browser of their own. No page is reloaded while it is watched.
+// One Gantry, two people, each in a separate browser. No page is reloaded while it is watched.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -64,7 +65,8 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const bar = ada.getByRole('region', { name: 'Open proposal' });
     await bar.getByText('1 edit').waitFor();
     assert.match(await bar.innerText(), /\+7 noderoles/);
-    // What was foretold here is what the server came to, by hash, and it was not asked before.
+    // The page's plan has the same hash as the server's, and the page did not ask the server for
+    // it.
     await ada.locator('.board[data-planner=agreed]').waitFor();
     assert.deepEqual(asked, [], 'the page planned by itself');
   });
@@ -100,7 +102,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await ada.getByText('You wrote part of this change, so somebody else has to review it.').waitFor();
     assert.ok(await ada.getByRole('button', { name: 'Approve' }).isDisabled());
     assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled());
-    // Whoever goes round the button meets the same answer.
+    // A request without the button gets the same response.
     const answer = await ada.evaluate(async (submission) => {
       const body = new URLSearchParams({ submission, kind: 'approve', reason: '' });
       const response = await fetch('/call/judge', { method: 'POST', body, headers: { accept: 'application/json' } });
@@ -121,7 +123,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await bo.getByText(/app-check on/).first().waitFor();
     assert.match(bo.url(), /tab=waves/);
 
-    // The author's page is open meanwhile: it follows.
+    // The author's open page updates.
     await bo.getByRole('button', { name: 'Approve' }).click();
     await bo.getByText('1 of 1 approval').waitFor();
     await ada.getByText('1 of 1 approval').waitFor();
@@ -140,7 +142,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
     const seen = await ada.evaluate(() => window.seenStates);
     for (const state of ['blocked', 'transition', 'active']) assert.ok(seen.includes(state), `${state} among ${seen}`);
-    assertQuiet(ada, /403/); // the answer to going round the button
+    assertQuiet(ada, /403/); // the response to the request without the button
   });
 
   await t.test('a run shows its log and its wall', async () => {
@@ -163,7 +165,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await visit(ada, '/deployments/web');
     await propose(ada);
     await putRoleData(ada, 'app-check', { check: { fail: true } });
-    // A child that is not applied yet: n1 gets the proxy, by the row's own button.
+    // A dependency that is not applied yet: n1 gets the proxy with the row's button.
     await ada.getByRole('button', { name: 'Bind nodes to proxy' }).click();
     await ada.getByRole('checkbox', { name: /^n1/ }).check();
     await ada.getByRole('dialog').getByText(/\+ 1 noderole/).waitFor();
@@ -175,7 +177,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await visit(ada, '/deployments/web');
     await waitForState(ada, 'app-check', 'n1', 'error');
     await waitForState(ada, 'proxy', 'n1', 'blocked');
-    // The change is committed, and that is not all that the top says.
+    // The header shows COMMITTED and the steps by state.
     await ada.getByText('COMMITTED', { exact: true }).waitFor();
     const standing = ada.getByRole('list', { name: 'Steps by state' });
     await standing.getByRole('link', { name: /^\d+ blocked$/ }).waitFor();
@@ -261,7 +263,7 @@ test('Bind to… takes a selection, and offers the valid ones of it', { timeout:
   await chip(page, 'app', 'n3').waitFor();
   await chip(page, 'app', 'n4').waitFor();
 
-  // The same by dropping: the question comes with every reason.
+  // By drag and drop: the dialog has every reason.
   for (const name of ['n3', 'n5', 'n6']) {
     const node = page.locator('.tray').getByRole('button', { name, exact: true });
     if (await node.count()) await node.click();
@@ -279,7 +281,7 @@ test('Bind to… takes a selection, and offers the valid ones of it', { timeout:
   await page.context().close();
 });
 
-/** Another window of whoever signed in first. */
+/** Opens another window of the person who signed in first. */
 async function asSignedIn() {
   const [first] = browser.contexts();
   const page = await openPage(browser, gantry);
@@ -293,7 +295,7 @@ async function center(locator) {
   return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
 }
 
-/** Notes every state that a chip of the board is in from now on. */
+/** Records every state of a noderole on the board from now on. */
 async function watchStates(page) {
   await page.evaluate(() => {
     window.seenStates = [];

@@ -1,4 +1,5 @@
-// Why not yet: a committed change waits, the page says for what and who frees it, and follows what happens without a reload.
+// Pending steps: a committed change is pending, and the page shows the reason and who can resolve
+// it. It updates without a reload.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -17,7 +18,7 @@ after(async () => {
   await gantry.stop();
 });
 
-/** A command of a program. */
+/** Sends a command as an API client. */
 async function tell(page, path, data) {
   const answer = await page.request.post(`${gantry.address}/api/v1/${path}`, { headers: { 'x-gantry': '1' }, data });
   assert.ok(answer.ok(), `${path}: ${answer.status()} ${await answer.text()}`);
@@ -83,6 +84,6 @@ test('what waits says why, until nothing does', { timeout: 600_000 }, async (t) 
     await tell(ada, `deployments/${deployment}/hold`, { held: false, reason: 'disks are in' });
     await ada.getByText('Nothing waits').waitFor({ timeout: 120_000 });
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
-    assertQuiet(ada, /404/); // the deployment that is not there
+    assertQuiet(ada, /404/); // the unknown deployment
   });
 });

@@ -1,4 +1,4 @@
-# Sourced by the set-up scripts: where the cache is, and how they speak.
+# Sourced by the setup scripts: the path of the cache, and functions for messages.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -11,6 +11,6 @@ if [ -z "${GANTRY_CACHE:-}" ]; then
 fi
 export GANTRY_CACHE
 
-# Standard output belongs to answers; everything said to a person goes to standard error.
+# Standard output is for results. Messages go to standard error.
 say() { printf 'gantry: %s\n' "$1" >&2; }
 fail() { printf 'gantry: %s\n' "$@" >&2; exit 1; }

@@ -1,9 +1,11 @@
-//! A program that carries its site is built again when that changes.
+//! Rebuilds a program with an embedded site when the site changes.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=GANTRY_CARRIED_SITE");
-    if let Some(site) = std::env::var_os("CARGO_FEATURE_CARRIED_SITE").and(std::env::var_os("GANTRY_CARRIED_SITE")) {
+    if let Some(site) =
+        std::env::var_os("CARGO_FEATURE_CARRIED_SITE").and(std::env::var_os("GANTRY_CARRIED_SITE"))
+    {
         println!("cargo:rerun-if-changed={}", site.to_string_lossy());
     }
 }

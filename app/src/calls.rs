@@ -1,8 +1,8 @@
-//! What pages ask of the server: one server function for each method of the console.
+//! Server functions: one for each method of `Console`.
 //!
-//! They are public endpoints and decide nothing. Each calls the one method of `Console` that is named like it; that one knows who is
-//! signed in and what they may. Commands whose arguments fit a form take one, so that they work in a browser without scripts; the
-//! others take JSON.
+//! Each is a public endpoint and makes no decisions. It calls the method of the same name, which
+//! knows the signed-in user and checks their permissions. Commands whose arguments fit a form
+//! accept a form, so that they work without JavaScript. The others accept JSON.
 #![expect(
     missing_docs,
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
@@ -13,12 +13,14 @@ pub mod oversight;
 pub mod people;
 
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NoderoleView, Opened, PlannerView, Restored,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 #[cfg(feature = "ssr")]
 use api::console::{NodeWish, SshWish};
@@ -34,7 +36,10 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
+    TargetNo,
+};
 use engine::plan::{Edit, Report};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -52,12 +57,12 @@ mod server {
     use crate::console::Console;
     use crate::failure::{Answer, Failure};
 
-    /// The server's side, bound to whoever is signed in.
+    /// The console of this request, bound to the signed-in user.
     pub(super) fn console() -> Answer<Arc<dyn Console>> {
         use_context::<Arc<dyn Console>>().ok_or_else(|| Failure(Problem::internal()))
     }
 
-    /// Hands the answer on; a problem also becomes the status of the page or the call.
+    /// Returns the result. A problem also sets the status of the page or the call.
     pub(super) fn answer<T>(result: Result<T, Problem>) -> Answer<T> {
         result.map_err(|problem| {
             crate::respond::status(problem.status);
@@ -66,222 +71,219 @@ mod server {
         })
     }
 
-    /// The words of a field that takes several.
+    /// Splits a field with several values.
     pub(super) fn several(text: &str) -> Vec<String> {
         let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
         text.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 
-    /// The number of a field.
     pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
         let text = text.trim();
-        text.parse().map_err(|_| Problem::invalid(format!("{field}: {text:?} is no number that fits there.")))
+        text.parse().map_err(|_| {
+            Problem::invalid(format!("{field}: {text:?} is no number that fits there."))
+        })
     }
 }
 #[cfg(feature = "ssr")]
 use server::{answer, console, number, several};
 
-/// What is around every page; nothing where nobody is signed in.
 #[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
 pub async fn frame() -> Answer<Option<Frame>> {
     answer(console()?.frame().await)
 }
 
-/// A page of deployments.
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
 pub async fn deployments(wanted: DeploymentsWanted) -> Answer<DeploymentPage> {
     answer(console()?.deployments(wanted).await)
 }
 
-/// A deployment's board.
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> Answer<Board> {
     answer(console()?.board(&deployment).await)
 }
 
-/// Everything that carries a role of a board.
+/// All nodes with a role of a board.
 #[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
-pub async fn carriers(deployment: String, of_ancestor: Option<String>, role: RoleName) -> Answer<Carriers> {
+pub async fn carriers(
+    deployment: String,
+    of_ancestor: Option<String>,
+    role: RoleName,
+) -> Answer<Carriers> {
     answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
-/// What lifting nodes would allow.
+/// The actions that the open proposal allows for these nodes.
 #[server(name = ReadLift, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
 pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> {
     answer(console()?.lift(deployment, nodes).await)
 }
 
-/// What planning in the browser takes.
+/// The data that the browser needs to plan. See [`crate::pages::board`].
 #[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
-pub async fn planner(deployment: DeploymentId, known: Option<String>) -> Answer<Option<PlannerView>> {
+pub async fn planner(
+    deployment: DeploymentId,
+    known: Option<String>,
+) -> Answer<Option<PlannerView>> {
     answer(console()?.planner(deployment, known).await)
 }
 
-/// A noderole.
 #[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
 pub async fn noderole(id: NoderoleId) -> Answer<NoderoleView> {
     answer(console()?.noderole(id).await)
 }
 
-/// What a run of a noderole would see now, or what it says itself.
+/// The input of the noderole's next run, or the values that the noderole itself sets.
 #[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
 pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> Answer<ValuesView> {
     answer(console()?.noderole_values(id, wanted).await)
 }
 
-/// What a run was told.
+/// The input of a run.
 #[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
 pub async fn run_values(id: RunId, wanted: ValuesWanted) -> Answer<ValuesView> {
     answer(console()?.run_values(id, wanted).await)
 }
 
-/// A page of nodes.
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
 pub async fn nodes(wanted: NodesWanted) -> Answer<NodePage> {
     answer(console()?.nodes(wanted).await)
 }
 
-/// A page of runs.
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
 pub async fn runs(wanted: RunsWanted) -> Answer<RunPage> {
     answer(console()?.runs(wanted).await)
 }
 
-/// What waits.
 #[server(name = ReadWaiting, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
 pub async fn waiting(wanted: WaitingWanted) -> Answer<WaitingPage> {
     answer(console()?.waiting(wanted).await)
 }
 
-/// A run.
 #[server(name = ReadRun, prefix = "/call", endpoint = "run", input = AsJson, output = AsJson)]
 pub async fn run(id: RunId) -> Answer<RunView> {
     answer(console()?.run(id).await)
 }
 
-/// A part of a run's log.
 #[server(name = ReadLog, prefix = "/call", endpoint = "log", input = AsJson, output = AsJson)]
 pub async fn log(id: RunId, offset: i64) -> Answer<LogPart> {
     answer(console()?.log(id, offset).await)
 }
 
-/// Lines of a run's log that have a text.
+/// Lines of a run's log that contain a text.
 #[server(name = SearchLog, prefix = "/call", endpoint = "search_log", input = AsJson, output = AsJson)]
-pub async fn search_log(id: RunId, text: String, any_case: bool, after: String) -> Answer<LogFound> {
+pub async fn search_log(
+    id: RunId,
+    text: String,
+    any_case: bool,
+    after: String,
+) -> Answer<LogFound> {
     answer(console()?.search_log(id, text, any_case, after).await)
 }
 
-/// A page of the list of reviews.
 #[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
 pub async fn reviews(wanted: ReviewsWanted) -> Answer<ReviewPage> {
     answer(console()?.reviews(wanted).await)
 }
 
-/// A page of the list of open proposals.
 #[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
 pub async fn proposals(wanted: ProposalsWanted) -> Answer<ProposalPage> {
     answer(console()?.proposals(wanted).await)
 }
 
-/// A submission, with the documents behind one, or the first.
+/// A review, with the documents after `after`, or the first ones.
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
 pub async fn review(id: SubmissionId, after: Option<Anchor>) -> Answer<ReviewView> {
     answer(console()?.review(id, after).await)
 }
 
-/// A deployment's graph.
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
 pub async fn graph(deployment: String, wish: GraphWish) -> Answer<GraphView> {
     answer(console()?.graph(&deployment, wish).await)
 }
 
-/// A submission's graph.
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
 pub async fn review_graph(id: SubmissionId, wish: GraphWish) -> Answer<GraphView> {
     answer(console()?.review_graph(id, wish).await)
 }
 
-/// What is said of a submission.
 #[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
 pub async fn discussion(id: SubmissionId) -> Answer<Discussion> {
     answer(console()?.discussion(id).await)
 }
 
-/// What is new since the last look.
+/// The changes since this person last viewed the review.
 #[server(name = ReadSinceLook, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
 pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
     answer(console()?.since_look(id).await)
 }
 
-/// A page of the line of targets.
 #[server(name = ReadTargets, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
 pub async fn targets(wanted: TargetsWanted) -> Answer<TargetPage> {
     answer(console()?.targets(wanted).await)
 }
 
-/// Two blueprints compared.
 #[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
 pub async fn compare(from: String, to: String, deployment: Option<String>) -> Answer<Comparison> {
     answer(console()?.compare(from, to, deployment).await)
 }
 
-/// Notes a look.
+/// Records that this person viewed the review.
 #[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
 pub async fn look(id: SubmissionId) -> Answer<()> {
     answer(console()?.look(id).await)
 }
 
-/// How much was opened.
+/// How many of the changes this person has viewed.
 #[server(name = ReadOpened, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
 pub async fn opened(id: SubmissionId) -> Answer<Opened> {
     answer(console()?.opened(id).await)
 }
 
-/// Marks changes as opened; their anchors stand one behind the other, apart by spaces, so that a form can send them.
+/// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
 #[server(name = OpenChanges, prefix = "/call", endpoint = "open_changes", output = AsJson)]
 pub async fn open_changes(submission: SubmissionId, anchors: String) -> Answer<Opened> {
-    let read = |text: &str| text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()));
+    let read = |text: &str| {
+        text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
+    };
     let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
     answer(console()?.open_changes(submission, anchors).await)
 }
 
-/// Opens a thread.
 #[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
 pub async fn open_thread(
     submission: SubmissionId,
     #[server(default)] anchor: String,
     body: String,
 ) -> Answer<CommentId> {
-    let anchor: Anchor =
-        anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| api::Problem::invalid(error.to_string()))?;
+    let anchor: Anchor = anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| {
+        api::Problem::invalid(error.to_string())
+    })?;
     answer(console()?.open_thread(submission, anchor, body).await)
 }
 
-/// Answers in a thread.
 #[server(name = Reply, prefix = "/call", endpoint = "reply", output = AsJson)]
 pub async fn reply(thread: CommentId, body: String) -> Answer<CommentId> {
     answer(console()?.reply(thread, body).await)
 }
 
-/// Resolves a thread, or opens it again.
 #[server(name = ResolveThread, prefix = "/call", endpoint = "resolve_thread", output = AsJson)]
 pub async fn resolve_thread(thread: CommentId, resolved: bool) -> Answer<()> {
     answer(console()?.resolve_thread(thread, resolved).await)
 }
 
-/// The gate's policy that is in force.
+/// The approval policy in force.
 #[server(name = ReadPolicy, prefix = "/call", endpoint = "policy", input = AsJson, output = AsJson)]
 pub async fn policy() -> Answer<PolicyView> {
     answer(console()?.policy().await)
 }
 
-/// Opens a proposal.
 #[server(name = Propose, prefix = "/call", endpoint = "propose", output = AsJson)]
 pub async fn propose(deployment: DeploymentId) -> Answer<ProposalId> {
     answer(console()?.propose(deployment).await)
 }
 
-/// Opens a proposal on a deployment, or joins the open one; leads to its board, where another policy is asked for.
+/// Opens a proposal on a deployment, or joins the open one. Redirects to its board with the policy
+/// dialog.
 #[server(name = ProposePolicy, prefix = "/call", endpoint = "propose_policy", output = AsJson)]
 pub async fn propose_policy(deployment: String) -> Answer<ProposalId> {
     let proposal = answer(console()?.propose_by_name(&deployment).await)?;
@@ -289,7 +291,8 @@ pub async fn propose_policy(deployment: String) -> Answer<ProposalId> {
     Ok(proposal)
 }
 
-/// Opens a proposal on the deployment that a node is to move to, or joins the open one; leads to its board, where the move is made.
+/// Opens a proposal on the deployment that receives a node, or joins the open one. Redirects to its
+/// board with the move dialog.
 #[server(name = ProposeMove, prefix = "/call", endpoint = "propose_move", output = AsJson)]
 pub async fn propose_move(deployment: String, node: String) -> Answer<ProposalId> {
     let deployment = deployment.trim();
@@ -298,16 +301,20 @@ pub async fn propose_move(deployment: String, node: String) -> Answer<ProposalId
     Ok(proposal)
 }
 
-/// Opens a proposal that restores a deployment; leads to its board.
+/// Opens a proposal that restores a deployment. Redirects to its board.
 #[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
-pub async fn restore(deployment: String, target: TargetNo, #[server(default)] partial: bool) -> Answer<Restored> {
+pub async fn restore(
+    deployment: String,
+    target: TargetNo,
+    #[server(default)] partial: bool,
+) -> Answer<Restored> {
     let board = crate::places::board_of(&deployment);
     let restored = answer(console()?.restore(deployment, target, partial).await)?;
     leptos_axum::redirect(&board);
     Ok(restored)
 }
 
-/// Opens a proposal on a node; leads to its page.
+/// Opens a proposal on a node. Redirects to its page.
 #[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
 pub async fn propose_on_node(node: NodeId) -> Answer<ProposalId> {
     let proposal = answer(console()?.propose_on_node(node).await)?;
@@ -315,85 +322,83 @@ pub async fn propose_on_node(node: NodeId) -> Answer<ProposalId> {
     Ok(proposal)
 }
 
-/// An open proposal on a node.
 #[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
 pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
     answer(console()?.node_proposal(id).await)
 }
 
-/// A noderole as an open proposal would have it.
+/// A noderole as the open proposal would change it.
 #[server(name = ReadDrafted, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
-pub async fn drafted(proposal: ProposalId, node: NodeId, noderole: NoderoleKey) -> Answer<DraftedNoderole> {
+pub async fn drafted(
+    proposal: ProposalId,
+    node: NodeId,
+    noderole: NoderoleKey,
+) -> Answer<DraftedNoderole> {
     answer(console()?.drafted(proposal, node, noderole).await)
 }
 
-/// Appends edits, all or none.
+/// Appends edits to a proposal: all or none. Returns the new version.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Answer<i32> {
     answer(console()?.edit(proposal, version, edits).await)
 }
 
-/// What a proposal would come to with further edits.
+/// A preview of a proposal with further edits, which are not saved.
 #[server(name = Foresee, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
 pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> Answer<Foreseen> {
     answer(console()?.foresee(proposal, edits).await)
 }
 
-/// A page of the catalog.
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
 pub async fn catalog(wanted: BarclampsWanted) -> Answer<CatalogPage> {
     answer(console()?.catalog(wanted).await)
 }
 
-/// A page of the roles of the newest versions.
 #[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
 pub async fn roles(wanted: RolesWanted) -> Answer<RolePage> {
     answer(console()?.roles(wanted).await)
 }
 
-/// A role.
 #[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
 pub async fn role(name: String, wanted: RoleWanted) -> Answer<RoleView> {
     answer(console()?.role(&name, wanted).await)
 }
 
-/// How roles hang together.
+/// The graph of dependencies between roles.
 #[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
 pub async fn role_graph(wanted: RoleGraphWanted) -> Answer<RoleGraph> {
     answer(console()?.role_graph(wanted).await)
 }
 
-/// A page of what imports brought.
+/// A page of the import history.
 #[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
 pub async fn imports(wanted: ImportsWanted) -> Answer<ImportPage> {
     answer(console()?.imports(wanted).await)
 }
 
-/// Imports a barclamp's file.
 #[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]
 pub async fn import(path: String, text: String) -> Answer<Vec<String>> {
     answer(console()?.import(path, text).await)
 }
 
-/// Takes the last edit back.
+/// Undoes the last edit.
 #[server(name = Undo, prefix = "/call", endpoint = "undo", output = AsJson)]
 pub async fn undo(proposal: ProposalId, version: i32) -> Answer<i32> {
     answer(console()?.undo(proposal, version).await)
 }
 
-/// Brings the last undone edit back.
+/// Redoes the last undone edit.
 #[server(name = Redo, prefix = "/call", endpoint = "redo", output = AsJson)]
 pub async fn redo(proposal: ProposalId, version: i32) -> Answer<i32> {
     answer(console()?.redo(proposal, version).await)
 }
 
-/// Closes a proposal without effect.
 #[server(name = Discard, prefix = "/call", endpoint = "discard", output = AsJson)]
 pub async fn discard(proposal: ProposalId, version: i32) -> Answer<()> {
     answer(console()?.discard(proposal, version).await)
 }
 
-/// Submits a proposal; leads to the review.
+/// Submits a proposal. Redirects to the review.
 #[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
 pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer<SubmissionId> {
     let submission = answer(console()?.submit(proposal, version, title).await)?;
@@ -401,15 +406,17 @@ pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer
     Ok(submission)
 }
 
-/// Gives a verdict.
 #[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
 pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) -> Answer<()> {
     answer(console()?.judge(submission, kind, reason).await)
 }
 
-/// What the browser signs for a verdict.
+/// The challenge that the browser signs for a verdict.
 #[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
-pub async fn verdict_options(submission: SubmissionId, kind: VerdictKind) -> Answer<SignatureRequest> {
+pub async fn verdict_options(
+    submission: SubmissionId,
+    kind: VerdictKind,
+) -> Answer<SignatureRequest> {
     answer(console()?.verdict_options(submission, kind).await)
 }
 
@@ -424,7 +431,7 @@ pub async fn sign_verdict(
     answer(console()?.sign_verdict(submission, kind, reason, signature).await)
 }
 
-/// Makes a submission the next target.
+/// Makes a review's blueprint the next target.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
 pub async fn commit(
     submission: SubmissionId,
@@ -434,19 +441,17 @@ pub async fn commit(
     answer(console()?.commit(submission, (!name.is_empty()).then_some(name), cancel).await)
 }
 
-/// Lets a step in ERROR try again.
+/// Retries a step in ERROR.
 #[server(name = Retry, prefix = "/call", endpoint = "retry", output = AsJson)]
 pub async fn retry(noderole: NoderoleId, reason: String) -> Answer<()> {
     answer(console()?.retry(noderole, reason).await)
 }
 
-/// Stops a run.
 #[server(name = Cancel, prefix = "/call", endpoint = "cancel", output = AsJson)]
 pub async fn cancel(run: RunId) -> Answer<()> {
     answer(console()?.cancel(run).await)
 }
 
-/// Adds a node.
 #[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
 pub async fn add_node(
     #[server(default)] fqdn: String,
@@ -459,47 +464,60 @@ pub async fn add_node(
     #[server(default)] key: String,
     #[server(default)] host_key: String,
 ) -> Answer<NodeId> {
-    // A part of it alone is no folder's: who forgot the address is told so.
-    let is_ssh = [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
+    // If only some SSH fields have a value, this is still an SSH node. The error then names the
+    // missing address.
+    let is_ssh =
+        [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
     let port = if port.trim().is_empty() { 22 } else { answer(number("port", &port))? };
     let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
-    let ssh =
-        SshWish { addresses: several(&address), port, user, key: key.trim().to_owned(), key_version: 1, host_key };
-    let wish = NodeWish { macs: several(&mac), serial, ssh: is_ssh.then_some(ssh), ..NodeWish::named(fqdn, root) };
+    let ssh = SshWish {
+        addresses: several(&address),
+        port,
+        user,
+        key: key.trim().to_owned(),
+        key_version: 1,
+        host_key,
+    };
+    let wish = NodeWish {
+        macs: several(&mac),
+        serial,
+        ssh: is_ssh.then_some(ssh),
+        ..NodeWish::named(fqdn, root)
+    };
     answer(console()?.add_node(wish).await)
 }
 
-/// Adds the nodes of a text, a node a line, all or none; hands back how many.
+/// Adds nodes from a text with one node per line: all or none. Returns their number.
 #[server(name = AddNodes, prefix = "/call", endpoint = "add-nodes", output = AsJson)]
 pub async fn add_nodes(#[server(default)] text: String) -> Answer<usize> {
     Ok(answer(console()?.add_nodes(&text).await)?.nodes.len())
 }
 
-/// A node.
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> Answer<NodeView> {
     answer(console()?.node(&name).await)
 }
 
-/// A page of what came of looks at a node.
+/// A page of the results of a node's health checks.
 #[server(name = ReadNodeLooks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
 pub async fn node_looks(name: String, wanted: LooksWanted) -> Answer<LookPage> {
     answer(console()?.node_looks(&name, wanted).await)
 }
 
-/// A page of what attempts returned on a node.
+/// A page of the results that attempts returned on a node.
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
 pub async fn node_results(name: String, wanted: ResultsWanted) -> Answer<ResultLines> {
     answer(console()?.node_results(&name, wanted).await)
 }
 
-/// A page of what a node carries.
+/// A page of a node's noderoles.
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
 pub async fn node_noderoles(name: String, wanted: CarriedWanted) -> Answer<CarriedPage> {
     answer(console()?.node_noderoles(&name, wanted).await)
 }
 
-/// Changes what people say of a node. What the form does not have of its hints and its way stays as it is.
+/// Changes a node's record. Hints and connection settings that the form does not contain stay
+/// unchanged.
 #[server(name = ChangeNode, prefix = "/call", endpoint = "change-node", output = AsJson)]
 pub async fn change_node(
     node: NodeId,
@@ -518,13 +536,21 @@ pub async fn change_node(
 ) -> Answer<i32> {
     let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
     let hints = answer(hints.as_deref().map(hints_of).transpose())?;
-    // An emptied field comes like one that is not there, and these three are always there.
+    // The form always contains these three fields. Decoding cannot tell an empty field from a
+    // missing one.
     let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
-    let change = NodeChange { description, macs, serial, hints, way: Some(way).filter(|way| !way.is_empty()) };
+    let change = NodeChange {
+        description,
+        macs,
+        serial,
+        hints,
+        way: Some(way).filter(|way| !way.is_empty()),
+    };
     answer(console()?.change_node(node, version, change).await)
 }
 
-/// Proposes another connection or other hints of a node in a blueprint: puts what differs into the proposal on the node, and leads there.
+/// Proposes another connection or other hints for a node in a blueprint. Adds the differences to
+/// the proposal on the node and redirects there.
 #[server(name = ProposeChange, prefix = "/call", endpoint = "propose-change", output = AsJson)]
 pub async fn propose_change(
     node: NodeId,
@@ -543,7 +569,9 @@ pub async fn propose_change(
     let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
     let edits = change.edits(node);
     if edits.is_empty() {
-        return answer(Err(api::Problem::invalid("Nothing differs from the node's connection and hints.")));
+        return answer(Err(api::Problem::invalid(
+            "Nothing differs from the node's connection and hints.",
+        )));
     }
     let proposal = answer(console()?.propose_on_node(node).await)?;
     let version = answer(console()?.node_proposal(proposal).await)?.proposal.version;
@@ -569,7 +597,10 @@ fn way_of(
         port: port.as_deref().map(|text| number::<u16>("port", text)).transpose()?,
         user: trimmed(user),
         key: trimmed(key),
-        key_version: key_version.as_deref().map(|text| number::<i64>("key_version", text)).transpose()?,
+        key_version: key_version
+            .as_deref()
+            .map(|text| number::<i64>("key_version", text))
+            .transpose()?,
         host_key,
     })
 }
@@ -577,61 +608,69 @@ fn way_of(
 #[cfg(feature = "ssr")]
 fn hints_of(text: &str) -> Result<serde_json::Value, api::Problem> {
     let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
-    crate::check::read(text).map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+    crate::check::read(text)
+        .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 
-/// Says that steps may start on a node, or that none may.
+/// Starts or ends a node's maintenance.
 #[server(name = SetAvailable, prefix = "/call", endpoint = "set-available", output = AsJson)]
 pub async fn set_available(node: NodeId, available: bool, reason: String) -> Answer<()> {
     answer(console()?.set_available(node, available, reason).await)
 }
 
-/// Makes a token by which a node speaks for itself.
+/// Creates a token with which a node authenticates.
 #[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
-pub async fn mint_node_token(node: NodeId, name: String, #[server(default)] days: String) -> Answer<MintedToken> {
+pub async fn mint_node_token(
+    node: NodeId,
+    name: String,
+    #[server(default)] days: String,
+) -> Answer<MintedToken> {
     answer(crate::respond::can_show("a new token", "POST /api/v1/nodes/ID/tokens"))?;
-    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
+    let days = if days.trim().is_empty() {
+        Ok(api::people::usual_days())
+    } else {
+        number::<u32>("days", &days)
+    };
     answer(console()?.mint_node_token(node, name, answer(days)?).await)
 }
 
-/// Takes a node's token back.
 #[server(name = RevokeNodeToken, prefix = "/call", endpoint = "revoke-node-token", output = AsJson)]
 pub async fn revoke_node_token(node: NodeId, token: Uuid) -> Answer<()> {
     answer(console()?.revoke_node_token(node, token).await)
 }
 
-/// Takes the record of a node out that no target speaks of.
+/// Deletes the record of a node that no target contains.
 #[server(name = TakeOutNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
 pub async fn take_out_node(node: NodeId) -> Answer<()> {
     answer(console()?.take_out_node(node).await)
 }
 
-/// How a submission was planned.
+/// The report of the planner.
 #[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
 pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
     answer(console()?.review_report(id).await)
 }
 
-/// Holds a deployment or lets it go on.
+/// Puts a deployment on hold or releases it.
 #[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
 pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Answer<()> {
     answer(console()?.hold(deployment, held, reason).await)
 }
 
-/// Says how urgent a deployment's steps are.
+/// Sets the priority of a deployment's steps.
 #[server(name = Prioritise, prefix = "/call", endpoint = "prioritise", output = AsJson)]
 pub async fn prioritise(deployment: DeploymentId, priority: String, reason: String) -> Answer<()> {
     let priority = answer(number::<i32>("priority", &priority))?;
     answer(console()?.prioritise(deployment, priority, reason).await)
 }
 
-/// Switches execution on or off.
+/// Pauses or resumes execution.
 #[server(name = Switch, prefix = "/call", endpoint = "switch", output = AsJson)]
 pub async fn switch(enabled: bool, reason: String) -> Answer<TargetNo> {
     answer(console()?.switch(enabled, reason).await)
 }
 
-/// Ends this session; leads to the sign-in.
+/// Ends this session. Redirects to the sign-in page.
 #[server(name = SignOut, prefix = "/call", endpoint = "sign-out", output = AsJson)]
 pub async fn sign_out() -> Answer<()> {
     answer(console()?.sign_out().await)?;

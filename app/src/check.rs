@@ -1,19 +1,17 @@
-//! Data that a person types, checked while they type.
+//! Validation of data while a person types it.
 //!
-//! This is so that nobody submits to learn of a missing comma. The server checks again and has the last word, in the same words: what is
-//! wrong is found by the engine, here as there.
+//! The browser and the server run the same checks of the engine, so they report the same errors.
+//! This gives early feedback only: the server always validates again.
 
 use api::console::AttribView;
 use engine::data;
 use engine::data::fit::{Expected, unfit};
 use serde_json::{Map, Value};
 
-/// Something that is wrong with what was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// A place in the text or a JSON pointer; empty for the whole.
+    /// A position in the text or a JSON pointer. Empty: the whole document.
     pub at: String,
-    /// What is wrong and what is expected.
     pub detail: String,
 }
 
@@ -23,10 +21,10 @@ impl Fault {
     }
 }
 
-/// Reads a text as data: a JSON object. Nothing at all is an empty object.
+/// Parses a text as a JSON object. An empty text is an empty object.
 ///
 /// # Errors
-/// What is wrong and where.
+/// The syntax error or violated limit, with its position.
 pub fn read(text: &str) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -34,12 +32,16 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     data::written::check(text).map_err(|error| misread(&error))?;
     let value: Value = serde_json::from_str(text).map_err(|error| misread(&error))?;
     if !value.is_object() {
-        return Err(Fault::new("", format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value))));
+        return Err(Fault::new(
+            "",
+            format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value)),
+        ));
     }
     Ok(value)
 }
 
-/// What is wrong with a document whatever it is for: the engine's limits, and what nobody may write.
+/// Checks the rules for every document: size limits, exact numbers, valid references and no
+/// deceptive characters.
 fn misfit(value: &Value) -> Option<Fault> {
     use data::DataError::{Deceptive, Inexact, NotAReference};
     let error = data::check_written(value).err()?;
@@ -56,33 +58,39 @@ fn misread(error: &serde_json::Error) -> Fault {
     Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
 }
 
-/// A value as people edit it.
+/// Formats a value for editing.
 pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// What a document is for.
+/// The context in which a document is validated.
 #[derive(Debug, Clone, Default)]
 pub struct Purpose {
-    /// What the role's attributes expect.
+    /// The schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// What applies where the document says nothing.
+    /// The value that applies if the document does not set one.
     pub below: Value,
-    /// Whether nothing that people write comes above it.
+    /// Whether no other user data overrides this document.
     pub is_last: bool,
 }
 
 impl Purpose {
-    /// All that is wrong with a document that is for this, each with its place.
+    /// All errors in a document, each with its position.
     pub fn faults(&self, value: &Value) -> Vec<Fault> {
         if let Some(fault) = misfit(value) {
             return vec![fault];
         }
         let expected = self.attribs.iter().filter_map(|attrib| {
-            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+            Some(Expected {
+                name: &attrib.name,
+                path: &attrib.path,
+                schema: attrib.schema.as_ref()?,
+            })
         });
         match unfit(value, &self.below, expected, self.is_last) {
-            Ok(found) => found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect(),
+            Ok(found) => {
+                found.into_iter().map(|misfit| Fault::new(misfit.path, misfit.what)).collect()
+            }
             Err(error) => vec![Fault::new("", error.to_string())],
         }
     }
@@ -99,16 +107,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Types that a single field can hold.
+/// Types that fit in a single field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Simple {
-    /// Any text.
     Text,
-    /// A whole number.
     Whole,
-    /// A number.
     Number,
-    /// True or false.
     Flag,
 }
 
@@ -123,7 +127,8 @@ impl Simple {
         }
     }
 
-    /// What was typed into the field, as data. What is no such value stays text, so that the check names it.
+    /// Converts a field's text to a value. Text that does not match the type stays a string, so
+    /// that validation reports it.
     pub fn value(self, typed: &str) -> Value {
         let text = || Value::String(typed.to_owned());
         match self {
@@ -132,46 +137,50 @@ impl Simple {
             Self::Number => {
                 let typed = typed.trim();
                 let exact = data::number::fidelity(typed) == Some(data::number::Fidelity::Exact);
-                let number = typed.parse::<f64>().ok().filter(|_| exact).and_then(serde_json::Number::from_f64);
-                typed.parse::<i64>().map(Value::from).ok().or(number.map(Value::Number)).unwrap_or_else(text)
+                let number = typed
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|_| exact)
+                    .and_then(serde_json::Number::from_f64);
+                typed
+                    .parse::<i64>()
+                    .map(Value::from)
+                    .ok()
+                    .or(number.map(Value::Number))
+                    .unwrap_or_else(text)
             }
             Self::Flag => typed.parse::<bool>().map_or_else(|_| text(), Value::from),
         }
     }
 }
 
-/// How a value is entered.
+/// The form control for a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// In one field.
     One(Simple),
-    /// By choosing one of these.
     Choice(Vec<Value>),
-    /// Key by key.
     Fields(Vec<Field>),
-    /// One after another, each as this schema says.
+    /// A list whose items match this schema.
     Items(Value),
-    /// As JSON: nothing is known of it that a form could be made of.
+    /// A JSON editor, if the schema is too general for a form.
     Json,
 }
 
-/// A key of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Which.
     pub key: String,
-    /// What its value must look like.
     pub schema: Value,
-    /// Whether it must be there.
     pub required: bool,
 }
 
-/// Objects and lists further within others are entered as JSON: nobody finds a field at the fifth level.
+/// Deeper objects and lists are edited as JSON. Nobody finds a field at the fifth level.
 const NESTED: usize = 4;
 
-/// How a value of this schema is entered, so far within others.
+/// The form control for a schema. `depth` is the number of objects and lists around it.
 pub fn entry(schema: &Value, depth: usize) -> Entry {
-    if let Some(known) = schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty()) {
+    if let Some(known) =
+        schema.get("enum").and_then(Value::as_array).filter(|known| !known.is_empty())
+    {
         return Entry::Choice(known.clone());
     }
     let word = schema.get("type").and_then(Value::as_str);
@@ -185,9 +194,13 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
     if depth >= NESTED {
         return Entry::Json;
     }
-    if let Some(known) = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object) {
+    if let Some(known) =
+        schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object)
+    {
         let named = schema.get("required").and_then(Value::as_array);
-        let is_named = |key: &str| named.is_some_and(|named| named.iter().any(|one| one.as_str() == Some(key)));
+        let is_named = |key: &str| {
+            named.is_some_and(|named| named.iter().any(|one| one.as_str() == Some(key)))
+        };
         let fields = known.iter().filter(|(key, _)| *key != "=").map(|(key, schema)| Field {
             key: key.clone(),
             schema: schema.clone(),
@@ -205,12 +218,11 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
     }
 }
 
-/// Whether a schema says of itself that its value must be there.
 pub fn is_required(schema: &Value) -> bool {
     schema.get("required").and_then(Value::as_bool) == Some(true)
 }
 
-/// What a new item of a list begins as.
+/// The initial value of a new list item.
 pub fn blank(schema: &Value) -> Value {
     match entry(schema, 0) {
         Entry::One(Simple::Text) => Value::String(String::new()),
@@ -221,7 +233,7 @@ pub fn blank(schema: &Value) -> Value {
     }
 }
 
-/// A value in a field.
+/// Formats a value for a field.
 pub fn typed(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -229,8 +241,9 @@ pub fn typed(value: &Value) -> String {
     }
 }
 
-/// Puts a value at a JSON pointer, with the objects that lead there; None takes it away. Behind the last item of a list one is added.
-/// Something on the way that holds neither keys nor items is left alone.
+/// Sets the value at a JSON pointer and creates missing parent objects. `None` removes the value.
+/// An index one past the end of a list appends an item. If a parent is neither an object nor a
+/// list, nothing changes.
 pub fn put(document: &mut Value, pointer: &str, value: Option<Value>) {
     let mut keys: Vec<String> =
         pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
@@ -273,11 +286,16 @@ mod tests {
     use serde_json::json;
 
     fn attrib(path: &str, schema: Value) -> AttribView {
-        AttribView { name: "a".into(), path: path.into(), description: String::new(), schema: Some(schema) }
+        AttribView {
+            name: "a".into(),
+            path: path.into(),
+            description: String::new(),
+            schema: Some(schema),
+        }
     }
 
     #[test]
-    fn a_missing_comma_is_found_where_it_is_missing() {
+    fn missing_comma_is_reported_with_position() {
         let fault = read("{\n  \"a\": 1\n  \"b\": 2\n}").unwrap_err();
         assert_eq!(fault.at, "line 3, column 3");
         assert!(fault.detail.contains("expected `,`"), "{}", fault.detail);
@@ -290,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_refused_while_one_types() {
+    fn invalid_data_is_rejected_like_on_the_server() {
         for (typed, at, part) in [
             ("{\"n\": 9007199254740992}", "/n", "too large to be exact"),
             ("{\"t\": \"\u{202e}x\"}", "/t", "U+202E"),
@@ -302,52 +320,68 @@ mod tests {
         }
         for lost in ["1e-400", "9007199254740993", "0.10000000000000001"] {
             let fault = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
-            assert!(fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"), "{fault:?}");
+            assert!(
+                fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"),
+                "{fault:?}"
+            );
         }
-        assert_eq!(Simple::Number.value("1e-400"), json!("1e-400"), "it stays text, which the check names");
+        assert_eq!(
+            Simple::Number.value("1e-400"),
+            json!("1e-400"),
+            "it stays text, which the check names"
+        );
         assert_eq!(Simple::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
         assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_place() {
-        let of = purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
+    fn schema_violation_is_reported_with_its_path() {
+        let of =
+            purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
         let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
         assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
         assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
-        // What the other half is, a template says.
-        let half =
-            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
+        // The template sets the required key.
+        let half = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "name": {"type": "str"}}});
         let of = Purpose { below: json!({"a": {"port": 1}}), ..purpose(vec![attrib("/a", half)]) };
         assert_eq!(of.faults(&json!({"a": {"name": "x"}})), []);
     }
 
     #[test]
-    fn a_form_is_made_of_a_schema_as_far_as_it_is_known() {
-        let crowbar =
-            json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
+    fn schema_maps_to_form_controls() {
+        let crowbar = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}, "=": {"type": "str"}}});
         let other = json!({"type": "object", "required": ["port"], "properties": {"port": {"type": "integer"}}});
         for schema in [crowbar, other] {
             let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
             assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");
             assert_eq!(entry(&fields[0].schema, 1), Entry::One(Simple::Whole));
         }
-        assert_eq!(entry(&json!({"type": "bool"}), 0), Entry::Choice(vec![json!(true), json!(false)]));
-        assert_eq!(entry(&json!({"type": "str", "enum": ["a"]}), 0), Entry::Choice(vec![json!("a")]));
+        assert_eq!(
+            entry(&json!({"type": "bool"}), 0),
+            Entry::Choice(vec![json!(true), json!(false)])
+        );
+        assert_eq!(
+            entry(&json!({"type": "str", "enum": ["a"]}), 0),
+            Entry::Choice(vec![json!("a")])
+        );
         let list = json!({"type": "seq", "sequence": [{"type": "str"}]});
         assert_eq!(entry(&list, 0), Entry::Items(json!({"type": "str"})));
         assert_eq!(
             (blank(&json!({"type": "str"})), blank(&list), blank(&json!({"type": "int"}))),
             (json!(""), json!([]), json!(null))
         );
-        for unknown in
-            [json!({}), json!({"type": "any"}), json!({"type": "seq"}), json!({"type": "seq", "sequence": [{}]})]
-        {
+        for unknown in [
+            json!({}),
+            json!({"type": "any"}),
+            json!({"type": "seq"}),
+            json!({"type": "seq", "sequence": [{}]}),
+        ] {
             assert_eq!(entry(&unknown, 0), Entry::Json, "{unknown}");
         }
-        let deep = (0..9).fold(json!({"type": "str"}), |inner, _| json!({"properties": {"k": inner}}));
+        let deep =
+            (0..9).fold(json!({"type": "str"}), |inner, _| json!({"properties": {"k": inner}}));
         let mut at = deep;
         let mut depth = 0;
         while let Entry::Fields(fields) = entry(&at, depth) {
@@ -357,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_list_are_changed_added_and_taken_out() {
+    fn list_items_are_changed_added_and_removed() {
         let mut document = json!({"l": ["a", {"k": 1}]});
         put(&mut document, "/l/0", Some(json!("b")));
         put(&mut document, "/l/1/k", Some(json!(2)));
@@ -370,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_changes_its_place_and_nothing_else() {
+    fn put_changes_only_its_own_path() {
         let mut document = json!({"a": {"b": 1}, "c": 2});
         put(&mut document, "/a/d~1e/f", Some(json!(3)));
         assert_eq!(document, json!({"a": {"b": 1, "d/e": {"f": 3}}, "c": 2}));
@@ -381,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_what_was_typed() {
+    fn invalid_number_stays_text() {
         assert_eq!(Simple::Whole.value("12"), json!(12));
         assert_eq!(Simple::Whole.value("1x"), json!("1x"));
         assert_eq!(Simple::Number.value("1.5"), json!(1.5));

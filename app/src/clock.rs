@@ -1,7 +1,7 @@
-//! Times for people: how long ago, and the exact moment on hover.
+//! Times for people: a relative time, with the exact time on hover.
 //!
-//! One clock for the whole page, so that a hundred times cost one timer. The server renders with its own clock; the browser goes on
-//! from there.
+//! The whole page has one clock, so a hundred times cost one timer. The server renders with its own
+//! clock, and the browser continues from there.
 
 use std::time::Duration;
 
@@ -9,12 +9,10 @@ use api::At;
 use leptos::prelude::*;
 use time::OffsetDateTime;
 
-/// The page's clock.
 #[derive(Clone, Copy)]
 pub struct Clock(RwSignal<At>);
 
 impl Clock {
-    /// Starts the clock of a page.
     pub fn start() -> Self {
         let clock = Self(RwSignal::new(now()));
         Effect::new(move |_| {
@@ -28,34 +26,36 @@ impl Clock {
         clock
     }
 
-    /// The moment, tracked to the second.
+    /// The current time in seconds, tracked.
     pub fn now(self) -> At {
         self.0.get()
     }
 }
 
-/// The page's clock, or one that stands still.
+/// The page's clock, or a stopped one if the page has none.
 pub fn use_clock() -> Clock {
     use_context().unwrap_or_else(|| Clock(RwSignal::new(now())))
 }
 
 #[cfg(feature = "ssr")]
 fn now() -> At {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(not(feature = "ssr"))]
 fn now() -> At {
-    // Whole milliseconds of this century fit a double and an i64.
+    // Whole milliseconds of this century fit both an `f64` and an `i64`.
     At(js_sys::Date::now() as i64)
 }
 
-/// The letters of a moment up to its minutes: `2026-11-21 08:15`.
+/// Characters of a time up to its minutes: `2026-11-21 08:15`.
 const MINUTES: usize = 16;
 
-/// How long ago that was: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the day. What is still to come is told by its day
-/// and time; clocks that differ a little make nothing come that was.
+/// A relative time: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the date. A
+/// future time is shown with date and time. A small difference between clocks does not count as
+/// future.
 pub fn ago(now: At, at: At) -> String {
     let seconds = (now.0 - at.0) / 1000;
     match seconds {
@@ -69,7 +69,7 @@ pub fn ago(now: At, at: At) -> String {
     }
 }
 
-/// How long it took: `480 ms`, `12.3 s`, `5 min 2 s`, `3 h 10 min`.
+/// A duration: `480 ms`, `12.3 s`, `5 min 2 s`, `3 h 10 min`.
 pub fn span(from: At, to: At) -> String {
     let ms = (to.0 - from.0).max(0);
     let seconds = ms / 1000;
@@ -82,7 +82,8 @@ pub fn span(from: At, to: At) -> String {
 }
 
 fn civil(at: At) -> OffsetDateTime {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// `2026-11-21 08:15:02 UTC`.
@@ -99,31 +100,33 @@ pub fn exact(at: At) -> String {
     )
 }
 
-/// `08:15:02.250`, for lines that stand close together.
+/// `08:15:02.250`, for log lines.
 pub fn of_day(at: At) -> String {
     let t = civil(at);
     format!("{:02}:{:02}:{:02}.{:03}", t.hour(), t.minute(), t.second(), t.millisecond())
 }
 
-/// For programs: `2026-11-21T08:15:02Z`.
+/// RFC 3339: `2026-11-21T08:15:02Z`.
 fn machine(at: At) -> String {
     exact(at).replacen(' ', "T", 1).replace(" UTC", "Z")
 }
 
-/// For a browser's field of day and time: `2026-11-21T08:15`, with seconds where there are some.
+/// The value of a `datetime-local` field: `2026-11-21T08:15`, with seconds unless they are 0.
 pub fn field(at: At) -> String {
     let text = machine(at).replace('Z', "");
     text.strip_suffix(":00").map(str::to_owned).unwrap_or(text)
 }
 
-/// The moment that people write as `2026-11-21`, `2026-11-21T08:15` or `2026-11-21 08:15:02`, in UTC. None: it is none.
+/// Parses a UTC time: `2026-11-21`, `2026-11-21T08:15` or `2026-11-21 08:15:02`.
 pub fn moment_of(text: &str) -> Option<At> {
     let text = text.trim().trim_end_matches('Z');
     let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
     let mut day = day.splitn(3, '-');
     let year = day.next()?.parse().ok()?;
     let month: u8 = day.next()?.parse().ok()?;
-    let date = time::Date::from_calendar_date(year, month.try_into().ok()?, day.next()?.parse().ok()?).ok()?;
+    let date =
+        time::Date::from_calendar_date(year, month.try_into().ok()?, day.next()?.parse().ok()?)
+            .ok()?;
     let mut time = time.splitn(3, ':');
     let (hour, minute) = (time.next()?.parse().ok()?, time.next()?.parse().ok()?);
     let second = time.next().unwrap_or("0").split('.').next()?.parse().ok()?;
@@ -131,30 +134,24 @@ pub fn moment_of(text: &str) -> Option<At> {
     moment.unix_timestamp().checked_mul(1000).map(At)
 }
 
-/// A moment: how long ago, the exact time on hover.
+/// A relative time, with the exact time on hover.
 #[component]
-pub fn Moment(
-    /// When.
-    at: At,
-) -> impl IntoView {
+pub fn Moment(at: At) -> impl IntoView {
     let clock = use_clock();
     let text = Memo::new(move |_| ago(clock.now(), at));
     view! { <time datetime=machine(at) title=exact(at)>{text}</time> }.into_any()
 }
 
-/// How long something took, or takes while it goes on.
+/// A duration. It keeps counting while `to` is `None`.
 #[component]
-pub fn Span(
-    /// When it began.
-    from: At,
-    /// When it ended.
-    to: Option<At>,
-) -> impl IntoView {
+pub fn Span(from: At, to: Option<At>) -> impl IntoView {
     let clock = use_clock();
     let text = Memo::new(move |_| match to {
         Some(to) => span(from, to),
-        // Tenths that change once a second would only flicker.
-        None => span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s"),
+        // The clock ticks once a second, so tenths would only flicker.
+        None => {
+            span(from, At(from.0 + (clock.now().0 - from.0) / 1000 * 1000)).replace(".0 s", " s")
+        }
     });
     view! { <span class="nowrap">{text}</span> }.into_any()
 }
@@ -164,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn times_are_formatted_for_people() {
         let now = At(1_795_248_902_250);
         assert_eq!(exact(now), "2026-11-21 08:15:02 UTC");
         assert_eq!(of_day(now), "08:15:02.250");
@@ -182,34 +179,47 @@ mod tests {
         ] {
             assert_eq!(ago(now, At(now.0 - seconds * 1000)), said, "{seconds}");
         }
-        for (ms, said) in
-            [(0, "0 ms"), (999, "999 ms"), (12_345, "12.3 s"), (302_000, "5 min 2 s"), (11_400_000, "3 h 10 min")]
-        {
+        for (ms, said) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (12_345, "12.3 s"),
+            (302_000, "5 min 2 s"),
+            (11_400_000, "3 h 10 min"),
+        ] {
             assert_eq!(span(now, At(now.0 + ms)), said);
         }
     }
 
     #[test]
-    fn a_field_of_a_browser_gets_what_it_can_read() {
-        for (text, shown) in [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")] {
+    fn datetime_field_value_is_valid() {
+        for (text, shown) in
+            [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")]
+        {
             assert_eq!(moment_of(text).map(field).as_deref(), Some(shown), "{text}");
         }
     }
 
     #[test]
-    fn a_moment_is_read_as_people_write_it() {
+    fn time_formats_are_parsed() {
         for text in ["2026-11-21T08:15:02", "2026-11-21 08:15:02", "2026-11-21T08:15:02.250Z"] {
             assert_eq!(moment_of(text), Some(At(1_795_248_902_000)), "{text}");
         }
         assert_eq!(moment_of("2026-11-21"), moment_of("2026-11-21T00:00"));
-        for text in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-11-21T25:00", "2026-11-21T08", "1795248902000"]
-        {
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01",
+            "2026-02-30",
+            "2026-11-21T25:00",
+            "2026-11-21T08",
+            "1795248902000",
+        ] {
             assert_eq!(moment_of(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_moment_that_no_calendar_has_is_no_panic() {
+    fn impossible_date_does_not_panic() {
         assert_eq!(exact(At(i64::MAX)), "1970-01-01 00:00:00 UTC");
     }
 }

@@ -1,20 +1,25 @@
-//! What the pages ask of the server, as one trait.
+//! The server's side of the pages, as one trait.
 //!
-//! The server provides an `Arc<dyn Console>` in every request's context, already bound to whoever is signed in. Pages reach it
-//! through server functions that do nothing but call one method here. Every method checks by itself whether its caller may: a page
-//! that shows a button decides nothing.
+//! The server provides an `Arc<dyn Console>` in the context of each request, bound to the signed-in
+//! user. Pages reach it through server functions that each call one method here. Every method
+//! checks the caller's permissions itself. A button on a page grants nothing.
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole, Foreseen, Frame, GraphView,
-    GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Restored,
-    ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
+    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
+    TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{
+    AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange,
+    NodeView,
+};
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -24,131 +29,170 @@ use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
+    TargetNo,
+};
 use engine::plan::{Edit, Report};
 use uuid::Uuid;
 
-/// The server's side of the pages.
 #[async_trait]
 pub trait Console: Send + Sync {
-    /// What every page has around it; the only method that answers without a sign-in, and then with nothing.
+    /// The data of the frame around every page. The only method that works without a sign-in: it
+    /// then returns `None`.
     async fn frame(&self) -> Result<Option<Frame>, Problem>;
-    /// A page of deployments.
     async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem>;
     /// A deployment's board, by name.
     async fn board(&self, deployment: &str) -> Result<Board, Problem>;
-    /// Everything that carries a role of a board: of the deployment itself, or of an ancestor.
+    /// All nodes with a role of a board, in the deployment itself or in an ancestor.
     async fn carriers(
         &self,
         deployment: &str,
         of_ancestor: Option<String>,
         role: RoleName,
     ) -> Result<Carriers, Problem>;
-    /// What lifting these nodes would allow in the open proposal on the deployment.
+    /// The actions that the open proposal on the deployment allows for these nodes.
     async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
-    /// What planning in the browser on the deployment's open proposal takes; the ground is left out for who knows its stamp.
-    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<Option<PlannerView>, Problem>;
-    /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
-    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
-    /// What a run was told, each value with where it came from.
+    /// The data that the browser needs to plan the open proposal on the deployment. Leaves out the
+    /// base data if the client already has the current stamp.
+    async fn planner(
+        &self,
+        deployment: DeploymentId,
+        known: Option<String>,
+    ) -> Result<Option<PlannerView>, Problem>;
+    /// The input of the noderole's next run, or the values that the noderole itself sets. Each
+    /// value has its source.
+    async fn noderole_values(
+        &self,
+        id: NoderoleId,
+        wanted: ValuesWanted,
+    ) -> Result<ValuesView, Problem>;
+    /// The input of a run. Each value has its source.
     async fn run_values(&self, id: RunId, wanted: ValuesWanted) -> Result<ValuesView, Problem>;
-    /// A noderole's panel.
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem>;
-    /// A page of nodes.
     async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem>;
-    /// A page of runs.
     async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem>;
-    /// The gate's policy that is in force.
+    /// The approval policy in force.
     async fn policy(&self) -> Result<PolicyView, Problem>;
-    /// What waits, for what, and who or what frees it.
+    /// Pending steps, with the reason and the person or event that unblocks each.
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
-    /// A run.
     async fn run(&self, id: RunId) -> Result<RunView, Problem>;
-    /// A part of a run's log from an offset on; at most 256 KiB. A negative offset counts from the end.
+    /// At most 256 KiB of a run's log, from an offset. A negative offset counts from the end.
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
-    /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
-    async fn search_log(&self, id: RunId, text: String, any_case: bool, after: String) -> Result<LogFound, Problem>;
-    /// A page of the list of reviews.
+    /// Lines of a run's log that contain a text. Starts at the beginning, or where the last search
+    /// ended.
+    async fn search_log(
+        &self,
+        id: RunId,
+        text: String,
+        any_case: bool,
+        after: String,
+    ) -> Result<LogFound, Problem>;
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem>;
-    /// A page of the list of open proposals.
     async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem>;
-    /// A deployment's graph, by the deployment's name, folded as wished.
+    /// A deployment's graph, by the deployment's name, folded as requested.
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
-    /// What a submission changes and one step around it, as a graph.
+    /// The changes of a review and their direct neighbours, as a graph.
     async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem>;
-    /// A submission, with those of its documents that come behind one, or the first: at most `DOCUMENTS_SHOWN`.
+    /// A review, with at most `DOCUMENTS_SHOWN` documents: those after `after`, or the first ones.
     async fn review(&self, id: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem>;
-    /// What is said of a submission's proposal.
+    /// The threads on a review's proposal.
     async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem>;
-    /// What a submission changes against the one that this person looked at before.
+    /// The difference between a review and the version that this person last viewed.
     async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem>;
 
-    /// How much of a submission this person has opened.
+    /// How many of a review's changes this person has viewed.
     async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem>;
 
-    /// Notes that this person opened the changes of these documents.
-    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
-    /// Targets, newest first, before `before`: all, or those that changed a deployment.
+    /// Records that this person viewed the changes of these documents.
+    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>)
+    -> Result<Opened, Problem>;
+    /// Targets, newest first, optionally only those that changed a deployment.
     async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem>;
-    /// Two blueprints compared, each named by a target's number or a root's hash: everywhere, or in one deployment. At most
-    /// `DOCUMENTS_SHOWN` documents.
-    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem>;
+    /// Compares two blueprints, in one deployment or in all. Each is given by a target's number or
+    /// a root's hash. Returns at most `DOCUMENTS_SHOWN` documents.
+    async fn compare(
+        &self,
+        from: String,
+        to: String,
+        deployment: Option<String>,
+    ) -> Result<Comparison, Problem>;
 
-    /// Notes that this person has looked at a submission.
+    /// Records that this person viewed a review.
     async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
-    /// Opens a thread on a change of a submission.
-    async fn open_thread(&self, submission: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem>;
-    /// Answers in a thread.
+    /// Opens a thread on a change of a review.
+    async fn open_thread(
+        &self,
+        submission: SubmissionId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem>;
     async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem>;
-    /// Resolves a thread, or opens it again.
     async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem>;
-    /// Opens a proposal on a deployment, or hands back the one that is open.
+    /// Opens a proposal on a deployment, or returns the open one.
     async fn propose(&self, deployment: DeploymentId) -> Result<ProposalId, Problem>;
-    /// The same, of a deployment by its name.
+    /// As [`propose`](Self::propose), by the deployment's name.
     async fn propose_by_name(&self, deployment: &str) -> Result<ProposalId, Problem>;
-    /// Opens a proposal that brings a deployment, by name, back to what it was at a target; `partial` leaves out what can't be
-    /// brought back.
-    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem>;
-    /// Opens a proposal on a single node, or hands back the one that is open.
+    /// Opens a proposal that restores a deployment, by name, to its state at a target. `partial`
+    /// leaves out the parts that cannot be restored.
+    async fn restore(
+        &self,
+        deployment: String,
+        target: TargetNo,
+        partial: bool,
+    ) -> Result<Restored, Problem>;
+    /// Opens a proposal on a single node, or returns the open one.
     async fn propose_on_node(&self, node: NodeId) -> Result<ProposalId, Problem>;
-    /// An open proposal on a node.
     async fn node_proposal(&self, id: ProposalId) -> Result<NodeProposal, Problem>;
-    /// A noderole as an open proposal would have it.
+    /// A noderole as the open proposal would change it.
     async fn drafted(
         &self,
         proposal: ProposalId,
         node: NodeId,
         noderole: NoderoleKey,
     ) -> Result<DraftedNoderole, Problem>;
-    /// Appends edits to a proposal at a version, all or none; hands back the new version.
-    async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem>;
-    /// What a proposal would come to with further edits, which are not made by this.
+    /// Appends edits to a version of a proposal: all or none. Returns the new version.
+    async fn edit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        edits: Vec<Edit>,
+    ) -> Result<i32, Problem>;
+    /// A preview of a proposal with further edits, which are not saved.
     async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
-    /// A page of the imported versions.
     async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem>;
-    /// A page of the roles of the newest versions.
     async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem>;
-    /// A role, by its name.
     async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem>;
-    /// How roles hang together.
+    /// The graph of dependencies between roles.
     async fn role_graph(&self, wanted: RoleGraphWanted) -> Result<RoleGraph, Problem>;
-    /// A page of what imports brought.
+    /// A page of the import history.
     async fn imports(&self, wanted: ImportsWanted) -> Result<ImportPage, Problem>;
-    /// Imports a barclamp's file without scripts; hands back what came of it, one line each.
+    /// Imports a barclamp's file, for browsers without JavaScript. Returns the outcome, one entry
+    /// per line.
     async fn import(&self, path: String, text: String) -> Result<Vec<String>, Problem>;
-    /// Takes the last edit back; hands back the new version.
+    /// Undoes the last edit. Returns the new version.
     async fn undo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
-    /// Brings the last undone edit back; hands back the new version.
+    /// Redoes the last undone edit. Returns the new version.
     async fn redo(&self, proposal: ProposalId, version: i32) -> Result<i32, Problem>;
-    /// Closes a proposal without effect.
     async fn discard(&self, proposal: ProposalId, version: i32) -> Result<(), Problem>;
-    /// Submits a proposal for review under a title.
-    async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem>;
-    /// Gives a verdict.
-    async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem>;
-    /// What the browser signs for a verdict.
-    async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem>;
-    /// Gives a verdict that is signed with a passkey.
+    async fn submit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        title: String,
+    ) -> Result<SubmissionId, Problem>;
+    async fn judge(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem>;
+    /// The challenge that the browser signs for a verdict.
+    async fn verdict_options(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+    ) -> Result<SignatureRequest, Problem>;
     async fn sign_verdict(
         &self,
         submission: SubmissionId,
@@ -156,43 +200,76 @@ pub trait Console: Send + Sync {
         reason: String,
         signature: Signature,
     ) -> Result<(), Problem>;
-    /// Makes a submission the next target; with the name that was typed for it, where one is asked for.
-    /// `cancel` ends the runs under way of steps that it changes.
-    async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem>;
-    /// Lets a step in ERROR try again.
+    /// Makes a review's blueprint the next target. `typed` is the confirmation that the user typed,
+    /// if the change requires one. `cancel` cancels running steps that the change replaces.
+    async fn commit(
+        &self,
+        submission: SubmissionId,
+        typed: Option<String>,
+        cancel: bool,
+    ) -> Result<TargetNo, Problem>;
+    /// Retries a step in ERROR.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
-    /// Stops a run.
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
-    /// Adds a node whose root is a folder on the worker's machine.
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
-    /// Adds the nodes of a text, a node a line: all or none.
+    /// Adds nodes from a text with one node per line: all or none.
     async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem>;
-    /// Everything about a node, by its name or id.
+    /// A node, by its name or id.
     async fn node(&self, name: &str) -> Result<NodeView, Problem>;
-    /// A page of what came of the last looks at a node, by its name or id.
+    /// A page of a node's latest health checks, by the node's name or id.
     async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
-    /// A page of what attempts returned that is kept for a node, by its name or id.
-    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem>;
-    /// A page of what a node carries, by its name or id.
-    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem>;
-    /// Changes what people say of a node, made on a version of it; hands back the new one.
-    async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem>;
-    /// Says that steps may start on a node, or that none may.
-    async fn set_available(&self, node: NodeId, available: bool, reason: String) -> Result<(), Problem>;
-    /// Makes a token by which a node speaks for itself, for so many days.
-    async fn mint_node_token(&self, node: NodeId, name: String, days: u32) -> Result<MintedToken, Problem>;
-    /// Takes a node's token back.
+    /// A page of the stored results of attempts on a node, by the node's name or id.
+    async fn node_results(&self, name: &str, wanted: ResultsWanted)
+    -> Result<ResultLines, Problem>;
+    /// A page of a node's noderoles, by the node's name or id.
+    async fn node_noderoles(
+        &self,
+        name: &str,
+        wanted: CarriedWanted,
+    ) -> Result<CarriedPage, Problem>;
+    /// Changes a version of a node's record. Returns the new version.
+    async fn change_node(
+        &self,
+        node: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem>;
+    /// Starts or ends a node's maintenance.
+    async fn set_available(
+        &self,
+        node: NodeId,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem>;
+    /// Creates a token with which a node authenticates, valid for `days` days.
+    async fn mint_node_token(
+        &self,
+        node: NodeId,
+        name: String,
+        days: u32,
+    ) -> Result<MintedToken, Problem>;
     async fn revoke_node_token(&self, node: NodeId, token: Uuid) -> Result<(), Problem>;
-    /// Takes the record of a node out that no target speaks of.
+    /// Deletes the record of a node that no target contains.
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem>;
-    /// How a submission was planned, as long as it is its open proposal's newest version.
+    /// The report of the planner. Exists only while the review is the newest version of an open
+    /// proposal.
     async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
-    /// Holds a deployment, so that no new run starts in it and below it, or lets it go on.
-    async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem>;
-    /// Lets a deployment's steps go before those of others, or behind them.
-    async fn prioritise(&self, deployment: DeploymentId, priority: i32, reason: String) -> Result<(), Problem>;
-    /// Switches execution on or off for everything.
+    /// Puts a deployment on hold or releases it. On hold, no new run starts in it or its
+    /// descendants.
+    async fn hold(
+        &self,
+        deployment: DeploymentId,
+        held: bool,
+        reason: String,
+    ) -> Result<(), Problem>;
+    /// Sets the priority of a deployment's steps relative to other deployments.
+    async fn prioritise(
+        &self,
+        deployment: DeploymentId,
+        priority: i32,
+        reason: String,
+    ) -> Result<(), Problem>;
+    /// Pauses or resumes execution everywhere.
     async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
-    /// Ends this session.
     async fn sign_out(&self) -> Result<(), Problem>;
 }

@@ -1,7 +1,8 @@
-//! What a page gets when the server says no, or says nothing.
+//! The errors that server functions return to a page.
 //!
-//! A [`Problem`] crosses the wire as it is. What goes wrong on the way (the server is gone, its answer is not what this page
-//! expects) becomes a problem too, so that pages have one thing to show and one place to decide what the reader can do about it.
+//! A [`Problem`] crosses the wire unchanged. Failures on the way (the server is unreachable, its
+//! response has an unexpected format) become problems too. So pages handle one type, and one module
+//! decides what the reader can do next.
 
 use api::Problem;
 use leptos::server_fn::error::{FromServerFnError, ServerFnErrorErr};
@@ -9,17 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::JsonText;
 
-/// A problem as the answer of a server function.
+/// A problem as the error of a server function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Failure(pub Problem);
 
-/// What a server function answers.
 pub type Answer<T> = Result<T, Failure>;
 
-/// The code of a problem that never reached the server.
+/// The code of a request that never reached the server.
 pub const UNREACHABLE: &str = "unreachable";
-/// The code of an answer that this page can't read.
+/// The code of a response that this page cannot parse.
 pub const OTHER_VERSION: &str = "other_version";
 
 impl FromServerFnError for Failure {
@@ -46,7 +46,8 @@ impl FromServerFnError for Failure {
             ),
             E::MiddlewareError(_) | E::ServerError(_) | E::Registration(_) => Problem::internal(),
         };
-        // What can't be read is refused before any function runs; the answer's status is that of the problem all the same.
+        // Arguments that cannot be parsed fail before any function runs. The response still needs
+        // the problem's status.
         #[cfg(feature = "ssr")]
         crate::respond::status(problem.status);
         Self(problem)
@@ -60,7 +61,7 @@ impl From<Problem> for Failure {
 }
 
 impl Failure {
-    /// Whether somebody has to sign in before anything else.
+    /// Whether the request requires a sign-in.
     pub fn is_signed_out(&self) -> bool {
         self.0.status == 401
     }

@@ -1,4 +1,5 @@
-//! What can be gone to or done from anywhere: pages and commands, which every reader has, and what the server finds by its name.
+//! Search results and commands: the pages and commands that every reader has, and the hits that the
+//! server finds by name.
 
 use api::console::RunState;
 use api::search::{Hit, HitKind};
@@ -8,33 +9,28 @@ use crate::parts::Icon;
 use crate::parts::badge::run_look;
 use crate::places;
 
-/// What choosing something does.
+/// The action of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// Goes there.
+    /// Opens a page.
     Go(String),
-    /// Opens a proposal on a deployment, or joins the open one, and goes to its board.
+    /// Opens a proposal on a deployment, or joins the open one, and opens its board.
     Propose(DeploymentId, DeploymentName),
-    /// Chooses the colours; None: as the system says.
+    /// Sets the colour theme. `None`: the system's theme.
     Colours(Option<&'static str>),
-    /// Ends the session.
     SignOut,
 }
 
-/// Something that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is called.
     pub name: String,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: String,
-    /// Its picture.
     pub icon: Icon,
-    /// What it does.
     pub act: Act,
 }
 
-/// The pages of the rail, in its order: those that are gone to most often first.
+/// The pages of the navigation, the most visited ones first.
 pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::OVERVIEW, Icon::Overview, "Overview"),
     (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
@@ -50,10 +46,10 @@ pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::SETTINGS, Icon::Person, "Settings"),
 ];
 
-/// So many of the rail have room where it is narrow.
+/// The number of pages that a narrow screen shows without *More*.
 pub const ALWAYS_SEEN: usize = 6;
 
-/// Pages within those of the rail, which are found by their names, too.
+/// Pages below those of the navigation, which search also finds.
 const WITHIN: [(&str, Icon, &str); 7] = [
     (places::ROLES, Icon::Bind, "Roles"),
     (places::ROLE_GRAPH, Icon::Graph, "How roles hang together"),
@@ -64,14 +60,14 @@ const WITHIN: [(&str, Icon, &str); 7] = [
     (places::POLICY, Icon::Review, "Policy"),
 ];
 
-/// What begins a wish to change a deployment.
+/// The word that starts a request to change a deployment.
 const PROPOSE: &str = "propose";
 
 fn has(name: &str, text: &str) -> bool {
     name.to_lowercase().contains(&text.trim().to_lowercase())
 }
 
-/// Pages whose names have this; all of them for nothing.
+/// Pages whose names contain the text. All of them if it is empty.
 pub fn pages(text: &str) -> Vec<Choice> {
     let found = RAIL.into_iter().chain(WITHIN).filter(|(_, _, word)| has(word, text));
     found
@@ -84,28 +80,38 @@ pub fn pages(text: &str) -> Vec<Choice> {
         .collect()
 }
 
-/// Commands whose words have this; all of them for nothing.
+/// Commands whose words contain the text. All of them if it is empty.
 pub fn commands(text: &str) -> Vec<Choice> {
     let all = [
-        ("Propose changes: choose a deployment", Icon::Proposed, Act::Go(places::DEPLOYMENTS.to_owned())),
+        (
+            "Propose changes: choose a deployment",
+            Icon::Proposed,
+            Act::Go(places::DEPLOYMENTS.to_owned()),
+        ),
         ("Colours: light", Icon::Light, Act::Colours(Some("light"))),
         ("Colours: dark", Icon::Dark, Act::Colours(Some("dark"))),
         ("Colours: as the system", Icon::System, Act::Colours(None)),
         ("Sign out", Icon::Leave, Act::SignOut),
     ];
-    let command =
-        |(name, icon, act): (&str, Icon, Act)| Choice { name: name.to_owned(), about: "command".to_owned(), icon, act };
+    let command = |(name, icon, act): (&str, Icon, Act)| Choice {
+        name: name.to_owned(),
+        about: "command".to_owned(),
+        icon,
+        act,
+    };
     all.into_iter().filter(|(name, ..)| has(name, text)).map(command).collect()
 }
 
-/// What the server is asked for: of a wish to propose, where.
+/// The search text for the server: without a leading "propose".
 pub fn asked(text: &str) -> &str {
     let mut rest = text.trim();
     for word in [PROPOSE, "changes", "on"] {
         let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
         match rest.get(word.len()..) {
-            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => rest = behind.trim(),
-            // What does not begin as a wish is none.
+            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => {
+                rest = behind.trim()
+            }
+            // A text that does not start with "propose" is the search text.
             _ if word == PROPOSE => return rest,
             _ => {}
         }
@@ -113,12 +119,18 @@ pub fn asked(text: &str) -> &str {
     rest
 }
 
-/// What a find offers: to go there, and of a deployment to change it.
+/// The choices for a hit: its page and, for a deployment, a new proposal.
 pub fn offers(hit: &Hit) -> Vec<Choice> {
-    let choice = |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
+    let choice =
+        |name: String, about: String, icon: Icon, act: Act| Choice { name, about, icon, act };
     match hit {
         Hit::Deployment { id, name } => vec![
-            choice(name.to_string(), "deployment".into(), Icon::Deployments, Act::Go(places::deployment(name))),
+            choice(
+                name.to_string(),
+                "deployment".into(),
+                Icon::Deployments,
+                Act::Go(places::deployment(name)),
+            ),
             choice(
                 format!("Propose changes on {name}"),
                 "command".into(),
@@ -127,14 +139,29 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
             ),
         ],
         Hit::Node { fqdn, deployment, .. } => {
-            vec![choice(fqdn.clone(), format!("node in {deployment}"), Icon::Node, Act::Go(places::node(fqdn)))]
+            vec![choice(
+                fqdn.clone(),
+                format!("node in {deployment}"),
+                Icon::Node,
+                Act::Go(places::node(fqdn)),
+            )]
         }
         Hit::Role { role, barclamp } => {
             let about = format!("role of {barclamp}");
-            vec![choice(role.to_string(), about, Icon::Bind, Act::Go(places::role_in(role, barclamp)))]
+            vec![choice(
+                role.to_string(),
+                about,
+                Icon::Bind,
+                Act::Go(places::role_in(role, barclamp)),
+            )]
         }
         Hit::Run { id, role, fqdn, state } => {
-            vec![choice(format!("Run {id}: {role} on {fqdn}"), run_word(*state), Icon::Run, Act::Go(places::run(*id)))]
+            vec![choice(
+                format!("Run {id}: {role} on {fqdn}"),
+                run_word(*state),
+                Icon::Run,
+                Act::Go(places::run(*id)),
+            )]
         }
         Hit::Review { id, title, deployment } => {
             vec![choice(
@@ -155,7 +182,7 @@ fn run_word(state: RunState) -> String {
     format!("run, {}", run_look(state).2)
 }
 
-/// What stands above finds of a kind.
+/// The heading above hits of a kind.
 pub fn heading(kind: HitKind) -> &'static str {
     match kind {
         HitKind::Deployment => "Deployments",
@@ -172,8 +199,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_and_commands_are_found_by_any_part_of_their_words() {
-        let names = |choices: Vec<Choice>| choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>();
+    fn pages_and_commands_match_substrings() {
+        let names = |choices: Vec<Choice>| {
+            choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>()
+        };
         assert_eq!(names(pages("NOD")), ["Nodes"]);
         assert_eq!(pages("").len(), RAIL.len() + WITHIN.len());
         assert_eq!(names(pages("polic")), ["Policy"]);
@@ -183,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_propose_asks_for_where() {
+    fn propose_prefix_is_stripped_from_search() {
         for (text, wanted) in [
             ("web", "web"),
             (" n1 ", "n1"),

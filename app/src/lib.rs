@@ -1,24 +1,30 @@
-//! # The console
+//! The console: pages and components, compiled twice. The server renders them, and the browser's
+//! module hydrates them. Pages read and write through server functions ([`calls`]), each of which
+//! calls one method of the trait `console::Console`. The server implements the trait, so this crate
+//! decides nothing about permissions.
 //!
-//! Pages and components, built twice: into the server, which renders them, and into the browser's module, which takes over what was
-//! rendered. What pages read and what they command goes through server functions ([`calls`]) that each call one method of the trait
-//! `console::Console`; the server implements it. So nothing here decides who may do what.
+//! * [`pages`]: one module for each page. Each is a separate WebAssembly chunk that loads on the
+//!   first visit ([`pages::part`]).
+//! * [`frame`]: the navigation and header around the pages.
+//! * [`parts`]: shared components.
+//! * [`graph`]: pictures of dependencies.
+//! * [`live`]: live updates.
 //!
-//! * [`pages`]: one module for each page. Each is a part of the module of its own, loaded when it is gone to ([`pages::part`]).
-//! * [`frame`]: what is around them.
-//! * [`parts`]: what they are made of.
-//! * [`graph`]: pictures of what waits for what.
-//! * [`live`]: how they learn what happens.
+//! Rules:
 //!
-//! Rules of the house: a page is readable without scripts and its state is in its address; live data changes what is shown and never
-//! what somebody holds (a lifted chip, a text half typed); no inline styles or scripts, since the server's content policy allows none;
-//! a state is shape, colour and word.
+//! * A page is readable without JavaScript, and its state is in its address.
+//! * Live data updates the display. It never changes user input, such as a lifted noderole or a
+//!   half-typed text.
+//! * No inline styles or scripts: the server's content security policy forbids them.
+//! * A state is shown by shape, colour and word.
 
-// The macros of leptos make deep types.
+// The macros of leptos produce deeply nested types.
 #![recursion_limit = "512"]
 
 #[cfg(not(erase_components))]
-compile_error!("compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?");
+compile_error!(
+    "compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?"
+);
 
 #[cfg(feature = "ssr")]
 pub mod accounts;
@@ -51,7 +57,7 @@ use leptos_router::path;
 
 use pages::part;
 
-/// The document around the pages. On the server only.
+/// The HTML document around the pages, on the server only.
 pub fn shell(options: LeptosOptions) -> impl IntoView {
     view! {
         <!DOCTYPE html>
@@ -75,7 +81,7 @@ pub fn shell(options: LeptosOptions) -> impl IntoView {
     .into_any()
 }
 
-/// The console: every page and what is around it.
+/// The root component.
 #[component]
 pub fn App() -> impl IntoView {
     provide_meta_context();

@@ -1,4 +1,5 @@
-//! What the overseeing pages (overview, workers, audit, search) ask of the server, as [`crate::console`] says it of the others.
+//! The server's side of the overview, workers, audit and search pages, as one trait. See
+//! [`crate::console`].
 
 use api::Problem;
 use api::audit::{AuditPage, AuditWanted, ChainView};
@@ -8,19 +9,16 @@ use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use async_trait::async_trait;
 use uuid::Uuid;
 
-/// How it stands, as whoever sent the request may know it.
+/// The state of the system, limited to the permissions of the signed-in user.
 #[async_trait]
 pub trait Oversight: Send + Sync {
-    /// How it stands.
     async fn overview(&self) -> Result<Overview, Problem>;
-    /// A page of the list of workers.
     async fn workers(&self, wanted: WorkersWanted) -> Result<WorkerPage, Problem>;
-    /// A worker.
     async fn worker(&self, id: Uuid) -> Result<WorkerView, Problem>;
-    /// A page of the audit.
     async fn audit(&self, wanted: AuditWanted) -> Result<AuditPage, Problem>;
-    /// Whether a part of the audit's chain holds: what comes behind a place, 0 for its beginning.
+    /// Verifies a part of the audit's hash chain, from the entry after `after`. 0 starts at the
+    /// beginning.
     async fn chain(&self, after: u64) -> Result<ChainView, Problem>;
-    /// A few things of each kind that are called like this.
+    /// A few items of each kind whose names match the text.
     async fn search(&self, text: String) -> Result<Found, Problem>;
 }

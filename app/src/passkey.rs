@@ -1,14 +1,14 @@
-//! Passkeys in the browser: the two calls of WebAuthn, with their options and answers as JSON.
+//! Passkeys in the browser: the two calls of WebAuthn, with their options and responses as JSON.
 //!
-//! Format: [WebAuthn Level 3](https://www.w3.org/TR/webauthn-3/), sections 5.1.8 to 5.1.10. The browser decodes the options and encodes
-//! the answer. The server checks everything.
+//! Format: [WebAuthn Level 3](https://www.w3.org/TR/webauthn-3/), sections 5.1.8 to 5.1.10. The
+//! browser decodes the options and encodes the response. The server verifies everything.
 
 use js_sys::{Function, JSON, Object, Promise, Reflect};
 use leptos::prelude::window;
 use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 
-/// Makes a passkey (`navigator.credentials.create`) and returns the browser's answer.
+/// Creates a passkey (`navigator.credentials.create`) and returns the browser's response.
 ///
 /// # Errors
 /// If the page or the browser cannot use passkeys, or the person cancels.
@@ -16,10 +16,10 @@ pub async fn create(options: Value) -> Result<Value, String> {
     ask("create", "parseCreationOptionsFromJSON", options).await
 }
 
-/// Signs with a passkey (`navigator.credentials.get`) and returns the browser's answer.
+/// Signs with a passkey (`navigator.credentials.get`) and returns the browser's response.
 ///
 /// # Errors
-/// As [`create`].
+/// See [`create`].
 pub async fn get(options: Value) -> Result<Value, String> {
     ask("get", "parseRequestOptionsFromJSON", options).await
 }
@@ -33,21 +33,25 @@ async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String
     let credential = promise.ok_or(NO_SUPPORT)?.await.map_err(|error| explained(&error))?;
     // `JSON.stringify` calls `toJSON` of the credential.
     let text = JSON::stringify(&credential).map_err(|error| explained(&error))?;
-    serde_json::from_str(&String::from(text)).map_err(|error| format!("The browser's answer is not JSON: {error}."))
+    serde_json::from_str(&String::from(text))
+        .map_err(|error| format!("The browser's answer is not JSON: {error}."))
 }
 
-const NO_SUPPORT: &str =
-    "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
+const NO_SUPPORT: &str = "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
 
-/// None: the browser has no such function, or shows none to this page.
+/// Returns `None` if the browser lacks the function or hides it from this page.
 fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {
     let class = Reflect::get(&window(), &"PublicKeyCredential".into())?;
     let credentials = Reflect::get(&window().navigator(), &"credentials".into())?;
     if !class.is_function() || !credentials.is_object() {
         return Ok(None);
     }
-    let Ok(parse) = Reflect::get(&class, &parser.into())?.dyn_into::<Function>() else { return Ok(None) };
-    let Ok(call) = Reflect::get(&credentials, &method.into())?.dyn_into::<Function>() else { return Ok(None) };
+    let Ok(parse) = Reflect::get(&class, &parser.into())?.dyn_into::<Function>() else {
+        return Ok(None);
+    };
+    let Ok(call) = Reflect::get(&credentials, &method.into())?.dyn_into::<Function>() else {
+        return Ok(None);
+    };
     let options = parse.call1(&class, &JSON::parse(&options.to_string())?)?;
     let wish = Object::new();
     Reflect::set(&wish, &"publicKey".into(), &options)?;
@@ -55,27 +59,38 @@ fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>,
 }
 
 fn explained(error: &JsValue) -> String {
-    let text = |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
+    let text =
+        |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
     match text("name").as_deref() {
         Some("NotAllowedError") => {
             "The passkey was not used: you cancelled, or the time ran out. Try again.".to_owned()
         }
         Some("InvalidStateError") => {
-            "This device has a passkey of yours already. Use that one, or another device.".to_owned()
+            "This device has a passkey of yours already. Use that one, or another device."
+                .to_owned()
         }
-        Some("SecurityError") => "Passkeys do not work at this address. Open Gantry at its public address.".to_owned(),
-        _ => format!("The browser refused: {}.", text("message").unwrap_or_default().trim_end_matches('.')),
+        Some("SecurityError") => {
+            "Passkeys do not work at this address. Open Gantry at its public address.".to_owned()
+        }
+        _ => format!(
+            "The browser refused: {}.",
+            text("message").unwrap_or_default().trim_end_matches('.')
+        ),
     }
 }
 
-/// Passkeys belong to a host name, so a page that was opened by an IP address has none.
+/// Passkeys are bound to a host name, so a page that was opened by IP address cannot use them.
 fn no_host_name(host: &str, port: &str) -> Option<String> {
     // The last label of a host name never ends with a digit, and only IPv6 addresses have brackets.
     let is_address = host.ends_with(|c: char| c.is_ascii_digit() || c == ']');
     let at = if port.is_empty() { String::new() } else { format!(":{port}") };
     is_address.then(|| match host {
-        "127.0.0.1" | "[::1]" => format!("Passkeys need a host name. Open Gantry at http://localhost{at}."),
-        _ => format!("Passkeys need a host name, and {host} is an IP address. Open Gantry at its host name."),
+        "127.0.0.1" | "[::1]" => {
+            format!("Passkeys need a host name. Open Gantry at http://localhost{at}.")
+        }
+        _ => format!(
+            "Passkeys need a host name, and {host} is an IP address. Open Gantry at its host name."
+        ),
     })
 }
 
@@ -88,7 +103,10 @@ mod tests {
         let localhost = "Passkeys need a host name. Open Gantry at http://localhost:8080.";
         assert_eq!(no_host_name("127.0.0.1", "8080").as_deref(), Some(localhost));
         assert_eq!(no_host_name("[::1]", "8080").as_deref(), Some(localhost));
-        assert!(no_host_name("192.0.2.7", "").is_some_and(|why| why.contains("192.0.2.7 is an IP address")));
+        assert!(
+            no_host_name("192.0.2.7", "")
+                .is_some_and(|why| why.contains("192.0.2.7 is an IP address"))
+        );
         for host in ["localhost", "gantry.example", "n1.example"] {
             assert_eq!(no_host_name(host, ""), None, "{host}");
         }

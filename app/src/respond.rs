@@ -1,14 +1,15 @@
-//! What a page tells the HTTP response around it, and what it learns from the request. On the server only.
+//! The status and headers of a page's HTTP response, and the request's cookies. On the server only.
 
 use http::StatusCode;
 use http::request::Parts;
 use leptos::prelude::*;
 use leptos_axum::ResponseOptions;
 
-/// Sets the status.
+/// Sets the response status.
 ///
-/// Not for a form that was posted without scripts: its answer is a redirect back to the page, which shows the problem. And not of a page
-/// whose reader has to sign in first: its frame leads them there.
+/// Does nothing for a form that was posted without JavaScript: its response is a redirect to the
+/// page, which shows the problem. Also does nothing for a page that requires a sign-in, because the
+/// frame redirects to the sign-in page.
 pub(crate) fn status(status: u16) {
     let Some(options) = use_context::<ResponseOptions>() else { return };
     let Some(request) = use_context::<Parts>() else { return };
@@ -21,7 +22,7 @@ pub(crate) fn status(status: u16) {
     }
 }
 
-/// Says when whoever was refused may come again.
+/// Sets `Retry-After` for a client that was refused.
 pub(crate) fn again_after(seconds: Option<u64>) {
     let Some((options, seconds)) = use_context::<ResponseOptions>().zip(seconds) else { return };
     options.insert_header(http::header::RETRY_AFTER, http::HeaderValue::from(seconds));
@@ -32,8 +33,9 @@ fn wants_page(request: &Parts) -> bool {
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
-/// Refuses to make what is shown once and never again, where no page is there to show it: for a form that was posted without scripts, whose
-/// answer is a redirect. `instead`: what programs ask.
+/// Refuses to create a secret that is shown only once if no page can show it. This is the case for
+/// a form that was posted without JavaScript, because its response is a redirect. `instead` is the
+/// alternative for API clients.
 pub(crate) fn can_show(what: &str, instead: &str) -> Result<(), api::Problem> {
     match use_context::<Parts>().is_some_and(|request| wants_page(&request)) {
         true => Err(api::Problem::invalid(format!(
@@ -43,17 +45,18 @@ pub(crate) fn can_show(what: &str, instead: &str) -> Result<(), api::Problem> {
     }
 }
 
-/// A cookie of the request.
 pub(crate) fn cookie(name: &str) -> Option<String> {
     let request = use_context::<Parts>()?;
-    let all = request.headers.get_all(http::header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let all =
+        request.headers.get_all(http::header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     all.flat_map(|line| line.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(key, _)| *key == name)
         .map(|(_, value)| value.to_owned())
 }
 
-/// Lets the browser keep a choice for a year, or forget it. No script needs to read it.
+/// Stores a choice in a cookie for a year, or deletes the cookie. `HttpOnly`, since no script reads
+/// it.
 pub(crate) fn set_cookie(name: &str, value: Option<&'static str>) {
     const YEAR: u32 = 31_536_000;
     let Some(options) = use_context::<ResponseOptions>() else { return };

@@ -1,17 +1,17 @@
 //! JSON between the pages and the server.
 //!
-//! As the library's own, but for one thing: it is read from text and not from bytes, as what the server rendered into the page is. So
-//! the browser's module has one reader for each type and not two, a tenth of its size.
+//! Like the codec of the library, but it parses text instead of bytes. The data that the server
+//! embeds in a page is text as well. So the browser's module needs one deserializer per type and
+//! not two, which saves a tenth of its size.
 
 use leptos::server_fn::codec::Post;
 use leptos::server_fn::{Bytes, ContentType, Decodes, Encodes, Format, FormatType};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 
-/// JSON that is read as text.
 pub struct JsonText;
 
-/// A POST with JSON, there or back.
+/// A POST with JSON in both directions.
 pub type AsJson = Post<JsonText>;
 
 impl ContentType for JsonText {
@@ -35,7 +35,8 @@ impl<T: DeserializeOwned> Decodes<T> for JsonText {
 
     fn decode(bytes: Bytes) -> Result<T, Self::Error> {
         let text = std::str::from_utf8(&bytes).map_err(serde_json::Error::custom)?;
-        // What people wrote means one thing only. The browser's reader is spared: what comes there was written by a program.
+        // Rejects ambiguous JSON, such as duplicate keys. The browser skips this check, because its
+        // input was serialized by the server.
         #[cfg(feature = "ssr")]
         engine::data::written::check(text)?;
         serde_json::from_str(text)

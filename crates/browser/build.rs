@@ -1,4 +1,4 @@
-//! The linker leaves in what the module is cut into parts by (`cargo xtask site`).
+//! Keeps relocations in the module, because `cargo xtask site` needs them to split it into chunks.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

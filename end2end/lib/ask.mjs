@@ -1,10 +1,13 @@
-// Asking the API as the person whose page it is, for what measures: it fills Gantry with much first.
+// Calls the API as the user of a page, to create the data for benchmarks.
 
 import assert from 'node:assert/strict';
 
-const PATIENCE = 600_000; // milliseconds: what asks for much is answered late
+const PATIENCE = 600_000; // milliseconds: large requests are slow
 
-/** The answer to a GET, or to a POST with `data`. Who asked too often in a minute (docs/limits.md) asks again when told. */
+/**
+ * Sends a GET, or a POST with `data`, and returns the response. Repeats it as the rate limit
+ * requires (docs/limits.md).
+ */
 export async function ask(page, path, data) {
   const headers = { 'X-Gantry': '1' };
   const answer = data

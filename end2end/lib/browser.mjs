@@ -1,7 +1,7 @@
-// Debian's Chromium, driven by playwright-core: nothing is downloaded.
+// Controls Debian's Chromium with playwright-core, without downloading a browser.
 //
-// Each person of a story gets a browser context, that is, cookies of its own. What goes wrong in a page without being
-// looked at (an exception, an error in the console, a request that fails) is collected and fails the test that asks.
+// Each person has a separate browser context with its own cookies. Unexpected problems of a page
+// (exceptions, console errors, failed requests) are collected. A test fails if it checks them.
 
 import assert from 'node:assert/strict';
 import { readFile, mkdir } from 'node:fs/promises';
@@ -10,10 +10,13 @@ import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 import { results } from './gantry.mjs';
 
-export const widths = { 1440: 900, 1024: 768, 390: 844 }; // and their heights
+export const widths = { 1440: 900, 1024: 768, 390: 844 }; // with their heights
 export const schemes = ['light', 'dark'];
 
-/** Starts the browser; close it with `close()`. One that dies while it starts, as Chromium now and then does, is started once more. */
+/**
+ * Starts the browser; end it with `close()`. Retries once, because Chromium sometimes crashes at
+ * start.
+ */
 export async function openBrowser() {
   try {
     return await launch();
@@ -27,15 +30,15 @@ function launch() {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     headless: true,
-    // Quiet and alone: no sandbox (root has none), no graphics card, nothing of its own on the network.
+    // No sandbox (root can't use it), no GPU, and no background network requests.
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
       '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage'],
   });
 }
 
 /**
- * A page of its own person, 1440 wide and light unless said otherwise. `page.problems` lists what went wrong in it;
- * `scripts: false` is a browser that runs none.
+ * Opens a page with separate cookies, by default 1440 wide and light. `page.problems` lists its
+ * problems. `scripts: false` disables scripts.
  */
 export async function openPage(browser, { address, width = 1440, scheme = 'light', scripts = true } = {}) {
   const context = await browser.newContext({
@@ -53,19 +56,19 @@ export async function openPage(browser, { address, width = 1440, scheme = 'light
     if (message.type() === 'error') page.problems.push(`console: ${message.text()}`);
   });
   page.on('requestfailed', (request) => {
-    // A page that is left ends its requests, the live stream first of all.
+    // Leaving a page aborts its requests, such as the live stream.
     const why = request.failure()?.errorText;
     if (why !== 'net::ERR_ABORTED') page.problems.push(`request: ${request.method()} ${request.url()}: ${why}`);
   });
   return page;
 }
 
-/** Ends when the page's module has taken over what the server rendered. */
+/** Waits until the page is hydrated. */
 export async function hydrated(page) {
   await page.waitForSelector('html[data-hydrated]', { state: 'attached' });
 }
 
-/** Goes there and waits for its module. */
+/** Opens a path and waits until the page is hydrated. */
 export async function visit(page, path) {
   const response = await page.goto(path, { waitUntil: 'domcontentloaded' });
   await hydrated(page);
@@ -73,8 +76,8 @@ export async function visit(page, path) {
 }
 
 /**
- * Signs a person in with one of a Gantry's one-time links, by role or name; the page then shows the start page. Where the
- * link was used before, it stays at the sign-in and the answer's status says so.
+ * Signs a person in with a one-time link, by role or name, which leads to the start page. If the
+ * link was already used, the page stays at the sign-in. The status of the response shows it.
  */
 export async function signIn(page, gantry, who) {
   await page.goto(gantry.signIn(who));
@@ -83,29 +86,29 @@ export async function signIn(page, gantry, who) {
     if (response.request().isNavigationRequest()) status = response.status();
   };
   page.on('response', note);
-  // Without scripts, nobody takes the token out of the link's fragment.
+  // Without scripts, the token of the link's fragment is not filled in.
   const field = page.getByLabel('Link or token');
   if (!(await field.inputValue())) await field.fill(gantry.signIn(who));
   await page.getByRole('button', { name: 'Sign in with the link' }).click();
-  // To the start page, or back to the sign-in with a problem.
+  // Leads to the start page, or back to the sign-in page with a problem.
   await page.waitForURL((url) => url.pathname !== '/sign-in' || url.searchParams.has('problem'));
   page.off('response', note);
   await hydrated(page);
   return status;
 }
 
-/** Nothing went wrong in the page unseen; `expected` names (as a pattern) what may. */
+/** Checks that the page had no unexpected problems. `expected` is a pattern for expected ones. */
 export function assertQuiet(page, expected = /(?!)/) {
   assert.deepEqual(page.problems.filter((problem) => !expected.test(problem)), []);
 }
 
-/** Nothing sticks out to the side. */
+/** Checks that nothing overflows horizontally. */
 export async function assertFits(page) {
   const [wide, room] = await page.evaluate(() => [document.documentElement.scrollWidth, window.innerWidth]);
   assert.ok(wide <= room, `${page.url()} is ${wide} px wide in a window of ${room} px`);
 }
 
-/** Pictures of the page as it is, in light and dark and in three widths: results/NAME-WIDTH-SCHEME.png. */
+/** Takes screenshots in light and dark and in three widths: results/NAME-WIDTH-SCHEME.png. */
 export async function screenshot(page, name) {
   await mkdir(results, { recursive: true });
   await eachLook(page, async (width, scheme) => {
@@ -114,7 +117,7 @@ export async function screenshot(page, name) {
   });
 }
 
-/** Does something in every width and scheme, and leaves the page as it was. */
+/** Does something in every width and color scheme, then restores the page. */
 export async function eachLook(page, look) {
   const before = page.viewportSize();
   const scheme = await page.evaluate(() => (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
@@ -131,10 +134,10 @@ export async function eachLook(page, look) {
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-// Beyond WCAG: whoever goes from landmark to landmark reaches everything, and can tell them apart.
+// Beyond WCAG: every content is in a landmark, and landmarks have unique names.
 const landmarks = { region: { enabled: true }, 'landmark-unique': { enabled: true } };
 
-/** What WCAG 2.2 AA asks and a program can judge (contrast included), in light and in dark. */
+/** Checks WCAG 2.2 AA as far as a tool can (including contrast), in light and dark. */
 export async function assertAccessible(page, { exclude = [] } = {}) {
   const scheme = await page.evaluate(() => (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
   for (const colorScheme of schemes) {

@@ -1,8 +1,8 @@
-// What people do at the console, in the words of the story.
+// Actions of people at the console, named as in the stories.
 
 import { hydrated, visit } from './browser.mjs';
 
-/** Follows a one-time link, presses its button, and goes from the overview to the deployments, where most stories begin. */
+/** Signs in with a one-time link and opens the deployments, where most stories begin. */
 export async function signIn(page, gantry, who) {
   await page.goto(gantry.signIn(who));
   const field = page.getByLabel('Link or token');
@@ -15,42 +15,42 @@ export async function signIn(page, gantry, who) {
   return page;
 }
 
-/** The row of a role that can be bound. */
+/** The row of a role on the board. */
 export function row(page, role) {
   return page.locator(`[data-bindable][data-role="${role}"]`);
 }
 
-/** A node in a role's cell. */
+/** A noderole in a role's cell. */
 export function chip(page, role, node) {
   return page.locator(`[data-role="${role}"] [data-noderole]`).filter({ hasText: new RegExp(`^\\s*${node}\\b`) });
 }
 
-/** Waits until a chip is in a state, without reloading anything. */
+/** Waits until a noderole is in a state, without a reload. */
 export async function waitForState(page, role, node, state) {
   await chip(page, role, node).and(page.locator(`[data-state=${state}]`)).waitFor({ timeout: 60_000 });
 }
 
-/** Opens a proposal on the board that is shown. */
+/** Opens a proposal on the current board. */
 export async function propose(page) {
   await page.getByRole('button', { name: 'Propose changes' }).click();
   await page.getByRole('region', { name: 'Open proposal' }).waitFor();
   await page.locator('[data-tray]').first().waitFor();
 }
 
-/** Opens what else can be proposed on the board that is shown, and chooses there. */
+/** Opens the menu with other edits on the current board and chooses one. */
 export async function more(page, what) {
   await page.locator('.head').getByRole('button', { name: 'More…' }).click();
   await page.getByRole('dialog', { name: /^Propose on / }).getByRole('button', { name: new RegExp(`^${what}`) }).click();
 }
 
-/** Throws the open proposal away, for whoever comes next. */
+/** Discards the open proposal, for the next test. */
 export async function discard(page) {
   await page.getByRole('button', { name: 'Discard' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
   await page.getByRole('button', { name: 'Propose changes' }).waitFor();
 }
 
-/** Puts data of a role into the open proposal. */
+/** Sets data of a role in the open proposal. */
 export async function putRoleData(page, role, data) {
   await page.getByRole('button', { name: `Data of ${role}`, exact: true }).click();
   const dialog = page.getByRole('dialog', { name: `Data of ${role}` });
@@ -61,7 +61,7 @@ export async function putRoleData(page, role, data) {
   await page.getByRole('button', { name: /^Undo “.*data/i }).waitFor();
 }
 
-/** Submits the open proposal; its number. */
+/** Submits the open proposal and returns the review's number. */
 export async function submit(page, title) {
   await page.getByRole('button', { name: 'Review changes' }).click();
   const dialog = page.getByRole('dialog', { name: 'Review changes' });
@@ -72,7 +72,7 @@ export async function submit(page, title) {
   return page.url().match(/(\d+)$/)[1];
 }
 
-/** Reads (each of `parts` is on the page), approves and commits. */
+/** Views each of `parts`, approves and commits. */
 export async function commit(page, review, parts = []) {
   await visit(page, `/reviews/${review}`);
   for (const part of parts) await page.getByText(part).filter({ visible: true }).first().waitFor();

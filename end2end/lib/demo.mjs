@@ -1,9 +1,13 @@
-// The demo as tests of many pages and the pictures of the documents want it: its waiting change is committed and has run to its end.
+// Prepares the demo for tests of many pages and for the screenshots of the documentation: commits
+// its pending change and waits for its rollout.
 
 import assert from 'node:assert/strict';
 import { visit } from './browser.mjs';
 
-/** Approves and commits the change that waits, and follows it until nothing more happens; `{ review, board, target }`. */
+/**
+ * Approves and commits the pending change, and waits until its rollout ends. Returns `{ review,
+ * board, target }`.
+ */
 export async function settle(page) {
   await visit(page, '/reviews');
   const link = page.locator('main a[href^="/reviews/"]').first();
@@ -20,14 +24,13 @@ export async function settle(page) {
   return { review, board, target };
 }
 
-/** The number of the newest target. */
 async function newest(page) {
   const answer = await page.request.get('/api/v1/targets');
   assert.equal(answer.status(), 200, await answer.text());
   return (await answer.json()).targets[0].number;
 }
 
-/** Waits until a target's way is at its end. */
+/** Waits until the rollout of a target ends. */
 async function converged(page, target) {
   for (let time = 0; time < 8; time += 1) {
     const answer = await page.request.get(`/api/v1/targets/${target}?wait=25`, { timeout: 40_000 });
@@ -38,7 +41,7 @@ async function converged(page, target) {
   assert.fail(`target ${target} has not converged`);
 }
 
-/** A noderole that is ACTIVE on a board, a run that succeeded, and who looks: their ids. */
+/** The ids of an ACTIVE noderole on a board, a successful run, and a person. */
 export async function something(page, board) {
   await visit(page, board);
   const chip = page.locator('[data-noderole][data-state=active]').first();

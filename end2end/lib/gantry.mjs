@@ -1,8 +1,9 @@
-// A whole Gantry for a test: `gantry up` in a folder of its own, on a free port, stopped with Ctrl-C's signal.
+// Starts a complete Gantry for a test: `gantry up` in its own folder, on a free port, stopped with
+// SIGINT.
 //
-// Its standard output is one JSON object a line (`--json`), its log is standard error. A Gantry that a test forgot, or
-// that outlives a failed test, is told to stop when the test's process ends; what is still there then is found by
-// `cargo xtask test`, which looks for programs that outlive the tests.
+// Its standard output has one JSON object per line (`--json`), its standard error the log. At the
+// end of the test's process, a Gantry that still runs is told to stop. `cargo xtask test` finds
+// processes that outlive the tests.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -14,19 +15,22 @@ import { fileURLToPath } from 'node:url';
 
 const tree = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 
-/** The program and the site under test: those that were built last, unless the environment names others. */
+/** The program and the site under test: the last build, unless the environment names others. */
 export const binary = resolve(process.env.GANTRY_BIN ?? join(tree, 'target/debug/gantry'));
 export const site = resolve(process.env.GANTRY_SITE ?? join(tree, 'target/site'));
-/** Where logs and pictures go. */
+/** The folder of logs and screenshots. */
 export const results = join(tree, 'end2end/results');
 
-const startLimit = 120_000; // a cluster is made, migrated and seeded, on a busy machine
+const startLimit = 120_000; // a cluster is created, migrated and seeded, on a busy machine
 const stopLimit = 60_000;
 
 const running = new Set();
 process.on('exit', () => running.forEach((child) => child.kill('SIGTERM')));
 
-/** A folder for one Gantry's data, which other accounts may enter: started by root, PostgreSQL runs as another one. */
+/**
+ * A folder for one Gantry's data. Other accounts may enter it, because root starts PostgreSQL as
+ * another account.
+ */
 export async function dataFolder() {
   const folder = await mkdtemp(join(tmpdir(), 'gantry-end2end-'));
   await chmod(folder, 0o755);
@@ -34,18 +38,17 @@ export async function dataFolder() {
 }
 
 /**
- * Starts `gantry up` and waits until it says that it is ready.
- *
- * `name` is that of its log in `results`; `data` is the folder of an earlier one, to find its data again; `uid`, `gid`
- * make it run as another account; `program` and `env` replace what is run and add to its environment; `port` is where to
- * listen, to come back where an earlier one was.
+ * Starts `gantry up` and waits until it is ready. `name` is the name of its log in `results`.
+ * `data` is the folder of an earlier start, to reuse its data. `uid` and `gid` run it as another
+ * account. `program` and `env` replace the program and extend its environment. `port` is the port
+ * to listen on, for example that of an earlier start.
  */
 export async function start({ name = 'gantry', data, uid, gid, program = binary, env = {}, port = 0 } = {}) {
   await access(program).catch(() => assert.fail(`${program} is not there: cargo build`));
   const ownFolder = data === undefined;
   data ??= await dataFolder();
   const { DATABASE_URL, GANTRY_OWNER_URL, ...inherited } = process.env;
-  // With a public address, the demo's people are made only on request.
+  // With a public address, the demo's people are created only on request.
   const demo = env.GANTRY_PUBLIC_ADDRESS ? ['--demo'] : [];
   const child = spawn(program, ['up', '--json', '--data', join(data, 'gantry'), '--listen', `127.0.0.1:${port}`, ...demo], {
     cwd: data,
@@ -73,7 +76,8 @@ class Gantry {
     this.#child = child;
     this.#ownFolder = ownFolder;
     running.add(child);
-    // A Gantry that a failed test forgot must not keep the tests' process waiting; what waits for one has a time limit.
+    // A Gantry that a failed test left must not block the exit of the test's process. Waits for one
+    // have timeouts.
     for (const handle of [child, child.stdout, child.stderr]) handle.unref();
     this.#ended = new Promise((done) => {
       child.on('error', (error) => done({ error }));
@@ -83,21 +87,21 @@ class Gantry {
     createInterface({ input: child.stderr }).on('line', (line) => this.#log.push(line));
   }
 
-  /** `http://127.0.0.1:PORT`, without a slash at its end. */
+  /** `http://127.0.0.1:PORT`, without a trailing slash. */
   address;
-  /** The one-time sign-ins of this start: `{ person, role, url }`. */
+  /** The one-time links of this start: `{ person, role, url }`. */
   signIns = [];
 
   get pid() {
     return this.#child.pid;
   }
 
-  /** What it wrote, standard output and log, in the order in which it came. */
+  /** Its standard output and log, in order. */
   log() {
     return this.#log.join('\n');
   }
 
-  /** The link that signs a person in, once: by role ("author", "reviewer") or by name. */
+  /** A person's one-time link, by role ("author", "reviewer") or by name. */
   signIn(who) {
     const found = this.signIns.find(({ person, role }) => person === who || role === who);
     assert.ok(found, `no sign-in for ${who} among ${JSON.stringify(this.signIns.map(({ person, role }) => [person, role]))}`);
@@ -113,7 +117,7 @@ class Gantry {
     this.signIns = ready.sign_in;
   }
 
-  /** The first thing that it said, or will say, with this `event`. */
+  /** The first message with this `event`, past or future. */
   async event(kind, limit = 10_000) {
     const heard = this.#said.find(({ event }) => event === kind);
     if (heard) return heard;
@@ -136,7 +140,7 @@ class Gantry {
     }
   }
 
-  /** Ctrl-C. Fails unless everything that belonged to this Gantry ended well. */
+  /** Sends SIGINT. Fails unless all processes of this Gantry end successfully. */
   async stop() {
     const end = await this.#end('SIGINT');
     if (end.code !== 0) throw this.#failure(`did not stop cleanly (${describe(end)})`);
@@ -145,7 +149,7 @@ class Gantry {
     if (this.#ownFolder) await rm(this.data, { recursive: true, force: true });
   }
 
-  /** As if the machine had lost power, for this one process. */
+  /** Kills this process, like a power failure. */
   async kill() {
     await this.#end('SIGKILL');
   }
@@ -165,7 +169,7 @@ class Gantry {
     try {
       said = JSON.parse(line);
     } catch {
-      return; // shows in the log; what a test waits for then doesn't come
+      return; // it is in the log, and the test times out
     }
     this.#said.push(said);
     for (const listen of [...this.#listeners]) listen(said);
@@ -181,11 +185,11 @@ class Gantry {
   }
 }
 
-/** Running programs with this text in their command line. */
+/** Running processes with this text in their command line. */
 export async function processesThatName(text) {
   const found = [];
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
-    const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''); // ended meanwhile
+    const line = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''); // may have ended
     if (line.includes(text)) found.push(line.replaceAll('\0', ' ').trim());
   }
   return found;

@@ -1,9 +1,11 @@
-// How pages look, compared with how they looked when somebody last said that this is right.
+// Compares screenshots of pages with approved baselines.
 //
-// A picture is taken of a page that stands still: what differs from one start of Gantry to the next (times, ids, hashes, ports) is made
-// invisible by a style that only the test has, and takes the same room whatever it says. So what is left to differ is the page.
+// A screenshot needs a stable page. A test-only style hides everything that differs between two
+// starts of Gantry (times, ids, hashes, ports), without changing its size. The remaining
+// differences come from the page.
 //
-// Baselines lie in looks/, with the major version of the browser that drew them: another one draws letters otherwise.
+// Baselines are in looks/, with the major version of the browser that drew them, because another
+// version renders text differently.
 
 import assert from 'node:assert/strict';
 import { mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
@@ -17,17 +19,20 @@ import { results } from './gantry.mjs';
 export const folder = join(dirname(fileURLToPath(import.meta.url)), '../looks');
 const drawnBy = join(folder, 'chromium.txt');
 
-/** Widths and schemes that are compared. */
+/** Widths and color schemes to compare. */
 export const looks = [[1440, 'light'], [1024, 'light'], [390, 'light'], [1440, 'dark']];
-/** So many pixels may differ clearly, however large the picture: an edge drawn otherwise, and no letter, no line, no mark. */
+/**
+ * Maximum number of clearly different pixels, whatever the size: it tolerates antialiasing, but not
+ * a changed letter or line.
+ */
 const ALLOWED = 60;
-/** A page is shown down to here: what is below looks like what is above. */
+/** Maximum height of a screenshot. Content further below looks like the content above. */
 const TALLEST = 1600;
-/** Bytes: of one picture, and of all. */
+/** Size limits in bytes: of one file, and of all. */
 const LARGEST = 1.4e6;
 const LARGEST_ALL = 15 * 1024 * 1024;
 
-/** What no two starts have in common. */
+/** Hides everything that differs between two starts. */
 const STILL = `
   *, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent !important; scroll-behavior: auto !important }
   time, span.nowrap { display: inline-block !important; inline-size: 7em; block-size: 1lh; overflow: hidden; vertical-align: bottom; white-space: nowrap; visibility: hidden !important }
@@ -35,15 +40,15 @@ const STILL = `
   ::-webkit-scrollbar { display: none }
 `;
 
-/** The name of a picture's file. */
 const fileOf = (name, [width, scheme]) => `${name}-${width}${scheme === 'light' ? '' : `-${scheme}`}.png`;
 
 /** The major version of a browser, as in looks/chromium.txt. */
 const major = (browser) => browser.version().split('.')[0];
 
 /**
- * What can be said of pictures by this browser: `write` (baselines are to be written), `compare`, or why they can't be compared. That
- * is no failure anywhere: the browser is the system's, and its next version would stop everybody for what they have not done.
+ * What this browser can do with baselines: `write`, `compare`, or the reason why it can't compare.
+ * The latter is no failure: the browser is the system's, and an update would break everyone's
+ * tests.
  */
 export async function mode(browser) {
   if (process.env.GANTRY_WRITE === '1') return { write: true };
@@ -53,14 +58,14 @@ export async function mode(browser) {
   return { skip: `baselines were drawn by Chromium ${noted}, and this is ${major(browser)}: letters look otherwise, so NOTHING IS COMPARED` };
 }
 
-/** Empties the folder for new baselines, and notes who draws them. */
+/** Empties the folder for new baselines, and records the browser's version. */
 export async function begin(browser) {
   await rm(folder, { recursive: true, force: true });
   await mkdir(folder, { recursive: true });
   await writeFile(drawnBy, `${major(browser)}\n`);
 }
 
-/** All of the baselines are no more than the tree should carry. */
+/** Checks the size limit for all baselines. */
 export async function assertSmall() {
   const names = (await readdir(folder)).filter((name) => name.endsWith('.png'));
   const sizes = await Promise.all(names.map(async (name) => [name, (await stat(join(folder, name))).size]));
@@ -70,19 +75,20 @@ export async function assertSmall() {
   assert.ok(all <= LARGEST_ALL, `baselines have ${all} bytes in all; at most ${LARGEST_ALL} are good for the tree`);
 }
 
-/** Baselines of pages that the test knows no more. */
+/** Baselines of pages that no longer exist. */
 export async function leftOver(names) {
   const known = new Set(names.flatMap((name) => looks.map((look) => fileOf(name, look))));
   return (await readdir(folder)).filter((name) => name.endsWith('.png') && !known.has(name));
 }
 
 /**
- * A picture of the page as it is, standing still; `hide` names (by selectors) what varies beside the usual, `gone` what varies in its size.
+ * A screenshot of the stable page. `hide` and `gone` are selectors of further content to hide or to
+ * remove.
  */
 async function picture(page, hide, gone) {
   await page.mouse.move(0, 0);
   await page.evaluate(async (style) => {
-    // What is lifted is put back when the focus leaves it.
+    // A lifted node is put back when it loses the focus.
     if (!document.querySelector('[data-over]')) document.activeElement?.blur?.();
     window.scrollTo(0, 0);
     const sheet = new CSSStyleSheet();
@@ -100,14 +106,17 @@ async function picture(page, hide, gone) {
 
 const rule = (selectors, what) => (selectors.length ? `${selectors.join(', ')} { ${what} !important }` : '');
 
-/** Smaller than the browser makes it: no transparency, and what suits pictures of one colour here and there. */
+/**
+ * Compresses better than the browser: no transparency, and filters for images with areas of one
+ * color.
+ */
 function packed(bytes) {
   return PNG.sync.write(PNG.sync.read(bytes), { colorType: 2, filterType: 0, deflateLevel: 9, deflateStrategy: 0 });
 }
 
 /**
- * Compares a page, visited already, with its baselines, or writes them. Hands back what differs, in words; actual and differing
- * pictures then lie in results/.
+ * Compares a page with its baselines, or writes them. Returns a description of each difference, and
+ * stores actual and difference images in results/.
  */
 export async function differences(page, name, { write, hide = [], gone = [] }) {
   const found = [];

@@ -1,10 +1,11 @@
--- Grants --------------------------------------------------------------------------------------------------------------
--- Four roles. The owner owns the tables and migrates. The server, the workers and monitoring get what this file lists, one block per
--- role and one line per table: everything is revoked first. Columns are listed where the database fills the others (times,
--- transaction ids, identities) or another role writes them.
+-- Grants ------------------------------------------------------------------------------------------
+-- There are four roles. The owner owns the tables and migrates. The server, the workers and
+-- monitoring get the privileges in this file, one block per role and one line per table. All
+-- privileges are revoked first. Columns are listed if the database or another role writes the other
+-- columns (times, transaction ids, identities).
 --
--- A function that runs with its caller's rights gives nobody a right, so server and workers may call all of those. A function that runs
--- as the owner (SECURITY DEFINER) is listed for each role that needs it.
+-- A function with its caller's privileges adds none, so server and workers may call all of those. A
+-- function that runs as the owner (SECURITY DEFINER) is listed for each role that needs it.
 
 DO $$
 DECLARE
@@ -15,7 +16,7 @@ BEGIN
          ('metrics', current_setting('gantry.metrics_role'))
   ON CONFLICT (purpose) DO UPDATE SET name = excluded.name;
 
-  -- Also from roles that an earlier migration granted rights to under another name.
+  -- Also revokes from roles with other names that an earlier migration granted privileges to.
   FOR other IN
     SELECT DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC') AS name
     FROM (SELECT a.grantee, c.relowner AS owner FROM pg_class c, aclexplode(c.relacl) a
@@ -37,8 +38,8 @@ BEGIN
   END IF;
 END $$;
 
--- The server: intent, reviews, people, records of nodes. Not the progress that only workers see: output and results of steps, inputs
--- and logs of runs, the health of nodes.
+-- The server: intent, reviews, people, node records. Not the progress that only workers see: output
+-- and results of steps, inputs and logs of runs, health of nodes.
 DO $$
 DECLARE
   server text := current_setting('gantry.server_role');
@@ -55,12 +56,12 @@ BEGIN
     'INSERT (id, parent, name, system, phantom, doc, head_no) ON deployment',
     'UPDATE (parent, name, doc, head_no, removed_in, held_by, held_at, held_reason, priority) ON deployment',
     'INSERT (id, fqdn, deployment_id, phantom, doc, transport, address, connection, created_by) ON node',
-    -- Health is not among them. looked_at and look_against make a worker check the node soon, word_no voids a check that began earlier;
-    -- bootenv and facts are what the machine reported.
+    -- Health is not among them. looked_at and look_against make a worker check the node soon.
+    -- word_no voids a check that began earlier. bootenv and facts come from the machine's reports.
     'UPDATE (fqdn, deployment_id, doc, removed_in, version, description, hints, macs, serial, transport, address, connection, way_no,
              available, unavailable_by, unavailable_reason, unavailable_at,
              looked_at, look_against, word_no, bootenv, facts, facts_at) ON node',
-    -- Without run_id a row is what the machine reported, never what a role found.
+    -- A row without run_id comes from the machine, never from a role.
     'INSERT (node_id, source, facts, token_id), UPDATE (facts, at, token_id) ON node_fact',
     'INSERT (node_id, kind, said, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
@@ -95,11 +96,12 @@ BEGIN
     -- Intent, within a commit.
     'UPDATE (lane_id, rank, jig, exclusive, destructive, instant, needs, place, content_hash, budget_ids, freezes_node, retries,
              backoff_s, timeout_s, join_kind, join_n, join_after, priority, skipped, generation) ON step',
-    -- Progress: a commit places its steps; retry, the end of a queued run and maintenance move a step and the steps that follow from it.
+    -- Progress: a commit sets the state of its steps. Retry, the end of a queued run and
+    -- maintenance move a step and its descendants.
     'UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error, since, not_before, node_up,
              node_fits) ON step',
     'INSERT, DELETE ON edge',
-    -- The server asks a worker to cancel a run, and ends a run that no worker has.
+    -- The server requests that a worker cancels a run, and ends runs that no worker has leased.
     'UPDATE (cancel_requested, superseded, error, state, outcome, ended_at, lease_until) ON run',
     'INSERT (topic, subject, kind, body) ON event',
     'INSERT (actor, action, subject, detail) ON audit',
@@ -112,8 +114,8 @@ BEGIN
     'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
     'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token',
-    -- The database decides what a credential proves; these are the only ways to act for a person, to begin a session and to set a
-    -- password.
+    -- The database verifies credentials. Only these functions act for a person, begin a session or
+    -- set a password.
     'EXECUTE ON FUNCTION act_as(text)',
     'EXECUTE ON FUNCTION acting_person()',
     'EXECUTE ON FUNCTION acting_in_session()',
@@ -129,19 +131,19 @@ BEGIN
     'EXECUTE ON FUNCTION begin_session_by_password(uuid, bytea, bytea, interval, interval, text, text)',
     'EXECUTE ON FUNCTION set_password(text, text, bytea, bytea)',
     'EXECUTE ON FUNCTION confirm_access(uuid, uuid)',
-    -- A guard calls it at the end of a commit; it notes that commit and nothing else.
+    -- A guard calls it at the end of a commit. It records that commit and nothing else.
     'EXECUTE ON FUNCTION note_projected(bigint)',
     'EXECUTE ON FUNCTION seal_audit(int)',
     'EXECUTE ON FUNCTION doubt_node(uuid)'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, server);
   END LOOP;
-  -- Only functions read who acts.
+  -- Only functions may read the acting person.
   EXECUTE format('REVOKE ALL ON acting FROM %I', server);
 END $$;
 
--- Workers: they claim, carry out and end runs, and check the health of nodes. They read the documents that approve a run and nothing about
--- sessions, tokens or accounts.
+-- Workers: they claim, execute and end runs, and run health checks. They read the documents that
+-- approve a run, and nothing about sessions, tokens or accounts.
 DO $$
 DECLARE
   worker text := current_setting('gantry.worker_role');
@@ -150,26 +152,27 @@ BEGIN
   FOREACH granted IN ARRAY ARRAY[
     'USAGE ON SCHEMA public',
     'SELECT ON seaql_migrations, guard_version, database_role',
-    -- From a run to the documents and verdicts behind it.
+    -- The chain from a run to its documents and verdicts.
     'SELECT ON object, policy, target, target_deployment, head, proposal, submission, submission_base, submission_author,
                submission_document, verdict, signature_demand, verdict_signature, passkey, passkey_confirmation',
-    -- An approval does not count if an author had given its person access, or if the person took part in the change.
+    -- An approval does not count if an author gave its person access, or if the person is an
+    -- author.
     'SELECT (id, kind) ON person',
     'SELECT (person_id, kind, by, at, confirmed_at) ON access_change',
     'SELECT (proposal_id, actor, undone, touched_by) ON edit',
     'SELECT ON deployment, jig, lane, budget, noderole, edge',
     'SELECT, UPDATE (alive, alive_since, last_seen_at, looked_at, look_against, joined, joined_at, boot_id, facts, facts_at) ON node',
     'SELECT, INSERT (node_id, reached, address, said, tried, took_ms, by), DELETE ON node_look',
-    -- Without token_id a row is what a role found, never what the machine reported.
+    -- A row without token_id comes from a role, never from the machine.
     'SELECT, INSERT (node_id, source, facts, run_id), UPDATE (facts, at, run_id) ON node_fact',
-    -- node_fits is written by the trigger that follows a node's health.
+    -- A trigger writes node_fits when a node's health changes.
     'SELECT, UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error, since, not_before, node_up,
                      node_fits, results, wall, wall_run) ON step',
     'SELECT, INSERT (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, cause_by, failures,
                      lease_until) ON run',
     'UPDATE (state, worker_id, started_at, lease_until, ended_at, outcome, error, input, surroundings, result, result_bytes,
              log_bytes) ON run',
-    -- A guard reads where the log ends.
+    -- A guard reads the end of the log.
     'SELECT (run_id, at_offset), INSERT (run_id, at_offset, at, body) ON run_log',
     'SELECT, INSERT (id, name, phase, capacity, jigs, host, pid, version, lease_until), DELETE ON worker',
     'UPDATE (phase, lease_until, heard_at, reason, secrets) ON worker',
@@ -183,8 +186,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Monitoring: states, counts and times. No documents, data, output, results, logs, connections, addresses or errors, and nothing about
--- sessions, tokens or accounts. docs/operating.md lists these columns.
+-- Monitoring: states, counts and times. No documents, data, output, results, logs, connections,
+-- addresses or errors, and nothing about sessions, tokens or accounts. docs/operating.md lists
+-- these columns.
 DO $$
 DECLARE
   metrics text := current_setting('gantry.metrics_role');
@@ -215,7 +219,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Functions that run with their caller's rights; guards call them on behalf of server and workers. raise_epoch is the owner's.
+-- Functions with their caller's privileges, which guards call for server and workers. Only the
+-- owner may call raise_epoch.
 DO $$
 DECLARE
   harmless record;

@@ -1,11 +1,12 @@
--- Functions, triggers and grants, made anew by every migration run (in one transaction, so nobody ever sees them away).
--- What each refusal means is listed in the crate's documentation. gantry.server_role, gantry.worker_role and
--- gantry.metrics_role name the roles here.
+-- Functions, triggers and grants. Every migration run replaces them in one transaction, so a
+-- database is never without them. The enum `Refusal` lists the error codes. The settings
+-- gantry.server_role, gantry.worker_role and gantry.metrics_role name the roles.
 
--- In all of them pg_temp comes last: else a temporary table could pose as one of ours.
+-- Every search path ends with pg_temp. Otherwise a temporary table could shadow one of Gantry's.
 --
--- Those that look at a submission's documents or at the line of targets read by keys, whatever the statistics say: after one submission of thousands of documents the
--- planner takes the next one for as large, and read whole tables for a submission of a single document, once for each row written.
+-- Functions that read a review's documents or the target history disable sequential scans. After
+-- one review with thousands of documents, the planner expects the same of the next one. It then
+-- reads whole tables for each row that a review of one document writes.
 
 DO $$
 DECLARE t record;
@@ -18,9 +19,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- Append-only ---------------------------------------------------------------------------------------------------------
--- Server and workers have no right to change these rows at all. The triggers are for the owner: a repair by hand then
--- has to say ALTER TABLE ... DISABLE TRIGGER, and nobody does that by mistake.
+-- Append-only -------------------------------------------------------------------------------------
+-- Server and workers have no privilege to change these rows. The triggers protect against the
+-- owner's mistakes: a manual repair has to disable the trigger first.
 
 CREATE OR REPLACE FUNCTION guard_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -40,27 +41,28 @@ BEGIN
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
   END LOOP;
 END $$;
--- Old events go (forget_events), but none is ever altered.
+-- Old events are deleted (forget_events), but never changed.
 CREATE TRIGGER guard_append_only BEFORE UPDATE ON event FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
--- A thread is resolved and opened again; what was said stays.
+-- A thread can be resolved and reopened. Its text never changes.
 CREATE TRIGGER guard_append_only BEFORE DELETE
   OR UPDATE OF id, submission_id, thread_id, anchor, person_id, body, at ON comment
   FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 
--- The line of targets -------------------------------------------------------------------------------------------------
+-- Target history ----------------------------------------------------------------------------------
 
--- Whether this transaction has inserted the target of a change. The epoch is compared because transaction ids start
--- again in a cluster that was restored from a dump, and an old target's would then be met a second time.
+-- Whether this transaction has inserted the blueprint of a change. The epoch matters because a
+-- cluster restored from a dump restarts its transaction ids, so an old blueprint's id can recur.
 CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
                  WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch'
-                   -- Its rows are compared at its end, or earlier on its demand (SET CONSTRAINTS); nothing changes after that.
+                   -- The rows are compared at the end of the transaction, or earlier on request
+                   -- (SET CONSTRAINTS). After that, nothing may change.
                    AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number AND p.xid = t.xid))
 $$;
 
--- A root's documents as rows; refuses bodies that aren't roots.
+-- The documents of a root as rows. Rejects objects that are not roots.
 CREATE OR REPLACE FUNCTION root_documents(root_hash bytea) RETURNS TABLE (kind text, id uuid, hash bytea)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE root jsonb;
@@ -76,8 +78,8 @@ BEGIN
     SELECT 'node'::text, n.key::uuid, decode(n.value, 'hex') FROM jsonb_each_text(root -> 'nodes') n;
 END $$;
 
--- Refuses a root that is not written as the canonical bytes of its rows. Otherwise two readers could take it for different ones: of a
--- key that is there twice, one sees the first and one the last.
+-- Rejects a root that is not the canonical form of its rows. Otherwise two readers could see
+-- different roots: if a key occurs twice, one reads the first value, another the last.
 CREATE OR REPLACE FUNCTION check_canonical(root_hash bytea) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -89,13 +91,14 @@ BEGIN
   END IF;
 END $$;
 
--- Whether a root is another one with the documents of a submission replaced, told from the bytes alone: a true answer is certain, a
--- false one says nothing. To read a root as rows takes 4 ms per 1,000 nodes, and all other commits wait for it; this takes some 3 ms at
--- 10,000 nodes and as much again for each document, so it is for few, which are there before and after.
+-- Whether a root equals another one with the review's documents replaced. It compares bytes only:
+-- true is certain, false means unknown. Reading a root as rows takes 4 ms per 1,000 nodes, and all
+-- other commits wait for it. This function takes about 3 ms at 10,000 nodes and again for each
+-- document. So it handles only a few changed documents.
 --
--- Every root of a target is canonical (check_canonical; one that this function lets through is so because its parent is, and m0016
--- looked at the first such parent). So an entry that is found is the only one of its document, the border stands once, and nothing else is
--- hidden.
+-- Every root in the target history is canonical. check_canonical checks it, m0016 checked the
+-- oldest ones, and a root accepted here inherits the property from its parent. So each entry and
+-- the border occur once, and nothing else is hidden.
 CREATE OR REPLACE FUNCTION replaces_as_listed(parent_root bytea, new_root bytea, submission bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -110,7 +113,7 @@ BEGIN
       FROM (SELECT old_hash, new_hash FROM submission_document x WHERE x.submission_id = submission LIMIT most + 1) l) THEN
     RETURN false;
   END IF;
-  -- With || it is read out of its store once, and not by each of what follows.
+  -- The || detoasts the body once instead of once per use.
   SELECT o.body || ''::bytea INTO written FROM object o WHERE o.hash = parent_root AND o.kind = 'root';
   nodes := position(border IN written);
   IF coalesce(nodes, 0) = 0 THEN
@@ -119,7 +122,7 @@ BEGIN
   FOR d IN SELECT x.kind, convert_to(format('"%s":"%s"', x.id, encode(x.old_hash, 'hex')), 'UTF8') AS was,
                   convert_to(format('"%s":"%s"', x.id, encode(x.new_hash, 'hex')), 'UTF8') AS is_now
            FROM submission_document x WHERE x.submission_id = submission LOOP
-    -- An id may be that of a node and of a deployment; each is looked for among its own.
+    -- A node and a deployment may have the same id, so each kind has its own search range.
     place := CASE d.kind WHEN 'node' THEN position(d.was IN substring(written FROM nodes))
                          ELSE position(d.was IN substring(written FROM 1 FOR nodes)) END;
     IF place = 0 THEN
@@ -130,21 +133,24 @@ BEGIN
   RETURN coalesce((SELECT o.body = written FROM object o WHERE o.hash = new_root AND o.kind = 'root'), false);
 END $$;
 
--- The deployments that a submission writes: those whose documents change; those of nodes whose connection or hints change; the parents of those that come or go; where a
--- node arrives; where it leaves, unless it only moves down; where a noderole comes, goes or changes is bound.
--- The same rule as the planner's, found from the documents themselves.
+-- The deployments that a review writes. It applies the planner's rule to the documents themselves:
+-- - deployments whose documents change
+-- - deployments of nodes whose connection or hints change
+-- - parents of deployments that are created or removed
+-- - the deployment that a node enters, and the one that it leaves unless it moves to a descendant
+-- - deployments in which a noderole is bound, unbound or changed
 CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployment_id uuid)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   WITH RECURSIVE doc AS MATERIALIZED (
-    -- By key, one by one: as joins, they were planned for the largest submission there ever was.
+    -- Lookups by key. As joins, they got the plan for the largest review ever made.
     SELECT d.kind, d.id, d.old_hash, d.new_hash,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
     FROM submission_document d
     WHERE d.submission_id = submission),
   parent_of AS (
-    -- As it will be: the submission's own documents before the projected rows.
+    -- The tree after the commit: the review's documents take precedence over the projected rows.
     SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
     UNION ALL
     SELECT d.id, d.parent FROM deployment d WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'deployment' AND doc.id = d.id)),
@@ -176,12 +182,14 @@ SET enable_seqscan = off SET jit = off AS $$
   WHERE w.id IS NOT NULL
 $$;
 
--- The risks that follow from a submission's documents, by the rules of the engine's consequences::risks; a step's flags and jigs are not
--- theirs to tell (guard_risk, guard_halt). Rows are written by whoever commits, documents are what was reviewed: a commit that leaves rows
--- as they are has changed what is meant all the same.
+-- The risks that follow from a review's documents, by the rules of the engine's
+-- consequences::risks. Step flags and jigs are not in documents (see guard_risk, guard_halt). The
+-- committer writes the rows, but reviewers see the documents. So even a commit that leaves the rows
+-- unchanged has changed the desired state.
 --
--- It never names a risk that the engine does not. It may name fewer: of a noderole that is bound in another deployment than before, what
--- either says of its role is not compared; guard_rerun sees that it runs.
+-- It never reports a risk that the engine does not. It may miss one: for a noderole now bound in
+-- another deployment, it does not compare the data of the role. guard_rerun sees that its step
+-- runs.
 CREATE OR REPLACE FUNCTION risks_of_documents(submission bigint) RETURNS TABLE (risk text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -195,7 +203,7 @@ SET enable_seqscan = off SET jit = off AS $$
     SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
     UNION ALL
     SELECT d.id, d.parent FROM deployment d WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'deployment' AND doc.id = d.id)),
-  -- A node without a document had no intent that could move.
+  -- A node without a document has no intent that could move.
   moved AS (
     SELECT (was ->> 'deployment')::uuid AS origin, (is_now ->> 'deployment')::uuid AS goal FROM doc
     WHERE kind = 'node' AND was ->> 'deployment' <> is_now ->> 'deployment'),
@@ -203,7 +211,7 @@ SET enable_seqscan = off SET jit = off AS $$
     SELECT goal AS id, goal FROM moved
     UNION
     SELECT p.parent, a.goal FROM above a JOIN parent_of p ON p.id = a.id WHERE p.parent IS NOT NULL),
-  -- Roles of which a deployment says something else than before.
+  -- Roles whose data in a deployment changes.
   told AS MATERIALIZED (
     SELECT doc.id AS deployment_id, o.key AS role FROM doc CROSS JOIN LATERAL jsonb_each(doc.was -> 'roles') o
     WHERE doc.kind = 'deployment' AND doc.is_now -> 'roles' ? o.key
@@ -220,7 +228,7 @@ SET enable_seqscan = off SET jit = off AS $$
            OR c.was -> 'deployment' = c.is_now -> 'deployment' AND EXISTS (
              SELECT FROM told t WHERE t.deployment_id = (c.is_now ->> 'deployment')::uuid AND t.role = split_part(c.key, '/', 1)))
     UNION
-    -- On nodes whose own documents stay.
+    -- Nodes whose own documents stay unchanged.
     SELECT DISTINCT encode(r.role_hash, 'hex') FROM told t
     JOIN noderole r ON r.deployment_id = t.deployment_id AND r.role = t.role AND r.disposition = 'in_service'
     WHERE NOT EXISTS (SELECT FROM doc WHERE doc.kind = 'node' AND doc.id = r.node_id))
@@ -237,9 +245,9 @@ SET enable_seqscan = off SET jit = off AS $$
   SELECT 'rerun' WHERE EXISTS (
       SELECT FROM carried c WHERE c.was IS NOT NULL AND c.is_now IS NOT NULL
         AND coalesce(c.was ->> 'reruns', '0') <> coalesce(c.is_now ->> 'reruns', '0'))
-    -- A role may say that other content and data are no reason.
+    -- A role may declare that changed content and data do not cause a re-run.
     OR EXISTS (
-      -- By key, one by one: as a join, the test of the body was put to objects that are no JSON.
+      -- Lookup by key. As a join, the planner applied the test to bodies that are not JSON.
       SELECT FROM told_otherwise t WHERE (
         SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' FROM object o WHERE o.hash = decode(t.role, 'hex'))
         IS DISTINCT FROM 'keep')
@@ -247,12 +255,12 @@ SET enable_seqscan = off SET jit = off AS $$
   SELECT 'secret' WHERE adds_secret(submission)
 $$;
 
--- Who may do what, where ------------------------------------------------------------------------------------------------
+-- Permissions -------------------------------------------------------------------------------------
 
--- The deployments that a submission touches: those that it writes, the one that it was proposed on, and *system*, which stands above
--- all, when it brings another policy. Whoever submits, reviews or commits it needs the permission in every one of them. This is the
--- one place that says so; the use cases ask it. A deployment that the submission itself makes is covered by the one above it, which it
--- writes.
+-- The deployments that a review touches: those that it writes, the one that it was proposed for,
+-- and *system* if it changes the policy. A person needs the permission in each of them to submit,
+-- review or commit. This function is the only definition; the use cases call it. A deployment that
+-- the review creates is covered by its parent, which the review writes.
 CREATE OR REPLACE FUNCTION touched_by(submission bigint) RETURNS uuid[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -266,7 +274,8 @@ SET enable_seqscan = off SET jit = off AS $$
       AND EXISTS (SELECT FROM submission s WHERE s.id = submission AND s.new_policy_hash IS NOT NULL))
 $$;
 
--- Where a person may something that they may not everywhere: each deployment of a grant and all below it.
+-- Permissions that a person has in part of the tree: the deployments of their grants with all
+-- descendants.
 CREATE OR REPLACE FUNCTION covered(who uuid) RETURNS TABLE (deployment_id uuid, permission text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH RECURSIVE inside AS (
@@ -276,7 +285,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT i.deployment_id, i.permission FROM inside i
 $$;
 
--- Whether a person has one of some permissions in all of these deployments: everywhere, or in each or one above it.
+-- Whether a person has one of these permissions in all of these deployments: everywhere, or by a
+-- grant on each one or on an ancestor.
 CREATE OR REPLACE FUNCTION may_in(p person, wanted text[], places uuid[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -298,14 +308,16 @@ BEGIN
         WHERE g.person_id = p.id AND g.permission = w.permission)));
 END $$;
 
--- Whether a person may review what touches these deployments: human, enabled, with the permission in all of them.
+-- Whether a person may review changes to these deployments: human, enabled, with the permission in
+-- all of them.
 DROP FUNCTION IF EXISTS may_review(person);
 CREATE OR REPLACE FUNCTION may_review(p person, places uuid[]) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT p.kind = 'human' AND NOT p.disabled AND may_in(p, ARRAY['reviewer'], places)
 $$;
 
--- The deployments that a submission touches, where anybody may anything in a part of the tree only: nobody else is asked about them.
+-- The deployments that a review touches, or none if no scoped grant exists: without scoped grants,
+-- the deployments do not matter.
 CREATE OR REPLACE FUNCTION places_of(submission bigint) RETURNS uuid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -315,13 +327,13 @@ BEGIN
   RETURN touched_by(submission);
 END $$;
 
--- Somebody is left who may decide about people, if there ever was: whoever takes an admin away waits for others who do.
+-- Keeps at least one enabled human admin. Transactions that remove an admin wait for each other.
 CREATE OR REPLACE FUNCTION guard_admins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF OLD.disabled OR NOT 'admin' = ANY (OLD.permissions) OR (NOT NEW.disabled AND 'admin' = ANY (NEW.permissions)) THEN
     RETURN NEW;
   END IF;
-  -- With an older snapshot, whoever was taken away meanwhile would still be seen.
+  -- An older snapshot would still show an admin whom another transaction has removed.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'an admin is taken away by a transaction that sees what others commit meanwhile' USING ERRCODE = 'GY024';
   END IF;
@@ -334,7 +346,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_admins BEFORE UPDATE OF disabled, permissions ON person FOR EACH ROW EXECUTE FUNCTION guard_admins();
 
--- What Gantry did by itself is told under its own name, the engine's OWN_NAME (a test of control compares them). Whoever had that name before stays as they are.
+-- Gantry's own actions appear under this name, the engine's OWN_NAME (a test in control compares
+-- them). A person who already had the name keeps it.
 CREATE OR REPLACE FUNCTION guard_name() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.name = 'gantry' AND (TG_OP = 'INSERT' OR OLD.name <> NEW.name) THEN
@@ -345,8 +358,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_name BEFORE INSERT OR UPDATE OF name ON person FOR EACH ROW EXECUTE FUNCTION guard_name();
 
--- Whoever changes what a person may says their permissions anew, also where only a part of the tree changes. Whether they come in at all
--- is part of what they may.
+-- Every change of permissions updates person.permissions, even if only a scoped grant changes.
+-- Disabling a person counts as such a change.
 CREATE OR REPLACE FUNCTION guard_grants_version() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.grants_version := OLD.grants_version + 1;
@@ -354,7 +367,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_grants_version BEFORE UPDATE OF permissions, disabled ON person FOR EACH ROW EXECUTE FUNCTION guard_grants_version();
 
--- Takes the person's row lock: whoever counts what a person may holds it too. All of the tree is not a part of it.
+-- Takes the row lock of the person, which permission checks hold too. The system deployment is
+-- rejected: a grant there would be a grant everywhere.
 CREATE OR REPLACE FUNCTION guard_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   PERFORM FROM person WHERE id = coalesce(NEW.person_id, OLD.person_id) FOR NO KEY UPDATE;
@@ -402,12 +416,12 @@ BEGIN
   IF new_target.enabled <> parent_target.enabled THEN
     RAISE EXCEPTION 'a change does not touch the execution switch' USING ERRCODE = 'GY003';
   END IF;
-  -- A plan that came to nothing has not been checked either.
+  -- A plan without changes has not been checked either.
   IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM submission_document d WHERE d.submission_id = s.id) THEN
     RAISE EXCEPTION 'submission % changes nothing', s.id USING ERRCODE = 'GY009', HINT = 'Plan it again.';
   END IF;
 
-  -- Whoever edits or submits what is committed is an author, listed or not.
+  -- Everyone who edited or submitted the committed proposal is an author, listed or not.
   SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM person a
   WHERE (a.id = s.created_by OR EXISTS (
       SELECT FROM edit e WHERE e.proposal_id = p.id AND (e.actor = a.id AND NOT e.undone OR a.id = ANY (e.touched_by))))
@@ -417,7 +431,7 @@ BEGIN
       USING ERRCODE = 'GY009', HINT = 'Submit it again.';
   END IF;
 
-  -- Nothing inside the base has moved, and the base holds everything that is written.
+  -- The base is unchanged and contains every deployment that the review writes.
   SELECT string_agg(coalesce(d.name, b.deployment_id::text), ', ' ORDER BY d.name) INTO named
   FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id
   WHERE b.submission_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
@@ -432,7 +446,8 @@ BEGIN
     RAISE EXCEPTION 'submission % changes deployments outside its base: %', s.id, named USING ERRCODE = 'GY009';
   END IF;
 
-  -- Documents that it replaces are still those that it was planned upon, and the new root is the parent's with exactly these replaced.
+  -- The documents that the review replaces are unchanged since planning, and the new root differs
+  -- from its parent in exactly these.
   IF NOT replaces_as_listed(parent_target.root, new_target.root, s.id) THEN
     WITH was AS MATERIALIZED (SELECT * FROM root_documents(parent_target.root)),
          now_is AS MATERIALIZED (SELECT * FROM root_documents(new_target.root)),
@@ -455,7 +470,7 @@ BEGIN
     PERFORM check_canonical(new_target.root);
   END IF;
 
-  -- The risks that a submission names decide how many approvals it needs, so none is left out of them.
+  -- The risks determine the number of approvals, so the review must list all of them.
   IF NOT s.risk @> ARRAY['removal', 'rerun', 'move', 'secret', 'connection'] THEN
     SELECT string_agg(r.risk, ', ') INTO named FROM risks_of_documents(s.id) r WHERE r.risk <> ALL (s.risk);
     IF named IS NOT NULL THEN
@@ -464,11 +479,12 @@ BEGIN
     END IF;
   END IF;
 
-  -- Everybody's last word, of those who may review now. Rows are locked, so nobody is disabled meanwhile.
+  -- The latest verdict of each person who may review now. The row locks keep these accounts enabled
+  -- until the commit.
   PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
   demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
-  -- A deployment may be nested in another one by now.
+  -- A deployment may have got a new parent since the review was submitted.
   IF NOT demanded AND asks_signature(s.id) THEN
     RAISE EXCEPTION 'the approvals of submission % must be signed by now, and it was made before that', s.id
       USING ERRCODE = 'GY060', HINT = 'Submit it again.';
@@ -506,7 +522,7 @@ BEGIN
       USING ERRCODE = 'GY007', HINT = 'Somebody who may review and is not an author has to approve it.';
   END IF;
 
-  -- Threads belong to the proposal: another submission doesn't settle what was asked of the one before.
+  -- Threads belong to the proposal: a new review does not settle questions on an earlier one.
   SELECT count(*), string_agg(DISTINCT who.name, ', ') INTO threads, named
   FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
   JOIN person who ON who.id = c.person_id WHERE o.proposal_id = p.id;
@@ -522,7 +538,7 @@ DECLARE
   h head;
   parent_target target;
 BEGIN
-  -- With an older snapshot, a verdict that came in meanwhile would not be seen.
+  -- An older snapshot would miss verdicts given since.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'a target is inserted by a transaction that sees what others commit meanwhile, and this one is %',
       current_setting('transaction_isolation')
@@ -543,7 +559,8 @@ BEGIN
     PERFORM check_canonical(NEW.root);
     RETURN NEW;
   END IF;
-  -- Also the one who commits may do so at this very moment; the row is locked, so nobody is disabled meanwhile.
+  -- The committer needs the permission at this moment. The row lock keeps the account enabled until
+  -- the commit.
   PERFORM FROM person WHERE id = NEW.committed_by FOR SHARE;
   IF NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.committed_by AND NOT p.disabled AND CASE NEW.kind
       WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.submission_id))
@@ -553,7 +570,8 @@ BEGIN
       USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission everywhere, or for a change operator or reviewer wherever it changes something.';
   END IF;
   SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
-  -- The rows of a change are compared once, at its end, so a transaction has room for one.
+  -- The rows of a change are compared once, at its end. So a transaction can commit only one
+  -- change.
   IF NEW.kind = 'change' AND EXISTS (SELECT FROM target t WHERE t.xid = pg_current_xact_id() AND t.epoch = h.epoch AND t.kind <> 'switch') THEN
     RAISE EXCEPTION 'a transaction commits one change' USING ERRCODE = 'GY003', HINT = 'Commit the next one in its own transaction.';
   END IF;
@@ -569,7 +587,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_target BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_target();
 
--- At the end of the transaction: the head has moved, and every document that the target replaces is projected.
+-- At the end of the transaction, the head has moved and every document of the new blueprint is
+-- projected.
 CREATE OR REPLACE FUNCTION guard_projected() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -595,7 +614,7 @@ BEGIN
                    WHERE s.id = NEW.submission_id AND p.state = 'committed') THEN
       RAISE EXCEPTION 'target % was inserted, but its proposal is not closed', NEW.number USING ERRCODE = 'GY014';
     END IF;
-    -- What was approved comes into force: the policy, and the switches of jigs in the document of *system*.
+    -- The approved policy and the jig switches in the document of *system* are in force.
     IF (SELECT y.hash FROM policy y WHERE y.number = h.policy_number) IS DISTINCT FROM
        (SELECT coalesce(s.new_policy_hash, y.hash) FROM submission s JOIN policy y ON y.number = s.policy_number
         WHERE s.id = NEW.submission_id) AND NOT is_owner() THEN
@@ -614,7 +633,8 @@ BEGIN
       LEFT JOIN node n ON d.kind = 'node' AND n.id = d.id AND n.removed_in IS NULL
       WHERE d.submission_id = NEW.submission_id AND coalesce(dep.doc, n.doc) IS DISTINCT FROM d.new_hash
       UNION ALL
-      -- What goes takes along all that is in it, and every node carries what its document says.
+      -- A removed deployment has no children, nodes or noderoles left, and every node has the
+      -- noderoles of its document.
       SELECT 'removal of deployment ' || d.id FROM submission_document d
       WHERE d.submission_id = NEW.submission_id AND d.kind = 'deployment' AND d.new_hash IS NULL
         AND (EXISTS (SELECT FROM deployment c WHERE c.parent = d.id AND c.removed_in IS NULL)
@@ -667,7 +687,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_head_stays BEFORE DELETE OR TRUNCATE ON head FOR EACH STATEMENT EXECUTE FUNCTION guard_head_stays();
 
--- A policy comes with the commit of a submission that names it, and never asks for less than one approval.
+-- Only the commit of a review that names the policy inserts it. A policy requires at least one
+-- approval.
 CREATE OR REPLACE FUNCTION guard_policy() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   SELECT t.number INTO NEW.target FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
@@ -689,7 +710,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 CREATE TRIGGER guard_policy BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_policy();
 
--- Proposals, submissions, verdicts ------------------------------------------------------------------------------------
+-- Proposals, reviews, verdicts --------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION guard_proposal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -751,7 +772,8 @@ BEGIN
   IF NEW.epoch <> h.epoch THEN
     RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
   END IF;
-  -- A change of the policy passes under the old one and under the new one. Whatever can't be read asks for too much.
+  -- A policy change must satisfy both the old and the new policy. An unreadable policy requires
+  -- 1,000 approvals.
   SELECT greatest(approvals_asked(y.hash, NEW.risk),
                   CASE WHEN NEW.new_policy_hash IS NOT NULL THEN coalesce(approvals_asked(NEW.new_policy_hash, NEW.risk), 1000) END)
   INTO asked FROM policy y WHERE y.number = NEW.policy_number;
@@ -777,9 +799,9 @@ CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH R
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
 
--- A proposal on a node changes that node, where it is. What the node needs may come along, and what needs it go along, on the phantoms of
--- deployments; roles that come along can be bound in their deployment from then on, with nothing said about them yet. Everything else
--- is another machine's or the deployment's, and takes a proposal on that.
+-- A node-scoped proposal changes only its node. Required noderoles may be added, and dependent ones
+-- removed, on phantom nodes of deployments. Added roles become bindable in their deployment,
+-- without any data. Any other change needs a proposal for the deployment.
 CREATE OR REPLACE FUNCTION guard_scope() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE beyond text;
@@ -816,7 +838,7 @@ END $$;
 CREATE TRIGGER guard_scope AFTER INSERT ON submission_document REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_scope();
 
--- What became of a submission whose base moved is said once, by whoever raised the version, and says what is there.
+-- The result of replanning a review is recorded once, at the version that the replan created.
 CREATE OR REPLACE FUNCTION guard_replan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE p proposal;
 BEGIN
@@ -831,7 +853,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_replan BEFORE INSERT ON replan FOR EACH ROW EXECUTE FUNCTION guard_replan();
 
--- Takes the proposal's row lock, which a commit holds too: no verdict slips in between counting and committing.
+-- Takes the proposal's row lock, which a commit holds too: no verdict is added between counting and
+-- committing.
 CREATE OR REPLACE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   h head;
@@ -845,7 +868,7 @@ BEGIN
   IF NEW.person_id IS NULL THEN
     RAISE EXCEPTION 'no policy pre-approves anything' USING ERRCODE = 'GY012', HINT = 'A person has to review it.';
   END IF;
-  -- Whoever disables them or gives them access waits, or has done so before this moment.
+  -- Waits for transactions that disable this person or change their access.
   SELECT * INTO who FROM person WHERE id = NEW.person_id FOR SHARE;
   NEW.at := clock_timestamp();
   IF s.xid = pg_current_xact_id() THEN
@@ -875,7 +898,7 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_verdict BEFORE INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_verdict();
 
--- Whether a person shaped a proposal, in any version of it.
+-- Whether a person edited or submitted any version of a proposal.
 CREATE OR REPLACE FUNCTION is_author(proposal bigint, person uuid) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM edit e WHERE e.proposal_id = proposal
@@ -884,8 +907,8 @@ SET search_path = pg_catalog, public, pg_temp AS $$
                  WHERE s.proposal_id = proposal AND a.person_id = person)
 $$;
 
--- Takes the proposal's row lock, as verdicts do: no thread is opened between looking and committing. The rules are those of
--- the engine's gate::discussion.
+-- Takes the proposal's row lock, as verdicts do: no thread is opened between check and commit. The
+-- rules are those of the engine's gate::discussion.
 CREATE OR REPLACE FUNCTION guard_comment() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   s submission;
@@ -934,8 +957,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_comment BEFORE INSERT OR UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_comment();
 
--- Intent --------------------------------------------------------------------------------------------------------------
--- Statement triggers: they look once for a statement, not once for a row, and fire by the columns that it names.
+-- Intent ------------------------------------------------------------------------------------------
+-- Statement triggers run once per statement, not per row. They fire on the columns that the
+-- statement names.
 
 CREATE OR REPLACE FUNCTION guard_intent() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -952,7 +976,7 @@ CREATE TRIGGER guard_intent BEFORE INSERT ON target_deployment FOR EACH STATEMEN
 CREATE TRIGGER guard_intent BEFORE TRUNCATE
   OR UPDATE OF id, fqdn, deployment_id, phantom, doc ON node
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
--- What is gone stays gone: an id that came back would mix up what was approved and what was run for two things.
+-- Removed ids never recur. Otherwise approvals and runs of two different things would mix.
 CREATE OR REPLACE FUNCTION guard_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION '% % was removed as of target %, and its id never comes back', TG_TABLE_NAME, OLD.id, OLD.removed_in
@@ -970,7 +994,7 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
                generation, content_hash, budget_ids, freezes_node, retries, backoff_s, timeout_s,
                join_kind, join_n, join_after, skipped ON step
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
--- Whether a step is meant at all is intent, although its state is progress.
+-- Whether a step exists is intent, although its state is progress.
 CREATE OR REPLACE FUNCTION guard_step_gone() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT committing() THEN
@@ -991,7 +1015,7 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON bud
 CREATE TRIGGER guard_intent BEFORE TRUNCATE OR DELETE OR UPDATE OF name, active ON jig
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
--- Also inside a commit, a document changes only to what the submission lists.
+-- Even in a commit, a document changes only to the version that the review lists.
 CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
@@ -1012,7 +1036,7 @@ CREATE TRIGGER guard_document AFTER INSERT ON node FOR EACH ROW
 CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON node FOR EACH ROW
   WHEN (NEW.doc IS DISTINCT FROM OLD.doc AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_document();
 
--- The risks that a submission names decide how many approvals it needs, so a destructive step isn't left out of them.
+-- The risks determine the number of approvals, so a destructive step must be among them.
 CREATE OR REPLACE FUNCTION guard_risk() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
@@ -1023,14 +1047,15 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_risk AFTER INSERT ON step FOR EACH ROW WHEN (NEW.destructive) EXECUTE FUNCTION guard_risk();
--- One that goes is not run.
+-- A removed step does not run.
 CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step FOR EACH ROW
   WHEN (NEW.destructive AND NEW.state <> 'gone'
         AND (NEW.generation, NEW.destructive) IS DISTINCT FROM (OLD.generation, OLD.destructive))
   EXECUTE FUNCTION guard_risk();
 
--- Whether the commit of this transaction names a risk; genesis is reviewed by nobody. Without a search path of its own, which costs 0.1 ms
--- a call, and it is asked for every step that runs again: so all that it uses says where it is from.
+-- Whether the commit of this transaction names a risk. Genesis has no review. The function runs for
+-- every re-run step, and its own search path would cost 0.1 ms per call. So it qualifies every name
+-- instead.
 CREATE OR REPLACE FUNCTION names_risk(wanted text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (
@@ -1040,10 +1065,11 @@ BEGIN
       AND (t.kind OPERATOR(pg_catalog.=) 'genesis' OR wanted OPERATOR(pg_catalog.=) ANY (s.risk)));
 END $$;
 
--- The documents have told which risks there are (risks_of_documents). These look at what happens to rows, so that nothing happens that the
--- documents don't say.
+-- risks_of_documents checks the risks in the documents. The following triggers check the rows, so
+-- that no row changes in a way that the documents do not show.
 
--- What runs again gets another generation; what was gone and comes back runs for the first time, and what goes does not run.
+-- A re-run raises the generation. A restored step runs for the first time, and a removed step does
+-- not run.
 CREATE OR REPLACE FUNCTION guard_rerun() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT public.names_risk('rerun') THEN
@@ -1068,17 +1094,18 @@ CREATE TRIGGER guard_removal AFTER UPDATE OF state ON step FOR EACH ROW
   WHEN (OLD.state <> 'gone' AND NEW.state = 'gone') EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON deployment FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
--- A bare record is no intent: it goes without a commit.
+-- A bare record is not intent, so its removal needs no commit.
 CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON node FOR EACH ROW
   WHEN (OLD.doc IS NOT NULL AND OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
--- Nothing of Gantry deletes these rows.
+-- Gantry never deletes these rows.
 CREATE TRIGGER guard_removal_deleted AFTER DELETE ON noderole FOR EACH ROW EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal_deleted AFTER DELETE ON step FOR EACH ROW EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal_deleted AFTER DELETE ON deployment FOR EACH ROW EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal_deleted AFTER DELETE ON node FOR EACH ROW
   WHEN (OLD.doc IS NOT NULL) EXECUTE FUNCTION guard_removal();
 
--- A node that goes down to a deployment below its own leaves nothing; one without a document has no intent that could move.
+-- A node that moves to a descendant of its deployment does not leave it. A node without a document
+-- has no intent that could move.
 CREATE OR REPLACE FUNCTION guard_move() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (
@@ -1094,7 +1121,7 @@ END $$;
 CREATE TRIGGER guard_move AFTER UPDATE OF deployment_id ON node FOR EACH ROW
   WHEN (OLD.doc IS NOT NULL AND NEW.deployment_id <> OLD.deployment_id) EXECUTE FUNCTION guard_move();
 
--- Nor is that a jig is switched off, which only the document of *system* says.
+-- Switching a jig off is a risk too. Only the document of *system* contains it.
 CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
@@ -1113,7 +1140,7 @@ $$;
 CREATE TRIGGER guard_halt AFTER UPDATE OF doc ON deployment FOR EACH ROW
   WHEN (NEW.system AND NEW.doc IS DISTINCT FROM OLD.doc) EXECUTE FUNCTION guard_halt();
 
--- Deployments stand one below the other as far as the planner lets them (plan::MAX_LEVELS), *system* included.
+-- The depth limit of the tree, equal to the planner's plan::MAX_LEVELS, *system* included.
 CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE above int;
 BEGIN
@@ -1130,12 +1157,12 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_levels AFTER INSERT ON deployment FOR EACH ROW
   WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION guard_levels();
--- A commit writes the parent with every new document. Only one that differs is asked about: a tree from before this limit may be deeper,
--- and what stands in it already can be changed and taken away.
+-- A commit writes the parent with every new document, so only a different parent is checked. A tree
+-- older than this limit may be deeper, and its deployments stay editable and removable.
 CREATE TRIGGER guard_levels_moved AFTER UPDATE OF parent ON deployment FOR EACH ROW
   WHEN (NEW.parent IS NOT NULL AND NEW.parent IS DISTINCT FROM OLD.parent) EXECUTE FUNCTION guard_levels();
 
--- Bare records of nodes come and go freely: without a document, no phantom, in the system deployment.
+-- Bare node records need no commit: no document, not a phantom, in the system deployment.
 CREATE OR REPLACE FUNCTION guard_node() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   n node := CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
@@ -1149,7 +1176,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_node BEFORE INSERT OR DELETE ON node FOR EACH ROW EXECUTE FUNCTION guard_node();
 
--- A bare record is taken out without a commit, since no document changes with it. Its row stays, so that its id never comes back.
+-- A bare record is removed without a commit because no document changes. Its row stays, so that its
+-- id never recurs.
 CREATE OR REPLACE FUNCTION guard_node_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT committing() AND (OLD.doc IS NOT NULL OR OLD.phantom OR NEW.removed_in IS DISTINCT FROM (SELECT number FROM head)) THEN
@@ -1161,8 +1189,8 @@ END $$;
 CREATE TRIGGER guard_node_removed BEFORE UPDATE OF removed_in ON node FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_node_removed();
 
--- Local nodes whose folders lie in one another would share locks, ledgers and services. Whoever adds one waits for whoever adds another
--- at the same time, because neither sees the other's row yet.
+-- Local nodes with overlapping folders would share locks, ledgers and services. Concurrent inserts
+-- wait for each other because neither sees the other's row.
 CREATE OR REPLACE FUNCTION guard_node_root() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   above text[];
@@ -1184,8 +1212,9 @@ END $$;
 CREATE TRIGGER guard_node_root AFTER INSERT OR UPDATE OF transport, connection ON node FOR EACH ROW
   WHEN (NEW.root IS NOT NULL AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_root();
 
--- Two records of one machine would run things on it beside each other that each believes to be alone. A port tells machines behind one
--- address apart. What older records share stays until somebody changes it. Whoever adds one waits for whoever adds another, as above.
+-- With two records of one machine, two exclusive runs could overlap on it. The port distinguishes
+-- machines that share an address. Existing duplicates stay until someone changes them. Concurrent
+-- inserts wait for each other, as above.
 CREATE OR REPLACE FUNCTION guard_node_machine() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   port text := coalesce(NEW.connection ->> 'port', '22');
@@ -1221,10 +1250,10 @@ END $$;
 CREATE TRIGGER guard_node_machine AFTER INSERT OR UPDATE OF transport, address, connection, macs ON node FOR EACH ROW
   WHEN (NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_machine();
 
--- What a step needs of its node ---------------------------------------------------------------------------------------
+-- Node requirements of a step ---------------------------------------------------------------------
 
--- The rules of the engine's admission for the node of a step. These three are without a search path of their own, which
--- costs 0.1 ms a call and they run once for a row; nothing is approved by them.
+-- The rules of the engine's admission for the node of a step. These three functions run once per
+-- row, and their own search path would cost 0.1 ms per call. No approval depends on them.
 CREATE OR REPLACE FUNCTION node_fits(needs text, phantom boolean, removed_in bigint, available boolean, alive boolean, joined text)
 RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
@@ -1260,7 +1289,7 @@ CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, 
         IS DISTINCT FROM (OLD.alive, OLD.available, OLD.joined, OLD.phantom, OLD.removed_in))
   EXECUTE FUNCTION node_tells_steps();
 
--- Runs, tokens --------------------------------------------------------------------------------------------------------
+-- Runs, tokens ------------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION guard_run() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1289,10 +1318,10 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_token BEFORE UPDATE ON token FOR EACH ROW EXECUTE FUNCTION guard_token();
 
--- Housekeeping --------------------------------------------------------------------------------------------------------
+-- Housekeeping ------------------------------------------------------------------------------------
 
--- Makes room for the logs of coming runs: partitions of 131,072 runs each, two ahead of the newest run. The janitor
--- calls it; rows that came too early wait in the default partition and keep their range there.
+-- Creates log partitions ahead of the newest run: two, of 131,072 runs each. The janitor calls it.
+-- Rows that arrive before their partition stay in the default partition, and so does their range.
 CREATE OR REPLACE FUNCTION ensure_run_log_room() RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -1313,7 +1342,7 @@ BEGIN
 END $$;
 SELECT ensure_run_log_room();
 
--- Removes events older than that; at least a day stays, for streams that resume.
+-- Deletes older events. At least one day remains for clients that resume a stream.
 CREATE OR REPLACE FUNCTION forget_events(older_than interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE gone bigint;
@@ -1325,7 +1354,7 @@ BEGIN
   RETURN gone;
 END $$;
 
--- After a backup was restored; only the owner may.
+-- Called after a restore. Only the owner may call it.
 CREATE OR REPLACE FUNCTION raise_epoch() RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
   UPDATE head SET epoch = epoch + 1 RETURNING epoch
 $$;

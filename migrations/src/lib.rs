@@ -1,79 +1,22 @@
-//! Gantry's schema, and the guards in it.
+//! Gantry's schema and the guards that protect it.
 //!
-//! # Theory
+//! The actual state moves only toward an approved desired state. The use cases enforce this rule.
+//! The database enforces it again, because every client, worker and future bug goes through it.
 //!
-//! *What for.* Reality moves only toward an approved target. The use cases enforce that once, and the database enforces
-//! it again, because the database is what every surface, every worker and every future mistake goes through.
+//! * Tables change through forward-only migrations (`m0001_foundation.sql`, ...), each applied
+//!   once.
+//! * Functions, triggers and grants (`guards.sql`, `guards/*.sql`, `grants.sql`) are replaced by
+//!   every [`migrate`]. So a database always has the guards that this build was tested with.
+//! * The owner role runs the migrations. The server, the workers and monitoring have a role each
+//!   ([`Roles`]). These three own nothing and cannot disable a trigger. The server's role writes
+//!   intent, the worker's role writes progress, the metrics role reads counts.
+//! * A [`migrate`] is one transaction under an advisory lock (sea-orm-migration takes none). Two
+//!   starting servers do not collide, and a failure leaves the schema unchanged. It also takes the
+//!   locks of claim and commit, so no claim or commit runs while triggers are replaced.
 //!
-//! *Two kinds of SQL.* Tables change by migrations: forward only, in order, each once (`m0001_foundation.sql`, ...).
-//! Functions, triggers and grants are one replaceable text, `guards.sql`, `guards/*.sql` and `grants.sql`: every [`migrate`] drops what it made and makes
-//! it again, so what guards the tables is always what this build was tested with.
-//!
-//! *Four roles.* The owner runs this. The server, the workers and monitoring have a role each ([`Roles`]). These three own nothing and
-//! can't disable a trigger. The server's role writes intent, the workers' role writes progress, the role of monitoring reads counts.
-//!
-//! *Invariants.* All of a [`migrate`] is one transaction under an advisory lock (sea-orm-migration takes none), so two
-//! starting servers don't meet and a failure leaves the schema as it was. It also takes the two locks of claim and
-//! commit, so nobody is in the middle of either when triggers are replaced.
-//!
-//! # What the guards refuse
-//!
-//! Each with an SQLSTATE of its own (class `GY`, [`Refusal`]) and a message for people; the hint says what to do.
-//!
-//! | SQLSTATE | meaning |
-//! |---|---|
-//! | GY001 | a row that may only be added is changed or removed |
-//! | GY002 | intent is changed outside a commit |
-//! | GY003 | the target doesn't follow the head (number, parent, switch, genesis) |
-//! | GY004 | the base of the submission has moved |
-//! | GY005 | the proposal isn't open at that version |
-//! | GY006 | another policy is in force |
-//! | GY007 | approvals are missing, or somebody objects |
-//! | GY008 | the submission is of another epoch (a backup was restored) |
-//! | GY009 | the submission is incomplete: a deployment isn't in its base, an author or a risk is missing, or it changes nothing |
-//! | GY010 | the new root differs from its parent in other documents than the submission lists |
-//! | GY011 | an author's verdict |
-//! | GY012 | the verdict of somebody who may not review |
-//! | GY013 | parts are added to a submission after it was made |
-//! | GY014 | a commit ends without having projected what it changes |
-//! | GY015 | what a run is about is changed |
-//! | GY016 | a one-time thing is used again, or a closed one is opened again |
-//! | GY017 | a thread of the discussion is open |
-//! | GY018 | somebody speaks in a discussion, or resolves a thread, who may not |
-//! | GY019 | somebody commits, switches or holds who may not, or not any more |
-//! | GY020 | the folder of a local node and another's lie in one another |
-//! | GY021 | a deployment lies too far below the first |
-//! | GY022 | a submission of a proposal on one node changes more than that node |
-//! | GY023 | an address or a network card of a node is another's already |
-//! | GY024 | nobody would be left who may decide about people |
-//! | GY025 | a permission is given in a part of the tree that is none |
-//! | GY026 | a person gets the name under which Gantry itself is told of |
-//! | GY030 | the connection or hints of a node with a document are changed outside a commit |
-//! | GY031 | the connection or hints of a node are not those of its document |
-//! | GY032 | the connection or hints of a node change while a run is open there |
-//! | GY035 | a row in the name of a person that the transaction does not act for |
-//! | GY036 | a row that takes a session, or a token with another scope |
-//! | GY037 | people, links or passwords are changed without an admin's session or the old password |
-//! | GY038 | a session is extended beyond its limits |
-//! | GY040 | approvals do not count, because an author gave those people access |
-//! | GY041 | access is confirmed by an admin who may not confirm it |
-//! | GY042 | a session that began with an admin's link acts before it has a password, or is given another admin |
-//! | GY044 | an audit row names another actor than the person that the transaction acts for |
-//! | GY047 | a step moves without its run, or without a cause |
-//! | GY048 | a run is inserted for a step that may not start now |
-//! | GY049 | a run moves otherwise than from queued to running to ended, or what it was told changes |
-//! | GY050 | output, results or system data are written that no run returned |
-//! | GY051 | a log is written that is not at its end, or of a run that no worker has |
-//! | GY052 | the state of a node changes without a health check, or facts without a witness |
-//! | GY053 | a commit writes rows of documents that its submission does not list |
-//! | GY054 | a commit leaves rows that differ from the documents |
-//! | GY056 | the version of a barclamp is invalid, or another spelling of a stored one |
-//! | GY057 | a person registers too many passkeys |
-//! | GY058 | a passkey is confirmed without a confirmed passkey of its person or of an admin |
-//! | GY059 | a verdict is signed by a passkey that is not its person's |
-//! | GY060 | approvals without a signature that the policy demands |
-//! | GY070 | a session acts before its second factor is presented |
-//! | GY071 | a code of an authenticator app is used again, or is not of this time |
+//! A guard rejects a statement with an SQLSTATE of class `GY`, a message and a hint with the
+//! remedy. [`Refusal`] lists the states. In the schema, a review is a `submission` and a blueprint
+//! is a `target`.
 
 use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
 use sea_orm_migration::sea_orm::{
@@ -134,27 +77,30 @@ mod refusal;
 
 pub use refusal::Refusal;
 
-/// The server's role unless another is configured.
+/// The server's default role.
 pub const SERVER_ROLE: &str = "gantry_server";
-/// The workers' role unless another is configured.
+/// The default role of the workers.
 pub const WORKER_ROLE: &str = "gantry_worker";
-/// The role of monitoring unless another is configured.
+/// The default role of monitoring.
 pub const METRICS_ROLE: &str = "gantry_metrics";
 
-/// The names of the roles that [`migrate`] grants rights to.
+/// The roles that [`migrate`] grants privileges to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roles {
-    /// The server's role.
     pub server: String,
-    /// The role of all workers.
+    /// Shared by all workers.
     pub worker: String,
-    /// The role of monitoring, which only reads.
+    /// Read-only role for monitoring.
     pub metrics: String,
 }
 
 impl Default for Roles {
     fn default() -> Self {
-        Self { server: SERVER_ROLE.to_owned(), worker: WORKER_ROLE.to_owned(), metrics: METRICS_ROLE.to_owned() }
+        Self {
+            server: SERVER_ROLE.to_owned(),
+            worker: WORKER_ROLE.to_owned(),
+            metrics: METRICS_ROLE.to_owned(),
+        }
     }
 }
 
@@ -164,19 +110,17 @@ impl Roles {
     }
 }
 
-/// What a role is for.
+/// The process that a database role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// `gantry server`, and commands that read or write intent.
+    /// `gantry server` and the commands that read or write intent.
     Server,
-    /// `gantry worker`.
     Worker,
-    /// Monitoring.
     Metrics,
 }
 
 impl Purpose {
-    /// Its name in the database.
+    /// The value of `database_role.purpose`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -186,22 +130,23 @@ impl Purpose {
     }
 }
 
-/// The transaction-level advisory lock of claims: `pg_try_advisory_xact_lock(CLAIM_LOCK)`.
+/// The advisory lock that serializes claims: `pg_try_advisory_xact_lock(CLAIM_LOCK)`.
 pub const CLAIM_LOCK: i64 = 1;
-/// The transaction-level advisory lock of everything that applies a change; claim, lease and finish take it shared.
+/// The advisory lock of transactions that apply a change. Claim, lease and finish take it shared.
 pub const APPLY_LOCK: i64 = 2;
-/// The transaction-level advisory lock of sealing the audit; taken inside `seal_audit()`.
+/// The advisory lock that serializes sealing of the audit log. `seal_audit()` takes it.
 pub const SEAL_LOCK: i64 = 3;
-/// The transaction-level advisory lock of migrations.
+/// The advisory lock of migrations.
 pub const MIGRATE_LOCK: i64 = 4;
-/// The transaction-level advisory lock of adding nodes; taken by the guards of their folders, addresses and network cards.
+/// The advisory lock for adding nodes. The guards of folders, addresses and MAC addresses take it.
 pub const ROOT_LOCK: i64 = 5;
-/// The transaction-level advisory lock of taking an admin away; taken by the guard of people.
+/// The advisory lock for removing an admin. `guard_admins` takes it.
 pub const ADMIN_LOCK: i64 = 6;
-/// The transaction-level advisory lock of imports; taken before the catalog is looked at that an import was read on.
+/// The advisory lock of imports. An import takes it before it reads the catalog.
 pub const IMPORT_LOCK: i64 = 7;
 
-/// Functions and triggers, one file per topic, then the grants. Applied in this order; later files may use functions of earlier ones.
+/// Functions and triggers, one file per topic, then the grants. The order matters: later files use
+/// functions of earlier ones.
 const GUARDS: &str = concat!(
     include_str!("guards/secrets.sql"),
     "\n",
@@ -233,29 +178,29 @@ const GUARDS: &str = concat!(
     "\n",
 );
 
-/// Why the schema couldn't be brought up to date.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Roles that are to get rights do not exist.
+    /// Configured roles do not exist.
     #[error("these database roles do not exist: {}. As a superuser of the database, run: {}", .0.join(", "), creation(.0))]
     MissingRoles(Vec<String>),
-    /// A role that is to get few rights has all of them.
+    /// A restricted role has the privileges of the owner.
     #[error(
         "the role {0:?} has the rights of the role that migrates. Set GANTRY_OWNER_URL to the owner's address, and use separate \
          roles for the server, the workers and monitoring"
     )]
     RoleIsOwner(String),
-    /// A role that is to get few rights has those of another one.
-    #[error("the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each")]
+    /// A restricted role has the privileges of another restricted role.
+    #[error(
+        "the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each"
+    )]
     SharedRole(String, String),
-    /// The database is newer than this build.
+    /// The database has migrations that this build does not know.
     #[error("this build is older than the database: {0}")]
     Newer(String),
-    /// The database refused.
+    /// PostgreSQL rejected a statement of a migration.
     #[error("the database refused a migration: {0}")]
     Database(#[from] DbErr),
-    /// The database can't be reached.
     #[error("the owner's database can't be reached: {0}")]
     Unreachable(#[from] sqlx::Error),
 }
@@ -265,7 +210,8 @@ fn creation(roles: &[String]) -> String {
     roles.iter().map(create).collect::<Vec<_>>().join(" ")
 }
 
-/// The migrations, and the text of all their tables: one list, so that neither has what the other lacks.
+/// Defines the migrations and the SQL text of their tables from one list, so that both stay
+/// complete.
 macro_rules! migrations {
     ($($name:ident,)*) => {
         struct Migrator;
@@ -329,10 +275,11 @@ migrations! {
     m0047_password_first,
 }
 
-/// Brings the schema up to date by the owner role's URL; see [`migrate`].
+/// Runs [`migrate`] with the owner's database URL.
 ///
 /// # Errors
-/// As [`migrate`], and when the database can't be reached.
+///
+/// The database is unreachable, or [`migrate`] fails.
 pub async fn migrate_url(owner_url: &str, roles: &Roles) -> Result<(), Error> {
     let pool = PgPoolOptions::new().max_connections(1).connect(owner_url).await?;
     let migrated = migrate(&pool, roles).await;
@@ -340,12 +287,13 @@ pub async fn migrate_url(owner_url: &str, roles: &Roles) -> Result<(), Error> {
     migrated
 }
 
-/// Brings the schema up to date and makes its guards and grants anew. Idempotent; safe to call from several processes
-/// at once and while servers and workers run.
+/// Updates the schema and replaces its guards and grants. Idempotent. Safe to call from several
+/// processes at once and while servers and workers run.
 ///
 /// # Errors
-/// A missing role or one with too many rights, a database that a newer build has migrated, or what the database refused. Nothing has changed
-/// then.
+///
+/// A role is missing or has too many privileges, a newer build has migrated the database, or a
+/// statement fails. In each case the database is unchanged.
 pub async fn migrate(owner: &PgPool, roles: &Roles) -> Result<(), Error> {
     let connection = connection(owner);
     let transaction = connection.begin().await?;
@@ -371,27 +319,24 @@ pub async fn migrate(owner: &PgPool, roles: &Roles) -> Result<(), Error> {
     Ok(())
 }
 
-/// How a database stands to this build.
+/// How the schema of a database compares with this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Schema and guards are those of this build.
     Current,
-    /// It was never migrated, or this role may not see that it was.
+    /// It was never migrated, or this role may not read the migration tables.
     Empty,
     /// Migrations are missing.
     Behind,
     /// It has migrations that this build does not know.
     Ahead,
-    /// The tables are the same, what guards them is not.
+    /// The tables match, but the guards differ.
     OtherGuards,
 }
 
-/// How a database stands to this build. Works for every role.
-///
-/// # Errors
-/// What the database refused.
+/// Compares the schema of a database with this build. Works with every role.
 pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
-    let may_read = "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
+    let may_read =
+        "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
         AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
     if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(pool).await? {
         return Ok(Standing::Empty);
@@ -402,42 +347,34 @@ pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
         Err(DbErr::Custom(_)) => return Ok(Standing::Ahead),
         Err(refused) => return Err(refused.into()),
     }
-    let applied: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
+    let applied: Option<Vec<u8>> =
+        sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
     Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::OtherGuards })
 }
 
-/// Whether a database is of this build; see [`standing`].
-///
-/// # Errors
-/// What the database refused.
+/// Whether schema and guards match this build. See [`standing`].
 pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
     Ok(standing(pool).await? == Standing::Current)
 }
 
-/// The role of a purpose, as far as a connection has anything to do with it.
+/// The database role of a [`Purpose`], seen from a connection.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct DatabaseRole {
-    /// The name of the role that the latest migration granted the rights to.
+    /// The role that the latest migration granted the privileges to.
     pub name: String,
-    /// Whether the connection's role is that role or a member of it.
+    /// Whether the connection's role is this role or a member of it.
     pub is_own: bool,
 }
 
-/// The role of a purpose. `None`: no migration has granted rights for it.
-///
-/// # Errors
-/// What the database refused.
+/// The database role of a purpose. `None` if no migration has granted privileges for it.
 pub async fn database_role(pool: &PgPool, purpose: Purpose) -> Result<Option<DatabaseRole>, Error> {
     let sql = "SELECT d.name::text AS name, coalesce(pg_has_role(r.oid, 'USAGE'), false) AS is_own
         FROM database_role d LEFT JOIN pg_roles r ON r.rolname = d.name WHERE d.purpose = $1";
     Ok(sqlx::query_as(sql).bind(purpose.as_str()).fetch_optional(pool).await?)
 }
 
-/// Raises the epoch after a backup was restored, as the owner: submissions, runs and ledger entries from before no
-/// longer count. Returns the new one.
-///
-/// # Errors
-/// What the database refused.
+/// Raises the epoch after a restore and returns it. Only the owner may call it. Reviews, runs and
+/// ledger entries of earlier epochs become invalid.
 pub async fn raise_epoch(owner: &PgPool) -> Result<i64, Error> {
     Ok(sqlx::query_scalar("SELECT raise_epoch()").fetch_one(owner).await?)
 }
@@ -446,8 +383,7 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
     SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone())
 }
 
-/// A name for everything that [`migrate`] applies: another one as soon as any of it changes. Tests name their template
-/// database by it.
+/// A hash of everything that [`migrate`] applies. Tests name their template database after it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
     for tables in TABLES {
@@ -464,7 +400,13 @@ fn guards_hash() -> Vec<u8> {
 async fn require_roles(transaction: &impl ConnectionTrait, roles: &Roles) -> Result<(), Error> {
     let mut missing = Vec::new();
     for name in roles.names() {
-        if !is_true(transaction, "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", [name.into()]).await? {
+        if !is_true(
+            transaction,
+            "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)",
+            [name.into()],
+        )
+        .await?
+        {
             missing.push(name.to_owned());
         }
     }
@@ -472,8 +414,14 @@ async fn require_roles(transaction: &impl ConnectionTrait, roles: &Roles) -> Res
         return Err(Error::MissingRoles(missing));
     }
     for name in roles.names() {
-        // A superuser has the rights of every role.
-        if is_true(transaction, "SELECT pg_has_role($1::name, current_user, 'MEMBER')", [name.into()]).await? {
+        // A superuser is a member of every role.
+        if is_true(
+            transaction,
+            "SELECT pg_has_role($1::name, current_user, 'MEMBER')",
+            [name.into()],
+        )
+        .await?
+        {
             return Err(Error::RoleIsOwner(name.to_owned()));
         }
     }
@@ -513,5 +461,8 @@ async fn run<const N: usize>(
     sql: &str,
     values: [sea_orm_migration::sea_orm::Value; N],
 ) -> Result<(), DbErr> {
-    transaction.execute_raw(Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values)).await.map(|_| ())
+    transaction
+        .execute_raw(Statement::from_sql_and_values(DatabaseBackend::Postgres, sql, values))
+        .await
+        .map(|_| ())
 }

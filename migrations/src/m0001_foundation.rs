@@ -1,10 +1,9 @@
-//! The first schema, whole.
+//! The initial schema.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0001_foundation.sql");
 
-/// Applies `m0001_foundation.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,8 +1,12 @@
--- The whole first schema: tables, keys, checks, indexes. Functions, triggers and grants are in guards.sql.
+-- The initial schema: tables, keys, checks, indexes. Functions, triggers and grants are in
+-- guards.sql.
 --
--- Conventions. Ids: uuid where they are minted by an edit or derived from content, bigint identity where the order of
--- arrival matters. Hashes are 32 bytes. Sets of words are text with CHECK, which later migrations widen without a
--- rewrite. Target number 0 means "before genesis"; generation and applied_generation are target numbers, too.
+-- * An id is a uuid if an edit mints it or if it is derived from content. It is a bigint identity
+--   if the order of insertion matters.
+-- * Hashes have 32 bytes.
+-- * Enumerations are text with CHECK, which later migrations can extend without a rewrite.
+-- * Target number 0 means "before genesis". generation and applied_generation are target numbers
+--   too.
 
 CREATE TABLE object (
   hash        bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
@@ -13,7 +17,7 @@ CREATE TABLE object (
 );
 COMMENT ON TABLE object IS 'Content-addressed documents, roles and scripts. Append-only.';
 
--- People and how they come in ---------------------------------------------------------------------------------------
+-- People and sign-in ------------------------------------------------------------------------------
 
 CREATE TABLE person (
   id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -39,7 +43,7 @@ CREATE TABLE session (
   person_id        uuid NOT NULL REFERENCES person,
   created_at       timestamptz NOT NULL DEFAULT now(),
   last_seen_at     timestamptz NOT NULL DEFAULT now(),
-  -- The last time that the person proved who they are; dangerous actions ask for a fresh one.
+  -- When the person last proved their identity. Dangerous actions require a fresh proof.
   fresh_at         timestamptz NOT NULL DEFAULT now(),
   idle_expires_at  timestamptz NOT NULL,
   expires_at       timestamptz NOT NULL,
@@ -49,7 +53,7 @@ CREATE TABLE session (
 CREATE INDEX session_person ON session (person_id);
 CREATE INDEX session_expires ON session (expires_at);
 
--- Objects that everything else names --------------------------------------------------------------------------------
+-- Policies, barclamps -----------------------------------------------------------------------------
 
 CREATE TABLE policy (
   number      bigint PRIMARY KEY CHECK (number > 0),
@@ -70,7 +74,7 @@ CREATE TABLE barclamp (
 CREATE INDEX barclamp_hash ON barclamp (hash);
 COMMENT ON TABLE barclamp IS 'What was imported. Same name and version never get other content. Append-only.';
 
--- The line of targets -----------------------------------------------------------------------------------------------
+-- Target history ----------------------------------------------------------------------------------
 
 CREATE TABLE target (
   number         bigint PRIMARY KEY,
@@ -101,7 +105,7 @@ CREATE TABLE head (
 INSERT INTO head DEFAULT VALUES;
 COMMENT ON TABLE head IS 'One row: the current target, the execution switch, the policy in force, the epoch.';
 
--- The cluster -------------------------------------------------------------------------------------------------------
+-- The cluster -------------------------------------------------------------------------------------
 
 CREATE TABLE deployment (
   id           uuid PRIMARY KEY,
@@ -158,7 +162,7 @@ CREATE INDEX node_deployment ON node (deployment_id);
 COMMENT ON COLUMN node.doc IS 'NULL: a bare record without any intent; such rows come and go without a review.';
 COMMENT ON COLUMN node.connection IS 'How a worker reaches it: root folder for local, user and key reference for ssh.';
 
--- A deployment and its phantom node name each other; the node comes second.
+-- A deployment and its phantom node reference each other. The node is inserted second.
 ALTER TABLE deployment ADD CONSTRAINT deployment_phantom
   FOREIGN KEY (phantom) REFERENCES node DEFERRABLE INITIALLY DEFERRED;
 
@@ -193,7 +197,7 @@ CREATE TABLE token (
 CREATE INDEX token_person ON token (person_id);
 COMMENT ON COLUMN token.used_at IS 'sign_in: set by the one use that it has.';
 
--- A change and its review -------------------------------------------------------------------------------------------
+-- A change and its review -------------------------------------------------------------------------
 
 CREATE TABLE proposal (
   id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -220,7 +224,7 @@ CREATE TABLE edit (
   at           timestamptz NOT NULL DEFAULT now(),
   body         jsonb NOT NULL,
   undone       boolean NOT NULL DEFAULT false,
-  -- Whoever took it back or brought it again shaped the change as much as its author.
+  -- People who undo or redo an edit count as authors.
   touched_by   uuid[] NOT NULL DEFAULT '{}',
   PRIMARY KEY (proposal_id, seq)
 );
@@ -300,7 +304,7 @@ CREATE TABLE comment (
 CREATE INDEX comment_submission ON comment (submission_id, id);
 COMMENT ON COLUMN comment.thread_id IS 'The comment that opened the thread; NULL: this one does, and it is what gets resolved.';
 
--- The graph: intent projected, progress kept ------------------------------------------------------------------------
+-- The graph: projected intent and progress --------------------------------------------------------
 
 CREATE TABLE jig (
   name         text PRIMARY KEY CHECK (name <> '' AND octet_length(name) <= 96),
@@ -422,7 +426,7 @@ CREATE TABLE edge (
 );
 CREATE INDEX edge_parent ON edge (parent, child);
 
--- Work --------------------------------------------------------------------------------------------------------------
+-- Work --------------------------------------------------------------------------------------------
 
 CREATE TABLE worker (
   id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -477,8 +481,9 @@ CREATE INDEX run_step ON run (step_id, id DESC);
 CREATE INDEX run_node ON run (node_id, id DESC);
 COMMENT ON TABLE run IS 'One attempt at a step. Its id is the fencing token; a queued row is the queue''s entry.';
 
--- Partitioned by run, not by week: (run_id, at_offset) stays a key, so a line that is sent twice is stored once, and
--- reading one run's log touches one partition. Old logs still go by dropping whole partitions.
+-- Partitioned by run, not by week. So (run_id, at_offset) stays a key, and a chunk that is sent
+-- twice is stored once. Reading a run's log touches one partition. Old logs are still removed by
+-- dropping whole partitions.
 CREATE TABLE run_log (
   run_id     bigint NOT NULL,
   at_offset  bigint NOT NULL CHECK (at_offset >= 0),
@@ -489,7 +494,7 @@ CREATE TABLE run_log (
 CREATE TABLE run_log_rest PARTITION OF run_log DEFAULT;
 COMMENT ON COLUMN run_log.at_offset IS 'Bytes of the run''s log before this piece.';
 
--- What happened -----------------------------------------------------------------------------------------------------
+-- Journal and audit -------------------------------------------------------------------------------
 
 CREATE TABLE event (
   id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,10 +1,9 @@
-//! Discussions: what keeps threads whole, and what each reviewer has seen.
+//! Discussions: integrity of threads, and the newest review that each person viewed.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0002_discussion.sql");
 
-/// Applies `m0002_discussion.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- Discussions: what keeps threads whole, and what each reviewer has seen.
+-- Discussions: integrity of threads, and the newest review that each person viewed.
 
 ALTER TABLE comment
   ADD CONSTRAINT comment_only_a_thread_is_resolved CHECK (thread_id IS NULL OR resolved_by IS NULL),

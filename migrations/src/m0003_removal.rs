@@ -1,10 +1,9 @@
-//! Noderoles that go.
+//! Removed noderoles.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0003_removal.sql");
 
-/// Applies `m0003_removal.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

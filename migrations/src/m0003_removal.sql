@@ -1,4 +1,5 @@
--- Noderoles that go. Their steps' rows stay, because runs name them: they are gone until the same noderole is bound again.
+-- Removed noderoles. The rows of their steps stay because runs reference them. They are gone until
+-- the noderole is bound again.
 
 ALTER TABLE step
   DROP CONSTRAINT step_state_check,

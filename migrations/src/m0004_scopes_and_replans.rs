@@ -1,10 +1,9 @@
-//! Proposals on a node, and reviews that were planned anew.
+//! Node-scoped proposals and replanned reviews.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0004_scopes_and_replans.sql");
 
-/// Applies `m0004_scopes_and_replans.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

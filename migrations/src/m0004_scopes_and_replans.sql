@@ -1,6 +1,6 @@
--- Proposals on a node, and reviews that were planned anew because their base moved.
+-- Node-scoped proposals, and reviews that were replanned after their base changed.
 
--- A proposal is on a deployment, or on one node of it.
+-- The scope of a proposal is a deployment, or one node in it.
 ALTER TABLE proposal
   DROP CONSTRAINT proposal_node_scope,
   ADD CONSTRAINT proposal_node_scope CHECK ((kind = 'node_scoped') = (node_id IS NOT NULL) OR kind = 'discovery');
@@ -8,7 +8,7 @@ CREATE UNIQUE INDEX proposal_one_for_node ON proposal (node_id) WHERE state = 'o
 CREATE INDEX proposal_open ON proposal (id) WHERE state = 'open';
 COMMENT ON COLUMN proposal.node_id IS 'The one node that it may touch; deployment_id is then where the node was when it was opened.';
 
--- So that what follows can say "of the same proposal".
+-- Lets foreign keys below require the same proposal.
 ALTER TABLE submission ADD CONSTRAINT submission_of_proposal UNIQUE (id, proposal_id);
 
 CREATE TABLE replan (

@@ -1,10 +1,9 @@
-//! The line of targets of one deployment.
+//! The target history per deployment.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0005_line.sql");
 
-/// Applies `m0005_line.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- The line of targets of one deployment: which targets changed it.
+-- The target history per deployment: the targets that changed it.
 
 CREATE TABLE target_deployment (
   deployment_id  uuid NOT NULL REFERENCES deployment,
@@ -7,8 +7,8 @@ CREATE TABLE target_deployment (
 );
 COMMENT ON TABLE target_deployment IS 'The deployments that a target wrote. A switch writes none. Append-only; only commits add to it.';
 
--- Of targets from before this table it is known which deployments were proposed on, which of their documents changed, and which
--- target was the last of each.
+-- For older targets, three sources are known: the deployment of the proposal, the deployments of
+-- changed documents, and the last target of each deployment.
 INSERT INTO target_deployment (deployment_id, number)
 SELECT d.id, t.number FROM target t JOIN submission s ON s.id = t.submission_id JOIN proposal p ON p.id = s.proposal_id
 JOIN deployment d ON d.id = p.deployment_id

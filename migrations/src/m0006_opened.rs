@@ -1,10 +1,9 @@
-//! How much of a change each person has opened.
+//! The changes of a review that each person has opened.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0006_opened.sql");
 
-/// Applies `m0006_opened.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- How much of a change each person has opened.
+-- The changes of a review that each person has opened.
 
 CREATE TABLE opened (
   person_id      uuid NOT NULL REFERENCES person,

@@ -1,10 +1,9 @@
-//! Which of the edits that were taken back are out of reach of redo.
+//! Undone edits that redo skips.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0007_dropped.sql");
 
-/// Applies `m0007_dropped.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

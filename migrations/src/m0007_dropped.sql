@@ -1,5 +1,5 @@
--- Edits that redo no longer brings back, because another edit was made after they were taken back. They stay: who made or took back
--- an edit stays an author, and what people tried stays to be read.
+-- Undone edits that redo skips because another edit followed. They stay: a person who made or undid
+-- an edit remains an author, and the history remains readable.
 
 ALTER TABLE edit ADD COLUMN dropped boolean NOT NULL DEFAULT false;
 ALTER TABLE edit ADD CONSTRAINT edit_dropped_is_undone CHECK (undone OR NOT dropped);

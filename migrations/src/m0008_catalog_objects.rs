@@ -1,10 +1,9 @@
-//! An index for the objects that the catalog is made of.
+//! An index of the catalog's objects.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0008_catalog_objects.sql");
 
-/// Applies `m0008_catalog_objects.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,3 +1,4 @@
--- Every server reads the catalog's objects anew after an import: without an index that costs a look at all objects there ever were.
+-- Every server reloads the catalog's objects after an import. Without an index, that scans all
+-- objects.
 
 CREATE INDEX object_of_catalog ON object (hash) WHERE kind IN ('barclamp', 'role');

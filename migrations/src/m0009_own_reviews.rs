@@ -1,10 +1,9 @@
-//! An index for the submissions that somebody wrote part of.
+//! An index of reviews by author.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0009_own_reviews.sql");
 
-/// Applies `m0009_own_reviews.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

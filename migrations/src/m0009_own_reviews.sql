@@ -1,3 +1,3 @@
--- Everybody looks for what they wrote themselves: without an index that is a look at all submissions there ever were.
+-- People list the reviews that they wrote. Without an index, that scans all reviews.
 
 CREATE INDEX submission_author_person ON submission_author (person_id, submission_id DESC);

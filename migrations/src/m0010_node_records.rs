@@ -1,10 +1,9 @@
-//! The folders of local nodes as a column, so that the database decides whose is whose.
+//! The folder of a local node as a column, so that the database prevents overlaps.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0010_node_records.sql");
 
-/// Applies `m0010_node_records.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,6 +1,7 @@
--- Records of nodes: whose folder is whose, and that what is gone stays gone.
+-- Node records: folders do not overlap, and removed nodes stay removed.
 
--- The folder of a local node as one text, so that folders can be compared. Collated by bytes: what lies below a folder is a range then.
+-- The folder of a local node as text, for comparison. Byte collation makes the subfolders of a
+-- folder a range.
 ALTER TABLE node ADD COLUMN root text COLLATE "C" GENERATED ALWAYS AS (
   CASE WHEN transport = 'local' THEN nullif(rtrim(regexp_replace(connection ->> 'root', '/+', '/', 'g'), '/'), '') END) STORED;
 CREATE INDEX node_root ON node (root) WHERE root IS NOT NULL AND removed_in IS NULL;

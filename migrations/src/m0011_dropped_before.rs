@@ -1,10 +1,9 @@
-//! Edits that were dropped before that was noted.
+//! Marks edits from before m0007 that redo skips.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0011_dropped_before.sql");
 
-/// Applies `m0011_dropped_before.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,6 +1,7 @@
--- Edits from before m0007 that were taken back and followed by another one: redo passes them by, too. Edits are taken back from the
--- last one on, so one that is undone before one that counts was undone when that was made. Where all behind it are undone it can't be
--- told any more, and redo brings it back as before. Closed proposals stay as they are: nobody redoes there.
+-- Marks edits from before m0007 that were undone and followed by another edit, so that redo skips
+-- them. Undo starts with the last edit. So an undone edit before a valid one was undone when the
+-- valid one was made. If all later edits are undone too, this is unknown, and redo restores it as
+-- before. Closed proposals do not change, because they have no redo.
 
 UPDATE edit e SET dropped = true FROM proposal p
 WHERE p.id = e.proposal_id AND p.state = 'open' AND e.undone AND NOT e.dropped

@@ -1,10 +1,9 @@
-//! A change of the policy is opened like one of a document.
+//! Policy changes that a person has opened.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0012_opened_policy.sql");
 
-/// Applies `m0012_opened_policy.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- A change of the policy is opened like one of a document.
+-- People open a policy change like a document change.
 
 ALTER TABLE opened DROP CONSTRAINT opened_kind_check;
 ALTER TABLE opened

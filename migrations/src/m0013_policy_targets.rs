@@ -1,10 +1,9 @@
-//! Which target brought each policy.
+//! The target that introduced each policy.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0013_policy_targets.sql");
 
-/// Applies `m0013_policy_targets.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,10 +1,10 @@
--- Which target brought each policy, so that it can be said which one was in force at any target.
+-- The target that introduced each policy. It tells which policy was in force at any target.
 
 ALTER TABLE policy ADD COLUMN target bigint UNIQUE REFERENCES target;
 COMMENT ON COLUMN policy.target IS 'The target that brought it; until the next one it is in force. Set by guard_policy().';
 
--- The first came with the genesis, each other one with the commit of a submission that named it. Rows of this table are never changed
--- but here, once, by the owner.
+-- Genesis introduced the first policy, and the commit of a review that names it each other one. The
+-- owner changes these append-only rows here, once.
 ALTER TABLE policy DISABLE TRIGGER USER;
 UPDATE policy p SET target = b.number
 FROM (SELECT t.number, row_number() OVER (ORDER BY t.number) AS nth

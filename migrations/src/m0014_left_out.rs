@@ -1,10 +1,9 @@
-//! What restoring a deployment leaves out.
+//! The parts of a deployment that a restoring proposal cannot restore.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0014_left_out.sql");
 
-/// Applies `m0014_left_out.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

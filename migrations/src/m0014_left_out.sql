@@ -1,4 +1,4 @@
--- What a proposal that restores a deployment leaves out because it can't be brought back: whoever reviews it has to know.
+-- The parts of a deployment that a restoring proposal cannot restore. Reviewers have to see them.
 
 CREATE TABLE left_out (
   proposal_id  bigint NOT NULL,

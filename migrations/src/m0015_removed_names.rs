@@ -1,10 +1,9 @@
-//! Deployments that are gone, by name.
+//! An index of removed deployments by name.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0015_removed_names.sql");
 
-/// Applies `m0015_removed_names.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,3 +1,3 @@
--- A deployment that is gone is still asked for by its name: its targets are there for ever.
+-- Removed deployments are still looked up by name, because their target history is permanent.
 
 CREATE INDEX deployment_removed ON deployment (name, removed_in DESC) WHERE removed_in IS NOT NULL;

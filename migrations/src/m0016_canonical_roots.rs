@@ -1,10 +1,10 @@
-//! The root that is meant now is written canonically: from here on the guard takes that for granted of a parent.
+//! Checks that the current root is canonical. From here on, the guard relies on it for every
+//! parent.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0016_canonical_roots.sql");
 
-/// Applies `m0016_canonical_roots.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

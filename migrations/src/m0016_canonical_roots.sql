@@ -1,4 +1,5 @@
--- Gantry has never written another root; whoever wrote one past it finds out here, before a guard relies on it.
+-- Gantry has only written canonical roots. This detects a root that another program wrote, before a
+-- guard relies on the rule.
 DO $$
 DECLARE
   body text;

@@ -1,10 +1,9 @@
-//! Every policy has the target that brought it.
+//! Every policy has the target that introduced it.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0017_policies_with_targets.sql");
 
-/// Applies `m0017_policies_with_targets.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

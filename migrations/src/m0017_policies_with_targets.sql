@@ -1,4 +1,5 @@
--- No policy without the target that brought it. m0013 filled them in by counting; one that it found no target for would be in force at
--- none from then on, without a word. It stops here instead, and the schema stays as it was.
+-- Every policy has the target that introduced it. m0013 filled in the column by counting. A policy
+-- without a target would never be in force, and no one would notice. So this migration fails
+-- instead and leaves the schema unchanged.
 
 ALTER TABLE policy ALTER COLUMN target SET NOT NULL;

@@ -1,10 +1,9 @@
-//! An index for the nodes that have no document yet.
+//! An index of nodes without a document.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0018_bare_nodes.sql");
 
-/// Applies `m0018_bare_nodes.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,2 +1,3 @@
--- Read with every plan, and mostly none: without it the nodes that have documents were all looked at.
+-- Every plan reads the bare nodes, and usually there are none. Without an index, that scans all
+-- nodes.
 CREATE INDEX node_bare ON node (fqdn) WHERE doc IS NULL AND removed_in IS NULL;

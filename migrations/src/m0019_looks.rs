@@ -1,10 +1,9 @@
-//! Looking whether nodes are alive.
+//! Health checks of nodes.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0019_looks.sql");
 
-/// Applies `m0019_looks.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,11 +1,11 @@
--- Looking whether nodes are alive: who is due, and what came of it.
+-- Health checks of nodes: which node is due, and the results.
 
 ALTER TABLE node
   ADD COLUMN looked_at timestamptz,
   ADD COLUMN look_against int NOT NULL DEFAULT 0 CHECK (look_against >= 0);
 COMMENT ON COLUMN node.looked_at IS 'When somebody looked last, or began to; NULL: look as soon as possible.';
 COMMENT ON COLUMN node.look_against IS 'Looks in a row that said otherwise than alive does (engine::alive).';
--- Who is due is asked every second; a folder of this machine is as alive as the machine, and never due.
+-- Workers query the due nodes every second. A local node is as alive as its machine and never due.
 CREATE INDEX node_due ON node (looked_at NULLS FIRST) WHERE transport = 'ssh' AND removed_in IS NULL;
 
 CREATE TABLE node_look (

@@ -1,10 +1,9 @@
-//! Up to where the journal was forgotten.
+//! The position up to which the journal was deleted.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0020_forgotten.sql");
 
-/// Applies `m0020_forgotten.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,5 +1,6 @@
--- Up to where the journal was forgotten. What is left of it does not tell: places are ordered by transaction first, so the
--- first event that was ever written need not be the first in order, and may be on its way while later ones are read.
+-- The position up to which the journal was deleted. The remaining events do not show it. Positions
+-- are ordered by transaction first, so the first event written need not be the first in order. It
+-- may be uncommitted while later ones are read.
 
 CREATE TABLE event_forgotten (
   only_one  boolean PRIMARY KEY DEFAULT true CHECK (only_one),

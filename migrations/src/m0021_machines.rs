@@ -1,10 +1,9 @@
-//! What people say of machines, and machines of themselves.
+//! Descriptions of machines, and their own reports and facts.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0021_machines.sql");
 
-/// Applies `m0021_machines.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

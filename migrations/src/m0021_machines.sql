@@ -1,4 +1,5 @@
--- What people say of a machine, what it says of itself, and what it may say that by.
+-- Descriptions of machines by people, reports and facts by the machines themselves, and their
+-- tokens.
 
 ALTER TABLE node
   ADD COLUMN version int NOT NULL DEFAULT 1 CHECK (version > 0),

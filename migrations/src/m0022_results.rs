@@ -1,10 +1,9 @@
-//! Results of attempts, kept for their node; surroundings of runs; whose a wall is.
+//! Results of attempts per node, surroundings of runs, and the run of each output.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0022_results.sql");
 
-/// Applies `m0022_results.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

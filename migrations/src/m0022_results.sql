@@ -1,4 +1,5 @@
--- What attempts returned is kept for their node, within bounds; what surrounded a run is kept with it; a wall says whose it is.
+-- Results of attempts per node, within limits; the surroundings of each run; and the run of each
+-- output.
 
 ALTER TABLE run
   ADD COLUMN result_bytes int NOT NULL DEFAULT 0 CHECK (result_bytes >= 0),
@@ -15,7 +16,8 @@ ALTER TABLE step ADD COLUMN wall_run bigint;
 UPDATE step s SET wall_run = (SELECT max(r.id) FROM run r WHERE r.step_id = s.id AND r.outcome = 'succeeded') WHERE wall IS NOT NULL;
 COMMENT ON COLUMN step.wall_run IS 'The run that left the wall.';
 
--- Which edit set a value is asked of the edits that set data of a noderole, or of a role in a deployment.
+-- To find the edit that set a value: edits that set data of a noderole, or of a role in a
+-- deployment.
 CREATE INDEX edit_sets ON edit (
   (body ->> 'edit'), coalesce(body ->> 'node', body ->> 'deployment'), coalesce(body ->> 'noderole', body ->> 'role'), proposal_id DESC, seq DESC)
   WHERE body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT undone;

@@ -1,10 +1,9 @@
-//! What waits, in the order in which it does; priorities by hand; who asked for a re-run.
+//! Pending steps in their order, manual priorities, and who requested a re-run.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0023_waiting.sql");
 
-/// Applies `m0023_waiting.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,11 +1,12 @@
--- What waits, in the order in which it does; priorities by hand; who asked for a re-run.
+-- Pending steps in their order, manual priorities, and who requested a re-run.
 
--- Why not yet: what waits longest in a state comes first. Lane and node are in it, so that those of one deployment or of one node are
--- found without looking at the rows of all others.
+-- For pending steps, the longest in a state first. The columns lane_id and node_id let queries for
+-- one deployment or node skip all other rows.
 CREATE INDEX step_waiting ON step (state, since, id) INCLUDE (lane_id, node_id)
   WHERE state IN ('blocked', 'todo', 'transition', 'error');
 
--- What a crash between two batches left TODO although it needs no run: looked for every few seconds, and almost never there.
+-- Steps that need no run but stayed TODO after a crash between two batches. The query runs every
+-- few seconds and almost never finds one.
 CREATE INDEX step_rests ON step (rank, id)
   WHERE state = 'todo' AND (instant OR skipped IS NOT NULL
     OR (applied_generation = generation AND (destructive OR cause IS NULL)));

@@ -1,10 +1,9 @@
-//! What came of each address that a look tried; and as of what a look began.
+//! The result of each address in a health check, and the versions with which it began.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0024_each_address.sql");
 
-/// Applies `m0024_each_address.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,5 @@
--- What came of each address that a look tried; and what a look began with, so that an old one decides nothing.
+-- The result of each address in a health check, and the versions with which the check began. An
+-- outdated check has no effect.
 
 ALTER TABLE node
   ADD COLUMN way_no int NOT NULL DEFAULT 0 CHECK (way_no >= 0),

@@ -1,10 +1,9 @@
-//! Network cards in one spelling, and finding whose an address or a card is.
+//! MAC addresses in one spelling, and indexes to find the node of an address.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0025_machines_once.sql");
 
-/// Applies `m0025_machines_once.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

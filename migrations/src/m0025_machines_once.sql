@@ -1,6 +1,7 @@
--- Whose an address or a network card is: no two records are of one machine (guard_node_machine). What older ones share stays as it is.
+-- Addresses and MAC addresses are unique: no two records are of one machine (guard_node_machine).
+-- Older duplicates stay.
 
--- In the one spelling that is written from now on, each once, so that they can be compared.
+-- MAC addresses get one spelling and no duplicates, so that they can be compared.
 UPDATE node SET macs = ARRAY(
   SELECT mac FROM (
     SELECT CASE WHEN digits ~ '^[0-9a-f]{12}$' THEN regexp_replace(digits, '(..)(?=.)', '\1:', 'g') ELSE said END AS mac, place
@@ -9,12 +10,12 @@ UPDATE node SET macs = ARRAY(
   GROUP BY mac ORDER BY min(place))
 WHERE macs <> '{}';
 
--- Names of hosts are the same in large and small letters; older records have both.
+-- Host names are case-insensitive. Older records have both cases.
 CREATE INDEX node_address ON node USING gin ((lower(address::text)::jsonb)) WHERE transport = 'ssh' AND removed_in IS NULL;
 CREATE INDEX node_macs ON node USING gin (macs) WHERE macs <> '{}' AND removed_in IS NULL;
 COMMENT ON COLUMN node.macs IS 'Addresses of its network cards, each in the spelling 00:25:90:aa:00:01 (engine::cluster::mac_address).';
 
 COMMENT ON COLUMN node.look_against IS 'What speaks against alive, in looks: those in a row that said otherwise; a report counts as all but the last of them (engine::alive).';
 
--- Whom to ask for a permission: a refusal names some of them.
+-- An error about a missing permission names some admins.
 CREATE INDEX person_admins ON person (name) WHERE kind = 'human' AND NOT disabled AND 'admin' = ANY (permissions);

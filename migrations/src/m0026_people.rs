@@ -1,10 +1,9 @@
-//! Permissions by deployment, sessions with a name of their own, tokens of people and programs, and passwords.
+//! Scoped grants, names of sessions, API tokens of people and service accounts, and passwords.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0026_people.sql");
 
-/// Applies `m0026_people.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

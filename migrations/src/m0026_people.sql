@@ -1,12 +1,12 @@
--- Permissions by deployment, sessions with a name of their own, tokens of people and programs, and passwords.
+-- Scoped grants, names of sessions, API tokens of people and service accounts, and passwords.
 --
--- Whoever is there keeps what they may, everywhere: that stays in person.permissions.
+-- Existing permissions stay valid everywhere, in person.permissions.
 
 COMMENT ON COLUMN person.permissions IS 'What they may everywhere. What they may in parts of the tree is in scoped_grant.';
 
 CREATE TABLE scoped_grant (
   person_id      uuid NOT NULL REFERENCES person,
-  -- Who decides about people decides about all of them, so admin is given everywhere or not at all.
+  -- An admin decides about all people, so admin exists only everywhere.
   permission     text NOT NULL CHECK (permission IN ('viewer', 'operator', 'reviewer')),
   deployment_id  uuid NOT NULL REFERENCES deployment,
   PRIMARY KEY (person_id, permission, deployment_id)
@@ -25,11 +25,11 @@ ALTER TABLE token
   ADD CONSTRAINT token_of_the_api CHECK (
     kind <> 'api' OR (
       name <> '' AND length(name) <= 100 AND cardinality(scopes) > 0
-      -- Whoever reviews is a person who looks. A token is not.
+      -- Only people can review. A token cannot.
       AND scopes <@ ARRAY['viewer', 'operator', 'admin']
       AND expires_at <= created_at + interval '366 days'));
 COMMENT ON COLUMN token.scopes IS 'api: what it may at most, of what its person may. sign_in: {password} when it asks to set one.';
 COMMENT ON COLUMN token.deployment_id IS 'api: only in this deployment and in all below it. NULL: wherever its person may.';
 
--- Failing sign-ins are counted by each server, for names that there are and for names that there are not.
+-- Each server counts failed sign-ins itself, for existing and unknown names alike.
 ALTER TABLE account DROP COLUMN failures, DROP COLUMN locked_until;

@@ -1,10 +1,9 @@
-//! Idempotency keys, workers that are heard, and indexes for the words of lists.
+//! Idempotency keys, workers with a last contact, and indexes for list filters.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0028_interface.sql");
 
-/// Applies `m0028_interface.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,11 +1,11 @@
--- For programs that ask: answers that are given again, workers that are heard, and the words that lists can be asked by.
+-- For API clients: idempotency keys, workers with a last contact, and indexes for list filters.
 
 CREATE TABLE idempotency (
   person_id     uuid NOT NULL REFERENCES person,
   key           text NOT NULL CHECK (key ~ '^[!-~]{1,255}$'),
   -- SHA-256 of method, path, query and body.
   request       bytea NOT NULL CHECK (octet_length(request) = 32),
-  -- Whoever carries it out now; another one, once that may be taken for dead.
+  -- The request that executes it now. After a timeout, another request takes over.
   claim         uuid NOT NULL DEFAULT gen_random_uuid(),
   claimed_at    timestamptz NOT NULL DEFAULT now(),
   claimed_until timestamptz NOT NULL,
@@ -25,7 +25,7 @@ ALTER TABLE worker ADD COLUMN heard_at timestamptz NOT NULL DEFAULT now();
 COMMENT ON COLUMN worker.heard_at IS 'When it renewed its lease last.';
 CREATE INDEX worker_started ON worker (started_at DESC, id DESC);
 
--- Lists go newest first, so each word that they can be asked by comes with the id.
+-- Lists start with the newest row, so each filter column is indexed with the id.
 CREATE INDEX run_outcome ON run (outcome, id DESC) WHERE outcome IS NOT NULL;
 CREATE INDEX run_lane ON run (lane_id, id DESC);
 CREATE INDEX run_queued_at ON run (queued_at, id);
@@ -35,5 +35,5 @@ CREATE INDEX node_out_of_service ON node (fqdn) WHERE NOT available AND removed_
 CREATE INDEX audit_action ON audit (action, id DESC);
 CREATE INDEX audit_subject ON audit (subject, id DESC);
 
--- How far a target has come.
+-- For the progress of a target.
 CREATE INDEX step_generation ON step (generation);

@@ -1,10 +1,9 @@
-//! Indexes for the orders of lists.
+//! Indexes for the sort orders of lists.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0029_orders.sql");
 
-/// Applies `m0029_orders.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

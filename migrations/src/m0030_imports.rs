@@ -1,10 +1,9 @@
-//! What imports brought.
+//! Reports of imports.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0030_imports.sql");
 
-/// Applies `m0030_imports.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,17 +1,17 @@
--- What imports brought is kept: what came, what went with it, and what was found.
+-- Reports of imports: added and replaced versions, and findings.
 
 CREATE TABLE import_report (
   id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at      timestamptz NOT NULL DEFAULT now(),
   by      uuid REFERENCES person,
-  -- As api::catalog::Findings has it.
+  -- The format is api::catalog::Findings.
   report  jsonb NOT NULL CHECK (jsonb_typeof(report->'barclamps') = 'array')
 );
 CREATE INDEX import_report_barclamps ON import_report USING gin ((report->'barclamps') jsonb_path_ops);
 COMMENT ON TABLE import_report IS 'What each import brought, of people and of Gantry itself where something was new. Append-only.';
 COMMENT ON COLUMN import_report.by IS 'NULL: Gantry itself, what it ships.';
 
--- Imports until now: what was found in them was told to who imported and kept nowhere.
+-- Reports for earlier imports. Their findings were shown to the importer and not stored.
 INSERT INTO import_report (at, by, report)
 SELECT b.imported_at, b.imported_by,
   jsonb_build_object('barclamps', jsonb_agg(

@@ -1,10 +1,9 @@
-//! How workers that are long gone are found.
+//! An index to find workers without runs.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0031_forgotten_workers.sql");
 
-/// Applies `m0031_forgotten_workers.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- Workers that are long gone are forgotten, but for those that carried out a run: what they did names them.
+-- Workers that are long gone are deleted, except those that a run references.
 CREATE INDEX run_by_worker ON run (worker_id) WHERE worker_id IS NOT NULL;
 
 COMMENT ON TABLE import_report IS

@@ -1,10 +1,9 @@
-//! How the runs of a worker are found in their order.
+//! An index of the runs of a worker, newest first.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0032_runs_of_workers.sql");
 
-/// Applies `m0032_runs_of_workers.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,3 +1,3 @@
--- The runs of a worker, newest first; whoever asks whether it ever had one is served by the same index.
+-- The runs of a worker, newest first. The same index tells whether a worker ever had a run.
 CREATE INDEX run_of_worker ON run (worker_id, id DESC) WHERE worker_id IS NOT NULL;
 DROP INDEX run_by_worker;

@@ -1,10 +1,9 @@
-//! The version of what a person may.
+//! A version number of a person's permissions.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0033_grants_version.sql");
 
-/// Applies `m0033_grants_version.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- Of two admins who change what somebody may from the same page, the second one is told.
+-- Detects that two admins change a person's permissions concurrently: the second gets an error.
 ALTER TABLE person ADD COLUMN grants_version int NOT NULL DEFAULT 1;
 COMMENT ON COLUMN person.grants_version IS
   'Of what they may, everywhere and in parts of the tree: a change names the version that somebody looked at.';

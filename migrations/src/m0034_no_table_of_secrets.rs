@@ -1,10 +1,9 @@
-//! Secrets are files that workers have: the table that was meant for them goes.
+//! Drops the unused table of secrets. Secrets are files on workers.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0034_no_table_of_secrets.sql");
 
-/// Applies `m0034_no_table_of_secrets.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

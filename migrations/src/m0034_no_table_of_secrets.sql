@@ -1,2 +1,2 @@
--- Secrets are files that workers have and the database has not. Nothing ever wrote to this table or read it.
+-- Secrets are files on workers and not in the database. Nothing ever used this table.
 DROP TABLE secret;

@@ -1,10 +1,9 @@
-//! When everybody was last here, whether or not the session is still there.
+//! The last visit of each person, independent of sessions.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0035_visits.sql");
 
-/// Applies `m0035_visits.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

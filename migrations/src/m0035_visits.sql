@@ -1,7 +1,8 @@
--- When everybody was last here. Sessions end and are forgotten, and programs have none: neither can say it for good.
+-- The last visit of each person. Sessions end and are deleted, and API clients have none, so
+-- neither records it permanently.
 --
--- A table of its own, not a column of person: whoever counts on what a person may keeps that row shared until their transaction ends, and
--- nobody's next request should wait for somebody's commit.
+-- This is a table of its own, not a column of person. Permission checks lock the row of a person
+-- until their transaction ends. A request must not wait for another request's commit.
 CREATE TABLE visit (
   person_id  uuid PRIMARY KEY REFERENCES person,
   at         timestamptz NOT NULL

@@ -1,10 +1,9 @@
-//! The person behind a transaction.
+//! The person for whom a transaction acts.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0036_acting.sql");
 
-/// Applies `m0036_acting.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,5 @@
--- The person that each open transaction acts for. Only act_as() writes it; rows of finished transactions are removed.
+-- The person for whom each open transaction acts. Only act_as() writes it. Rows of finished
+-- transactions are deleted.
 CREATE TABLE acting (
   xid        xid8 PRIMARY KEY,
   person_id  uuid NOT NULL REFERENCES person,

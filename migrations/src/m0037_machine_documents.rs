@@ -4,7 +4,6 @@ use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0037_machine_documents.sql");
 
-/// Applies `m0037_machine_documents.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

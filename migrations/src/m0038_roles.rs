@@ -4,7 +4,6 @@ use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0038_roles.sql");
 
-/// Applies `m0038_roles.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -4,7 +4,6 @@ use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0039_secrets.sql");
 
-/// Applies `m0039_secrets.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,10 +1,9 @@
-//! Who gave a person access, and verdicts that a disabled account loses.
+//! The person who gave someone access, and verdicts that disabling an account voids.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0040_access_changes.sql");
 
-/// Applies `m0040_access_changes.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

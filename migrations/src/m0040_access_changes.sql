@@ -1,4 +1,5 @@
--- Access that one person gave another: accounts, grants of reviewer and admin, sign-in links, resets. Written by triggers only.
+-- Access that one person gave another: accounts, grants of reviewer and admin, sign-in links,
+-- resets. Only triggers write it.
 CREATE TABLE access_change (
   id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   person_id      uuid NOT NULL REFERENCES person,

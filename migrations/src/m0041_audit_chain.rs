@@ -4,7 +4,6 @@ use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0041_audit_chain.sql");
 
-/// Applies `m0041_audit_chain.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,4 +1,4 @@
--- Where an audit row is from, and which rows are not sealed yet.
+-- The source of each audit row, and the rows that are not sealed yet.
 
 ALTER TABLE audit
   ADD COLUMN source text NOT NULL DEFAULT 'application' CHECK (source IN ('application', 'database'));

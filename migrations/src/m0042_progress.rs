@@ -1,10 +1,9 @@
-//! Which transaction ended a run.
+//! The transaction that ended a run.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0042_progress.sql");
 
-/// Applies `m0042_progress.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

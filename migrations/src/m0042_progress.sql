@@ -1,9 +1,10 @@
--- The transaction that ended a run: guards let a step move, and a result be applied, only in that one.
+-- The transaction that ended a run. Guards allow its step to move and its result to be applied only
+-- in that transaction.
 
 ALTER TABLE run ADD COLUMN ended_xid xid8;
 COMMENT ON COLUMN run.ended_xid IS 'The transaction that ended it; written by a trigger. NULL: open, or ended before this column existed.';
 
--- At most one row, since commits wait for each other.
+-- At most one row, because commits are serialized.
 CREATE TABLE projected (
   number  bigint NOT NULL REFERENCES target,
   xid     xid8 NOT NULL

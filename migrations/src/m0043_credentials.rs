@@ -1,10 +1,9 @@
-//! What a transaction acts with, and passwords that the database verifies but cannot produce.
+//! The credential with which a transaction acts, and passwords that the database can only verify.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0043_credentials.sql");
 
-/// Applies `m0043_credentials.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,6 +1,8 @@
--- What a transaction acts with, and passwords that the database verifies but cannot produce.
+-- The credential with which a transaction acts, and passwords that the database can verify but not
+-- produce.
 
--- Rows of finished transactions stay for a moment and must not keep people and tokens from being removed.
+-- Rows of finished transactions remain for a moment and must not block the removal of people and
+-- tokens.
 ALTER TABLE acting
   DROP CONSTRAINT acting_person_id_fkey,
   DROP CONSTRAINT acting_token_id_fkey,
@@ -9,7 +11,8 @@ ALTER TABLE acting
 COMMENT ON COLUMN acting.session_id IS 'The session that was presented; NULL: an API token.';
 COMMENT ON COLUMN acting.admin IS 'The person was an admin when they presented a session. False for tokens.';
 
--- The hash part becomes the SHA-256 of the Argon2id output. Whoever knows the password computes the output; the row does not contain it.
+-- The hash part becomes the SHA-256 of the Argon2id output. With the password, a client computes
+-- the output. The row does not contain it.
 UPDATE account SET password_hash =
   left(password_hash, -length(split_part(password_hash, '$', 6)))
   || rtrim(encode(sha256(decode(split_part(password_hash, '$', 6) || '=', 'base64')), 'base64'), '=');

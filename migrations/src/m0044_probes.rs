@@ -1,10 +1,9 @@
-//! Which connection a health check used.
+//! The connection that a health check used.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0044_probes.sql");
 
-/// Applies `m0044_probes.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -4,7 +4,6 @@ use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0045_passkeys.sql");
 
-/// Applies `m0045_passkeys.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

@@ -1,6 +1,7 @@
--- Passkeys of people, and verdicts that are signed with them.
+-- Passkeys of people, and verdicts signed with them.
 
--- credential has the public key and its properties as the WebAuthn library writes them. Only counter, last_used_at and revoked_* change.
+-- credential contains the public key and its properties, as the WebAuthn library writes them. Only
+-- counter, last_used_at and revoked_* change.
 CREATE TABLE passkey (
   id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   person_id      uuid NOT NULL REFERENCES person,
@@ -30,7 +31,7 @@ CREATE TABLE passkey_confirmation (
     num_nulls(by_passkey, nonce, client_data, authenticator_data, signature) IN (0, 5))
 );
 
--- message is what the authenticator signed: the same signature never counts twice.
+-- message is the text that the authenticator signed. The same signature never counts twice.
 CREATE TABLE verdict_signature (
   verdict_id          bigint PRIMARY KEY REFERENCES verdict,
   passkey_id          uuid NOT NULL REFERENCES passkey,
@@ -42,7 +43,7 @@ CREATE TABLE verdict_signature (
 );
 CREATE INDEX verdict_signature_passkey ON verdict_signature (passkey_id);
 
--- Submissions whose approvals must be signed. The database decides when the submission is made.
+-- Reviews whose approvals must be signed. The database decides when the review is submitted.
 CREATE TABLE signature_demand (
   submission_id  bigint PRIMARY KEY REFERENCES submission
 );

@@ -1,10 +1,9 @@
-//! Authenticator apps, and sessions that lack their second factor.
+//! Authenticator apps, and sessions without their second factor.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0046_second_factor.sql");
 
-/// Applies `m0046_second_factor.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

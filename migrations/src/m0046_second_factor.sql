@@ -1,6 +1,6 @@
--- Authenticator apps of people (TOTP, RFC 6238), and sessions that present a second factor.
+-- Authenticator apps of people (TOTP, RFC 6238), and sessions with a second factor.
 
--- A row counts as a factor from confirmed_at on. last_step is the time step of the last code that was accepted.
+-- A row is a factor once confirmed_at is set. last_step is the time step of the last accepted code.
 CREATE TABLE totp (
   person_id     uuid PRIMARY KEY REFERENCES person,
   secret        bytea NOT NULL CHECK (octet_length(secret) = 20),
@@ -11,7 +11,7 @@ CREATE TABLE totp (
 );
 COMMENT ON COLUMN totp.session_id IS 'The session that set it up: only that one sees the secret again and confirms it.';
 
--- When the session presented its second factor. Sessions from before this migration count as presented.
+-- When the session verified its second factor. Older sessions count as verified.
 ALTER TABLE session ADD COLUMN factor_at timestamptz;
 UPDATE session SET factor_at = now();
 

@@ -1,10 +1,9 @@
-//! Sessions that began with an admin's link act for nobody before their person sets a password.
+//! Sessions that began with an admin's link act for no one until they have a password.
 
 use sea_orm_migration::prelude::*;
 
 pub(crate) const SQL: &str = include_str!("m0047_password_first.sql");
 
-/// Applies `m0047_password_first.sql`.
 #[derive(Debug)]
 pub struct Migration;
 

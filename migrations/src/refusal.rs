@@ -1,116 +1,119 @@
-//! The guards' refusals as a type, so that callers match words and not texts.
+//! The guards' refusals as a type, so that callers match codes and not messages.
 
-/// What a guard refused; one for each SQLSTATE of class `GY`.
+/// The reason why a guard rejects a statement. One variant for each SQLSTATE of class `GY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// GY001: a row that may only be added is changed or removed.
+    /// GY001: an append-only row is changed or deleted.
     AppendOnly,
     /// GY002: intent is changed outside a commit.
     IntentOutsideCommit,
-    /// GY003: the target doesn't follow the head.
+    /// GY003: the blueprint does not follow the current one (number, parent, switch or genesis).
     NotTheNext,
-    /// GY004: the base of the submission has moved.
+    /// GY004: the base of the review has changed.
     BaseMoved,
-    /// GY005: the proposal isn't open at that version.
+    /// GY005: the proposal is not open at this version.
     ProposalMovedOn,
     /// GY006: another policy is in force.
     PolicyMoved,
-    /// GY007: approvals are missing, or somebody objects.
+    /// GY007: approvals are missing, or a reviewer objects.
     NotApproved,
-    /// GY008: the submission is of another epoch.
+    /// GY008: the review is from another epoch (a backup was restored since).
     OtherEpoch,
-    /// GY009: the submission is incomplete.
+    /// GY009: the review is incomplete. A deployment is missing in its base, an author or a risk is
+    /// missing, or it changes nothing.
     Incomplete,
-    /// GY010: the new root differs in other documents than the submission lists.
+    /// GY010: the new root differs from its parent in documents that the review does not list.
     OtherDocuments,
-    /// GY011: an author's verdict.
+    /// GY011: an author gives a verdict.
     AuthorsVerdict,
-    /// GY012: the verdict of somebody who may not review.
+    /// GY012: the person may not review.
     NotAReviewer,
-    /// GY013: parts are added to a submission after it was made.
+    /// GY013: rows are added to a review after it was submitted.
     SubmissionSealed,
-    /// GY014: a commit ends without having projected what it changes.
+    /// GY014: a commit ends without a complete projection of its changes.
     NotProjected,
-    /// GY015: what a run is about is changed.
+    /// GY015: the identity of a run (step, generation, ...) is changed.
     RunIdentity,
-    /// GY016: a one-time thing is used again, or a closed one is opened again.
+    /// GY016: a single-use row is used again, or a closed one is reopened.
     Spent,
-    /// GY017: a thread of the discussion is open.
+    /// GY017: a discussion thread is open.
     OpenThreads,
-    /// GY018: somebody speaks, or resolves a thread, who may not.
+    /// GY018: the person may not comment or resolve the thread.
     NoVoice,
-    /// GY019: somebody commits or switches who may not, or not any more.
+    /// GY019: the person may not, or may no longer, commit, switch or put on hold.
     MayNotCommit,
-    /// GY020: the folder of a local node and another's lie in one another.
+    /// GY020: the root folders of two local nodes overlap.
     FolderTaken,
-    /// GY021: a deployment lies too far below the first.
+    /// GY021: a deployment exceeds the depth limit of the tree.
     TooLow,
-    /// GY022: a submission of a proposal on one node changes more than that node.
+    /// GY022: a review of a node-scoped proposal changes more than that node.
     BeyondScope,
-    /// GY023: an address or a network card of a node is another's already.
+    /// GY023: another node has this address or MAC address.
     MachineTaken,
-    /// GY024: nobody would be left who may decide about people.
+    /// GY024: no admin would be left.
     LastAdmin,
-    /// GY025: a permission is given in a part of the tree that is none.
+    /// GY025: a permission is granted in a deployment that does not exist or is the system
+    /// deployment.
     NoPartOfTheTree,
-    /// GY026: a person gets the name under which Gantry itself is told of.
+    /// GY026: a person gets the name that Gantry uses for itself.
     OwnName,
     /// GY030: the connection or hints of a node with a document are changed outside a commit.
     RecordOutsideCommit,
-    /// GY031: the connection or hints of a node are not those of its document.
+    /// GY031: the connection or hints of a node differ from its document.
     OtherRecord,
-    /// GY032: the connection or hints of a node change while a run is open there.
+    /// GY032: the connection or hints of a node change while it has an open run.
     NodeBusy,
-    /// GY035: a row in the name of a person that the transaction does not act for.
+    /// GY035: a row names a person for whom the transaction does not act.
     NotThatPerson,
-    /// GY036: a row that takes a session, or a token with another scope.
+    /// GY036: the row requires a session or a token with another scope.
     NotByToken,
-    /// GY037: people, links or passwords are changed without an admin's session or the old password.
+    /// GY037: people, links or passwords are changed without an admin's session or the old
+    /// password.
     NotAnAdmin,
     /// GY038: a session is extended beyond its limits.
     SessionExtended,
-    /// GY056: the version of a barclamp is invalid, or another spelling of a stored one.
+    /// GY056: the version of a barclamp is invalid, or another spelling of a stored version.
     BarclampVersion,
-    /// GY040: approvals do not count, because an author gave those people access.
+    /// GY040: approvals do not count because an author gave these people access.
     ApprovalBarred,
-    /// GY041: access is confirmed by an admin who may not confirm it.
+    /// GY041: this admin may not confirm the access change.
     MayNotConfirm,
-    /// GY042: a session that began with an admin's link acts before it has a password, or is given another admin.
+    /// GY042: a session that began with an admin's link acts before its person sets a password, or
+    /// gets another admin.
     LinkOfSession,
-    /// GY044: an audit row names another actor than the person that the transaction acts for.
+    /// GY044: an audit entry names another actor than the person for whom the transaction acts.
     OtherActor,
-    /// GY047: a step moves without its run, or without a cause.
+    /// GY047: a step changes state without its run, or without a cause.
     StepMoved,
     /// GY048: a run is inserted for a step that may not start now.
     RunNotDue,
-    /// GY049: a run moves otherwise than from queued to running to ended, or what it was told changes.
+    /// GY049: a run skips a state (queued, running, ended), or its input changes.
     RunMoved,
-    /// GY050: output, results or system data are written that no run returned.
+    /// GY050: output, results or system data do not come from a run.
     ForeignOutput,
-    /// GY051: a log is written that is not at its end, or of a run that no worker has.
+    /// GY051: a log chunk is not written at the end of the log, or no worker has leased the run.
     ForeignLog,
-    /// GY052: the state of a node changes without a health check, or facts without a witness.
+    /// GY052: a node's state changes without a health check, or its facts without a source.
     NodeUnseen,
-    /// GY053: a commit writes rows of documents that its submission does not list.
+    /// GY053: a commit writes rows of documents that its review does not list.
     NotListed,
     /// GY054: a commit leaves rows that differ from the documents.
     NotAsDocumented,
     /// GY057: a person registers too many passkeys.
     TooManyPasskeys,
-    /// GY058: a passkey is confirmed without a confirmed passkey of its person or of an admin.
+    /// GY058: no confirmed passkey of the person or of an admin confirms the passkey.
     PasskeyNotConfirmed,
-    /// GY059: a verdict is signed by a passkey that is not its person's.
+    /// GY059: a verdict is signed with another person's passkey.
     ForeignSignature,
-    /// GY060: approvals lack the signature that the policy demands.
+    /// GY060: approvals lack the signature that the policy requires.
     NotSigned,
-    /// GY070: a session acts before its second factor is presented.
+    /// GY070: a session acts before its second factor is verified.
     FactorNeeded,
-    /// GY071: a code of an authenticator app is used again, or is not of this time.
+    /// GY071: an authenticator code is used twice or outside its time window.
     CodeUsed,
 }
 
 impl Refusal {
-    /// Every refusal and its SQLSTATE.
     pub const ALL: [(&'static str, Self); 52] = [
         ("GY001", Self::AppendOnly),
         ("GY002", Self::IntentOutsideCommit),
@@ -166,12 +169,12 @@ impl Refusal {
         ("GY071", Self::CodeUsed),
     ];
 
-    /// The refusal of this SQLSTATE; `None` for other classes' states.
+    /// `None` if the SQLSTATE is not one of the guards'.
     pub fn of_sqlstate(state: &str) -> Option<Self> {
         Self::ALL.iter().find(|(code, _)| *code == state).map(|(_, refusal)| *refusal)
     }
 
-    /// The refusal in a database error; `None` when it is another error.
+    /// `None` if the error is not a guard's refusal.
     pub fn of(error: &sqlx::Error) -> Option<Self> {
         Self::of_sqlstate(&error.as_database_error()?.code()?)
     }

@@ -1,5 +1,5 @@
-//! Abuse of the gate by plain SQL as the application role: with nothing of Gantry's own code between, as whoever got hold of its
-//! connection would try it. `docs/gate.md` says which known case each test is.
+//! Attacks on the gate with plain SQL as the application role, without Gantry's own code: the means
+//! of an attacker with its connection. `docs/gate.md` maps each known attack to its test.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
 use world::{Submission, Tx, World, assert_refused, deployment_doc, hex, node_doc, state};
 
-/// A planned, submitted and approved change of `web`.
+/// A change of `web` with a review and an approval.
 async fn approved(world: &World) -> (Submission, i64) {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -24,20 +24,25 @@ async fn policy(world: &World, body: Value) -> world::Hash {
 }
 
 #[tokio::test]
-async fn one_other_byte_is_another_change() {
+async fn one_changed_byte_voids_approval() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let mut other = planned.clone();
     let data = json!({"app": {"deployment": world.web, "data": {"port": "another"}}});
-    other.documents[0].3 = Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
-    assert_refused("another document", world.commit(&other, submission).await, Refusal::OtherDocuments);
+    other.documents[0].3 =
+        Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
+    assert_refused(
+        "another document",
+        world.commit(&other, submission).await,
+        Refusal::OtherDocuments,
+    );
     let replaced = "UPDATE submission_document SET new_hash = old_hash";
     assert_eq!(state(world.app(replaced).await), "42501");
     assert_eq!(world.head().await, 1);
 }
 
 #[tokio::test]
-async fn a_change_that_changes_nothing_is_none() {
+async fn empty_change_is_refused() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.documents.clear();
@@ -47,7 +52,7 @@ async fn a_change_that_changes_nothing_is_none() {
 }
 
 #[tokio::test]
-async fn nothing_is_approved_before_it_is_there() {
+async fn verdict_before_submission_is_refused() {
     let world = World::new().await;
     assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a submission to come");
     let planned = world.plan(world.web, world.ada).await;
@@ -70,32 +75,51 @@ async fn nothing_is_approved_before_it_is_there() {
 }
 
 #[tokio::test]
-async fn an_approval_of_one_scope_is_none_of_another() {
+async fn approval_does_not_apply_to_other_scope() {
     let world = World::new().await;
     let (_, web) = approved(&world).await;
     let planned = world.plan(world.storage, world.ada).await;
     let storage = world.submit(&planned).await.unwrap();
-    assert_refused("storage by web's approval", world.commit(&planned, web).await, Refusal::OtherDocuments);
-    assert_refused("storage by its own", world.commit(&planned, storage).await, Refusal::NotApproved);
+    assert_refused(
+        "storage by web's approval",
+        world.commit(&planned, web).await,
+        Refusal::OtherDocuments,
+    );
+    assert_refused(
+        "storage by its own",
+        world.commit(&planned, storage).await,
+        Refusal::NotApproved,
+    );
     assert_eq!(world.head().await, 1);
 }
 
 #[tokio::test]
-async fn who_submits_is_an_author() {
+async fn submitter_is_author() {
     let world = World::new().await;
     let planned = Submission { by: world.bo, ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("bo submitted", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    assert_refused(
+        "bo submitted",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::AuthorsVerdict,
+    );
     world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused("and isn't listed", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "and isn't listed",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 }
 
 #[tokio::test]
-async fn who_touched_an_edit_stays_its_author() {
+async fn undo_and_redo_make_author() {
     let world = World::new().await;
     let proposal = world.propose(world.web, world.ada).await;
-    let touch =
-        |people: &str| format!("UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}");
+    let touch = |people: &str| {
+        format!(
+            "UPDATE edit SET touched_by = ARRAY[{people}]::uuid[] WHERE proposal_id = {proposal}"
+        )
+    };
     world.owner(&touch(&format!("'{}'", world.bo))).await.unwrap();
     for fewer in ["", &format!("'{}'", world.cy)] {
         assert_refused("forgotten", world.app(&touch(fewer)).await, Refusal::AppendOnly);
@@ -103,14 +127,19 @@ async fn who_touched_an_edit_stays_its_author() {
     world.owner(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
     let planned = world.plan_for(proposal, world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("bo's verdict", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    assert_refused(
+        "bo's verdict",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::AuthorsVerdict,
+    );
 }
 
 #[tokio::test]
-async fn two_commits_of_one_submission_make_one_target() {
+async fn submission_commits_once_under_concurrency() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    let (one, two) = tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
+    let (one, two) =
+        tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     assert_eq!(world.head().await, 2);
     assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
@@ -123,11 +152,12 @@ async fn two_commits_of_one_submission_make_one_target() {
 }
 
 #[tokio::test]
-async fn who_commits_may_do_so_now() {
+async fn committer_needs_current_permission() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.owner("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
-    for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"] {
+    for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"]
+    {
         world.owner(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
         assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);
         assert_refused(changed, world.switch(false).await, Refusal::MayNotCommit);
@@ -135,12 +165,15 @@ async fn who_commits_may_do_so_now() {
     let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                   SELECT 2, 1, 'switch', root, false, 1 FROM target";
     assert_refused("nobody", world.app(nobody).await, Refusal::MayNotCommit);
-    world.owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'").await.unwrap();
+    world
+        .owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'")
+        .await
+        .unwrap();
     assert_refused("a reviewer switches", world.switch(false).await, Refusal::MayNotCommit);
     world.commit(&planned, submission).await.unwrap();
 }
 
-/// Everything that a commit which brings a policy writes.
+/// All rows of a commit that introduces a policy.
 async fn commit_policy(
     world: &World,
     tx: &mut Tx<'_>,
@@ -157,19 +190,31 @@ async fn commit_policy(
 }
 
 #[tokio::test]
-async fn a_policy_passes_under_the_old_one_and_under_itself() {
+async fn policy_change_satisfies_old_and_new_policy() {
     let world = World::new().await;
     let (other, before) = approved(&world).await;
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
     let weaker = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
     let planned = world.plan(world.storage, world.ada).await;
-    let brings = |hash: &world::Hash, needed| Submission { new_policy: Some(hash.clone()), needed, ..planned.clone() };
-    assert_refused("one is too few for it", world.submit(&brings(&stricter, 1)).await, Refusal::Incomplete);
+    let brings = |hash: &world::Hash, needed| Submission {
+        new_policy: Some(hash.clone()),
+        needed,
+        ..planned.clone()
+    };
+    assert_refused(
+        "one is too few for it",
+        world.submit(&brings(&stricter, 1)).await,
+        Refusal::Incomplete,
+    );
     let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
     assert_refused("one is too few before it", world.submit(&risky).await, Refusal::Incomplete);
     for broken in [json!({}), json!({"approvals": null}), json!([]), json!(null)] {
         let hash = policy(&world, broken.clone()).await;
-        assert_refused(&broken.to_string(), world.submit(&brings(&hash, 20)).await, Refusal::Incomplete);
+        assert_refused(
+            &broken.to_string(),
+            world.submit(&brings(&hash, 20)).await,
+            Refusal::Incomplete,
+        );
     }
 
     let planned = brings(&stricter, 2);
@@ -188,15 +233,19 @@ async fn a_policy_passes_under_the_old_one_and_under_itself() {
     commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
     tx.commit().await.unwrap();
 
-    // What was approved under the old policy is not carried over.
-    assert_refused("approved under policy 1", world.commit(&other, before).await, Refusal::PolicyMoved);
+    // Approvals under the old policy do not apply under the new one.
+    assert_refused(
+        "approved under policy 1",
+        world.commit(&other, before).await,
+        Refusal::PolicyMoved,
+    );
     let version = world.edit(other.proposal, world.ada).await.unwrap();
     let again = Submission { version, policy: 2, ..other };
     assert_refused("one is too few now", world.submit(&again).await, Refusal::Incomplete);
 }
 
 #[tokio::test]
-async fn a_policy_raised_during_a_commit_counts() {
+async fn policy_raised_during_commit_counts() {
     let world = World::new().await;
     let (other, before) = approved(&world).await;
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
@@ -219,7 +268,7 @@ async fn a_policy_raised_during_a_commit_counts() {
 }
 
 #[tokio::test]
-async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
+async fn destructive_step_without_its_risk_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -234,7 +283,7 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
         let hidden = sqlx::query(AssertSqlSafe(sql)).bind(world.n1).execute(&mut *tx).await;
         assert_refused(sql, hidden, Refusal::Incomplete);
     }
-    // The same, named and reviewed by two.
+    // The same change with the risk named and two approvals.
     world.edit(planned.proposal, world.ada).await.unwrap();
     let mut planned = world.plan_for(planned.proposal, world.web, world.ada).await;
     planned.risk.push("destructive".into());
@@ -248,15 +297,17 @@ async fn a_destructive_step_is_among_the_risks_that_were_reviewed() {
     let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     let destructive = sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await;
-    // No risk makes a step destructive whose role is not.
+    // A named risk cannot make a step destructive if its role is not.
     assert_refused("its role says otherwise", destructive, Refusal::NotAsDocumented);
 }
 
 #[tokio::test]
-async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
+async fn jig_switch_without_its_risk_is_refused() {
     let world = World::new().await;
-    let phantom: Uuid =
-        sqlx::query_scalar("SELECT phantom FROM deployment WHERE system").fetch_one(world.db.app()).await.unwrap();
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE system")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     let doc = async |note: &str, off: &[&str]| {
         let mut doc = deployment_doc(world.system, "system", None, phantom, note);
         doc["inactive_jigs"] = json!(off);
@@ -274,9 +325,13 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
             let root = world.root_with(&planned).await;
             let mut tx = world.db.app().begin().await?;
             let number = world.insert_target(&mut tx, submission, &root).await?;
-            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system").bind(number).execute(&mut *tx).await?;
+            sqlx::query("UPDATE deployment SET head_no = $1 WHERE system")
+                .bind(number)
+                .execute(&mut *tx)
+                .await?;
             world.project(&mut tx, &planned, number).await?;
-            let switched = "UPDATE jig j SET active = NOT (jigs_off(d.doc) ? j.name) FROM deployment d
+            let switched =
+                "UPDATE jig j SET active = NOT (jigs_off(d.doc) ? j.name) FROM deployment d
                             WHERE d.system AND j.active = (jigs_off(d.doc) ? j.name)";
             tx.execute(switched).await?;
             tx.commit().await
@@ -296,13 +351,17 @@ async fn a_jig_that_is_switched_off_is_among_the_risks_that_were_reviewed() {
     let off = doc("", &["script"]).await;
     assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::Incomplete);
     commit(off, &["halt"]).await.unwrap();
-    // It stays off while something else of that document changes, and comes on again.
+    // It stays off while other parts of the document change, and can be switched on again.
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
-    assert_refused("one more", commit(doc("", &["script", "noop"]).await, &[]).await, Refusal::Incomplete);
+    assert_refused(
+        "one more",
+        commit(doc("", &["script", "noop"]).await, &[]).await,
+        Refusal::Incomplete,
+    );
     commit(doc("", &[]).await, &[]).await.unwrap();
 }
 
-/// What a change of one node's document comes to in the database, with these risks named and an approval.
+/// A change of one node's document as database rows, with these risks and an approval.
 async fn changed(
     world: &World,
     node: (Uuid, &str, Uuid),
@@ -313,8 +372,12 @@ async fn changed(
     let mut planned = world.plan(world.web, world.ada).await;
     let (id, fqdn, deployment) = node;
     let old = world.root().await.nodes.remove(&id);
-    planned.documents =
-        vec![("node", id, old, Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await))];
+    planned.documents = vec![(
+        "node",
+        id,
+        old,
+        Some(world.put("node", node_doc(id, fqdn, deployment, noderoles)).await),
+    )];
     for deployment in beside {
         planned.base.push((*deployment, world.head_no(*deployment).await));
     }
@@ -325,13 +388,16 @@ async fn changed(
     (planned, submission)
 }
 
-/// Clears the way for the next proposal on the same deployment.
+/// Allows the next proposal for the same deployment.
 async fn discard(world: &World, planned: &Submission) {
-    let sql = format!("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}", planned.proposal);
+    let sql = format!(
+        "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
+        planned.proposal
+    );
     world.app(&sql).await.unwrap();
 }
 
-/// Runs each in a commit of its own, of which nothing stays.
+/// Runs each statement in its own commit, which is rolled back.
 async fn refused_within(world: &World, planned: &Submission, submission: i64, statements: &[&str]) {
     let root = world.root_with(planned).await;
     for sql in statements {
@@ -342,7 +408,7 @@ async fn refused_within(world: &World, planned: &Submission, submission: i64, st
 }
 
 #[tokio::test]
-async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
+async fn removal_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let (hidden, submission) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
@@ -360,18 +426,23 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     let shop = Shop::made(&world).await;
     let mut planned = world.plan(world.web, world.ada).await;
     let [doc, phantom] = shop.docs.clone().map(Some);
-    planned.documents = vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
+    planned.documents =
+        vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
     planned.base.push((shop.id, world.head_no(shop.id).await));
     planned.root = world.root_with(&planned).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    assert_refused("a deployment", world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+    assert_refused(
+        "a deployment",
+        world.insert_target(&mut tx, submission, &root).await,
+        Refusal::Incomplete,
+    );
     drop(tx);
     discard(&world, &planned).await;
 
-    // By rows alone, under a change whose documents say nothing of it.
+    // Rows change under a commit whose documents do not contain the change.
     let (other, submission) = approved(&world).await;
     let node = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
     refused_within(
@@ -403,9 +474,10 @@ async fn what_is_removed_is_among_the_risks_that_were_reviewed() {
     tx.commit().await.unwrap();
 }
 
-/// A large database joins otherwise than a small one, and most of its objects are no roles: scripts are not even JSON.
+/// A large database gets other join plans than a small one, and most of its objects are not roles.
+/// Scripts are not even JSON.
 #[tokio::test]
-async fn the_risks_of_documents_are_found_however_the_database_joins() {
+async fn document_risks_are_found_with_any_plan() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     world.put_bytes("script", b"#!/bin/sh\n".to_vec()).await;
@@ -416,17 +488,18 @@ async fn the_risks_of_documents_are_found_however_the_database_joins() {
         let others = "SELECT set_config(name, (name = $1)::text, true)
                       FROM unnest(ARRAY['enable_nestloop', 'enable_hashjoin', 'enable_mergejoin']) AS name";
         sqlx::query(others).bind(kept).execute(&mut *tx).await.unwrap();
-        let risks: Vec<String> = sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
-            .bind(submission)
-            .fetch_all(&mut *tx)
-            .await
-            .unwrap();
+        let risks: Vec<String> =
+            sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
+                .bind(submission)
+                .fetch_all(&mut *tx)
+                .await
+                .unwrap();
         assert!(risks.contains(&"rerun".to_owned()), "{kept}: {risks:?}");
     }
 }
 
 #[tokio::test]
-async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
+async fn rerun_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let keeps = hex(&world.put("role", json!({"name": "app", "run": {"on_change": "keep"}})).await);
@@ -443,14 +516,18 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
     ] {
         let (hidden, submission) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
-        // Although no row is touched yet.
+        // Refused before any row changes.
         let root = world.root_with(&hidden).await;
         let mut tx = world.db.app().begin().await.unwrap();
-        assert_refused(what, world.insert_target(&mut tx, submission, &root).await, Refusal::Incomplete);
+        assert_refused(
+            what,
+            world.insert_target(&mut tx, submission, &root).await,
+            Refusal::Incomplete,
+        );
         drop(tx);
         discard(&world, &hidden).await;
     }
-    // What its deployment says of a role, on nodes whose own documents stay.
+    // The deployment changes the data of a role, on nodes whose own documents stay unchanged.
     let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE name = 'web'")
         .fetch_one(world.db.app())
         .await
@@ -475,13 +552,20 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
         committed
     };
     of_web(json!({}), &[]).await.unwrap();
-    assert_refused("the deployment's data", of_web(json!({"port": 1}), &["removal"]).await, Refusal::Incomplete);
+    assert_refused(
+        "the deployment's data",
+        of_web(json!({"port": 1}), &["removal"]).await,
+        Refusal::Incomplete,
+    );
     of_web(json!({"port": 1}), &["rerun"]).await.unwrap();
 
-    // By rows alone: neither another place in the order nor another content of a role that keeps makes anything run.
+    // Rows only: neither a new rank nor new content of a role with `keep` causes a re-run.
     for more in [json!({"rank": 1}), json!({"rank": 1, "role": keeps, "data": {"port": 1}})] {
         let (other, submission) = changed(&world, n1, app(more), &[], &[]).await;
-        let again = ["UPDATE step SET generation = 3", "UPDATE step SET generation = 3 WHERE jig = 'script'"];
+        let again = [
+            "UPDATE step SET generation = 3",
+            "UPDATE step SET generation = 3 WHERE jig = 'script'",
+        ];
         refused_within(&world, &other, submission, &again).await;
         let root = world.root_with(&other).await;
         let mut tx = world.db.app().begin().await.unwrap();
@@ -495,15 +579,16 @@ async fn what_runs_again_is_among_the_risks_that_were_reviewed() {
 }
 
 #[tokio::test]
-async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
+async fn move_without_its_risk_is_refused() {
     let world = World::new().await;
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
     let there = (world.n1, "n1.x.example", world.storage);
-    let (hidden, submission) = changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
+    let (hidden, submission) =
+        changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
     assert_refused("beside", world.commit(&hidden, submission).await, Refusal::Incomplete);
     discard(&world, &hidden).await;
 
-    // Down it leaves nothing, and up it does.
+    // A move to a descendant does not leave the deployment, a move to an ancestor does.
     let shop = Shop::made(&world).await;
     let go = async |planned: &Submission, submission: i64, deployment: Uuid| {
         let root = world.root_with(planned).await;
@@ -524,24 +609,24 @@ async fn what_leaves_its_deployment_is_among_the_risks_that_were_reviewed() {
     assert_refused("up", go(&up, submission, world.web).await, Refusal::Incomplete);
     discard(&world, &up).await;
 
-    // By rows alone.
+    // Rows only.
     let (other, submission) = {
         let planned = world.plan(world.storage, world.ada).await;
         let submission = world.submit(&planned).await.unwrap();
         world.verdict(submission, world.bo, "approve").await.unwrap();
         (planned, submission)
     };
-    let moves =
-        "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
+    let moves = "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
     refused_within(&world, &other, submission, &[moves]).await;
 
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
-    let (named, submission) = changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
+    let (named, submission) =
+        changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
     go(&named, submission, world.storage).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_submits_that_node_alone() {
+async fn node_scoped_proposal_changes_only_its_node() {
     let world = World::new().await;
     let sql = "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) RETURNING id";
     let proposal: i64 = sqlx::query_scalar(sql)
@@ -564,23 +649,34 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
         doc[field] = value;
         doc
     };
-    let role = |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
+    let role =
+        |data: Value| with("roles", json!({"app": {"role": hex(&world.role), "data": data}}));
     let carried = json!({"dns": {"deployment": world.web, "data": {}}});
     let fqdn = "phantom.web.gantry";
-    let of_web = |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
+    let of_web =
+        |doc: Option<Value>| ("deployment", world.web, root.deployments.get(&world.web), doc);
     let of_phantom = |doc: Option<Value>| ("node", phantom, root.nodes.get(&phantom), doc);
     let of = |node: &Uuid, doc: Option<Value>| ("node", *node, root.nodes.get(node), doc);
     let new = Uuid::new_v4();
     for (what, (kind, id, old, doc)) in [
-        ("another machine", of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({}))))),
+        (
+            "another machine",
+            of(&world.n2, Some(node_doc(world.n2, "n2.x.example", world.storage, json!({})))),
+        ),
         ("another machine goes", of(&world.n2, None)),
         ("a machine comes", of(&new, Some(node_doc(new, "n9.x.example", world.web, json!({}))))),
-        ("it goes elsewhere", of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({}))))),
+        (
+            "it goes elsewhere",
+            of(&world.n1, Some(node_doc(world.n1, "n1.x.example", world.storage, json!({})))),
+        ),
         ("the deployment", of_web(Some(with("note", json!("another"))))),
         ("what the deployment says of a role", of_web(Some(role(json!({"port": 1}))))),
         ("the deployment goes", of_web(None)),
         ("its phantom goes", of_phantom(None)),
-        ("its phantom moves", of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone())))),
+        (
+            "its phantom moves",
+            of_phantom(Some(node_doc(phantom, fqdn, world.storage, carried.clone()))),
+        ),
     ] {
         let new = match doc {
             Some(doc) => Some(world.put(kind, doc).await),
@@ -596,22 +692,23 @@ async fn a_proposal_on_a_node_submits_that_node_alone() {
     let brings = Submission { new_policy: Some(policy), ..own.clone() };
     assert_refused("the policy", world.submit(&brings).await, Refusal::BeyondScope);
 
-    // What the node needs comes along on the phantom, and can be bound from then on.
+    // Required noderoles are also added on the phantom node, and become bindable in the deployment.
     let mut along = own.clone();
-    for (kind, id, old, doc) in
-        [of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))), of_web(Some(role(json!({}))))]
-    {
+    for (kind, id, old, doc) in [
+        of_phantom(Some(node_doc(phantom, fqdn, world.web, carried))),
+        of_web(Some(role(json!({})))),
+    ] {
         along.documents.push((kind, id, old.cloned(), Some(world.put(kind, doc.unwrap()).await)));
     }
     world.submit(&along).await.unwrap();
-    // It may give the node up.
+    // The proposal may remove the node.
     along.version = world.edit(proposal, world.ada).await.unwrap();
     along.documents = vec![("node", world.n1, own.documents[0].2.clone(), None)];
     world.submit(&along).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_destructive_step_in_a_crowd_is_found() {
+async fn destructive_step_among_many_is_found() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -628,19 +725,34 @@ async fn a_destructive_step_in_a_crowd_is_found() {
     tx.execute("SAVEPOINT before").await.unwrap();
     tx.execute(AssertSqlSafe(crowd("false"))).await.unwrap();
     tx.execute("ROLLBACK TO before").await.unwrap();
-    assert_refused("one of a thousand", tx.execute(AssertSqlSafe(crowd("n = 777"))).await, Refusal::Incomplete);
+    assert_refused(
+        "one of a thousand",
+        tx.execute(AssertSqlSafe(crowd("n = 777"))).await,
+        Refusal::Incomplete,
+    );
 }
 
 #[tokio::test]
-async fn a_proposal_made_again_takes_no_approval_along() {
+async fn recreated_proposal_has_no_approvals() {
     let world = World::new().await;
     let (old, approved) = approved(&world).await;
-    world.app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal)).await.unwrap();
+    world
+        .app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal))
+        .await
+        .unwrap();
     let proposal = world.propose(world.web, world.ada).await;
     let again = Submission { proposal, ..old.clone() };
     let submission = world.submit(&again).await.unwrap();
-    assert_refused("the same to the byte", world.commit(&again, submission).await, Refusal::NotApproved);
-    assert_refused("by the old one's approval", world.commit(&again, approved).await, Refusal::ProposalMovedOn);
+    assert_refused(
+        "the same to the byte",
+        world.commit(&again, submission).await,
+        Refusal::NotApproved,
+    );
+    assert_refused(
+        "by the old one's approval",
+        world.commit(&again, approved).await,
+        Refusal::ProposalMovedOn,
+    );
     for sql in [
         format!("UPDATE verdict SET submission_id = {submission}"),
         format!("UPDATE submission SET proposal_id = {proposal} WHERE id = {approved}"),
@@ -652,7 +764,7 @@ async fn a_proposal_made_again_takes_no_approval_along() {
     assert_eq!(world.head().await, 1);
 }
 
-/// A deployment below `web`, and the node that stands for it, with their documents as they are made.
+/// A deployment below `web` and its phantom node, with their initial documents.
 struct Shop {
     id: Uuid,
     phantom: Uuid,
@@ -660,24 +772,31 @@ struct Shop {
 }
 
 impl Shop {
-    /// A new one under the same name, planned and committed.
+    /// Plans and commits a new deployment, always with the same name.
     async fn made(world: &World) -> Self {
         let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
-        let doc = world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
-        let phantom_doc = world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
+        let doc =
+            world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
+        let phantom_doc =
+            world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
         let shop = Self { id, phantom, docs: [doc, phantom_doc] };
         let [doc, phantom_doc] = shop.docs.clone().map(Some);
         shop.changed(world, [None, None], [doc, phantom_doc]).await;
         shop
     }
 
-    /// Takes it away, as a commit does, but leaves what was proposed on it as it is.
+    /// Removes the deployment as a commit does, and leaves its proposals unchanged.
     async fn removed(&self, world: &World) {
         let [doc, phantom_doc] = self.docs.clone().map(Some);
         self.changed(world, [doc, phantom_doc], [None, None]).await;
     }
 
-    async fn changed(&self, world: &World, old: [Option<world::Hash>; 2], new: [Option<world::Hash>; 2]) {
+    async fn changed(
+        &self,
+        world: &World,
+        old: [Option<world::Hash>; 2],
+        new: [Option<world::Hash>; 2],
+    ) {
         let mut planned = world.plan(world.web, world.ada).await;
         let ([old_doc, old_phantom], [new_doc, new_phantom]) = (old, new);
         if old_doc.is_some() {
@@ -685,8 +804,10 @@ impl Shop {
         }
         let is_new = new_doc.is_some();
         planned.risk = if is_new { Vec::new() } else { vec!["removal".into()] };
-        planned.documents =
-            vec![("deployment", self.id, old_doc, new_doc), ("node", self.phantom, old_phantom, new_phantom)];
+        planned.documents = vec![
+            ("deployment", self.id, old_doc, new_doc),
+            ("node", self.phantom, old_phantom, new_phantom),
+        ];
         let submission = world.submit(&planned).await.unwrap();
         world.verdict(submission, world.bo, "approve").await.unwrap();
         let root = world.root_with(&planned).await;
@@ -699,7 +820,8 @@ impl Shop {
         let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
         sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
-        let line = "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        let line =
+            "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         let sql = "UPDATE proposal SET state = 'committed' WHERE id = $1";
         sqlx::query(sql).bind(planned.proposal).execute(&mut *tx).await.unwrap();
@@ -707,13 +829,23 @@ impl Shop {
     }
 
     async fn rows_added(&self, world: &World, tx: &mut Tx<'_>, number: i64) {
-        let sql =
-            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
-        let row = sqlx::query(sql).bind(self.id).bind(world.web).bind(self.phantom).bind(&self.docs[0]).bind(number);
+        let sql = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
+        let row = sqlx::query(sql)
+            .bind(self.id)
+            .bind(world.web)
+            .bind(self.phantom)
+            .bind(&self.docs[0])
+            .bind(number);
         row.execute(&mut **tx).await.unwrap();
         let sql = "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport)
                    VALUES ($1, 'phantom.shop.gantry', $2, true, $3, 'none')";
-        sqlx::query(sql).bind(self.phantom).bind(self.id).bind(&self.docs[1]).execute(&mut **tx).await.unwrap();
+        sqlx::query(sql)
+            .bind(self.phantom)
+            .bind(self.id)
+            .bind(&self.docs[1])
+            .execute(&mut **tx)
+            .await
+            .unwrap();
     }
 
     async fn rows_removed(&self, tx: &mut Tx<'_>, number: i64) {
@@ -725,7 +857,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn a_deployment_made_again_takes_no_approval_along() {
+async fn recreated_deployment_has_no_approvals() {
     let world = World::new().await;
     let first = Shop::made(&world).await;
     let mut planned = world.plan(first.id, world.ada).await;
@@ -738,7 +870,11 @@ async fn a_deployment_made_again_takes_no_approval_along() {
     first.removed(&world).await;
     assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseMoved);
     let second = Shop::made(&world).await;
-    assert_refused("another of its name", world.commit(&planned, submission).await, Refusal::BaseMoved);
+    assert_refused(
+        "another of its name",
+        world.commit(&planned, submission).await,
+        Refusal::BaseMoved,
+    );
     let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
     assert_refused("it never comes back", world.app(&renamed).await, Refusal::IntentOutsideCommit);
     assert_ne!(first.id, second.id);
@@ -746,23 +882,34 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_commit_that_looks_at_the_past_is_refused() {
+async fn commit_with_old_snapshot_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut tx = world.db.app().begin().await.unwrap();
-        tx.execute(AssertSqlSafe(format!("SET TRANSACTION ISOLATION LEVEL {level}"))).await.unwrap();
+        tx.execute(AssertSqlSafe(format!("SET TRANSACTION ISOLATION LEVEL {level}")))
+            .await
+            .unwrap();
         tx.execute("SELECT count(*) FROM verdict").await.unwrap();
         world.verdict(submission, world.cy, "reject").await.unwrap();
-        assert_refused(level, world.insert_target(&mut tx, submission, &root).await, Refusal::NotTheNext);
+        assert_refused(
+            level,
+            world.insert_target(&mut tx, submission, &root).await,
+            Refusal::NotTheNext,
+        );
         drop(tx);
         world.verdict(submission, world.cy, "approve").await.unwrap();
     }
 }
 
-/// A commit that meets `first`, not yet committed: it waits, and then finds it.
-async fn meets(world: &World, planned: &Submission, submission: i64, first: &str) -> Result<i64, sqlx::Error> {
+/// Commits while `first` is uncommitted. The commit waits for it and then sees it.
+async fn meets(
+    world: &World,
+    planned: &Submission,
+    submission: i64,
+    first: &str,
+) -> Result<i64, sqlx::Error> {
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute(AssertSqlSafe(first)).await.unwrap();
     let goes_first = async {
@@ -775,20 +922,34 @@ async fn meets(world: &World, planned: &Submission, submission: i64, first: &str
 }
 
 #[tokio::test]
-async fn what_comes_in_during_a_commit_is_waited_for() {
+async fn commit_waits_for_concurrent_changes() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    let reject =
-        format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')", world.bo);
-    assert_refused("bo rejects", meets(&world, &planned, submission, &reject).await, Refusal::NotApproved);
+    let reject = format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')",
+        world.bo
+    );
+    assert_refused(
+        "bo rejects",
+        meets(&world, &planned, submission, &reject).await,
+        Refusal::NotApproved,
+    );
     world.verdict(submission, world.bo, "approve").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
-    assert_refused("bo is disabled", meets(&world, &planned, submission, disable).await, Refusal::NotApproved);
+    assert_refused(
+        "bo is disabled",
+        meets(&world, &planned, submission, disable).await,
+        Refusal::NotApproved,
+    );
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
-    assert_refused("ada is disabled", meets(&world, &planned, submission, disable).await, Refusal::MayNotCommit);
+    assert_refused(
+        "ada is disabled",
+        meets(&world, &planned, submission, disable).await,
+        Refusal::MayNotCommit,
+    );
     world.owner("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
 
     let edit = format!(
@@ -796,12 +957,16 @@ async fn what_comes_in_during_a_commit_is_waited_for() {
          INSERT INTO edit (proposal_id, seq, actor, body) VALUES ({0}, 9, '{1}', '{{}}')",
         planned.proposal, world.cy
     );
-    assert_refused("cy edits", meets(&world, &planned, submission, &edit).await, Refusal::ProposalMovedOn);
+    assert_refused(
+        "cy edits",
+        meets(&world, &planned, submission, &edit).await,
+        Refusal::ProposalMovedOn,
+    );
     assert_eq!(world.head().await, 1);
 }
 
 #[tokio::test]
-async fn a_verdict_that_comes_during_a_commit_is_too_late() {
+async fn verdict_during_commit_is_too_late() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -818,7 +983,7 @@ async fn a_verdict_that_comes_during_a_commit_is_too_late() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_cut_off_leaves_nothing() {
+async fn aborted_commit_leaves_nothing() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -828,14 +993,22 @@ async fn a_commit_that_is_cut_off_leaves_nothing() {
     world.db.cut_connections().await.unwrap();
     assert!(tx.commit().await.is_err(), "its connection is gone");
     assert_eq!(world.head().await, 1);
-    let committed =
-        format!("SELECT count(*) FROM node WHERE doc = '\\x{}'", hex(planned.documents[0].3.as_ref().unwrap()));
-    assert_eq!(sqlx::query_scalar::<_, i64>(AssertSqlSafe(committed)).fetch_one(world.db.app()).await.unwrap(), 0);
+    let committed = format!(
+        "SELECT count(*) FROM node WHERE doc = '\\x{}'",
+        hex(planned.documents[0].3.as_ref().unwrap())
+    );
+    assert_eq!(
+        sqlx::query_scalar::<_, i64>(AssertSqlSafe(committed))
+            .fetch_one(world.db.app())
+            .await
+            .unwrap(),
+        0
+    );
     world.commit(&planned, submission).await.unwrap();
 }
 
 #[tokio::test]
-async fn other_scripts_than_those_approved_reach_no_run() {
+async fn unapproved_script_reaches_no_run() {
     let world = World::new().await;
     world.change(world.web).await;
     let other = world.put("role", json!({"name": "app", "scripts": ["other"]})).await;
@@ -843,15 +1016,24 @@ async fn other_scripts_than_those_approved_reach_no_run() {
     assert_refused("the noderole's role", world.app(&role).await, Refusal::IntentOutsideCommit);
     let content = format!("UPDATE step SET content_hash = '\\x{}'", hex(&other));
     assert_refused("the step's content", world.app(&content).await, Refusal::IntentOutsideCommit);
-    assert_eq!(state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await), "42501");
-    let again = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&other));
+    assert_eq!(
+        state(world.app("UPDATE object SET body = 'other' WHERE kind = 'role'").await),
+        "42501"
+    );
+    let again = format!(
+        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        hex(&other)
+    );
     world.app(&again).await.unwrap();
-    let moved = format!("INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')", hex(&world.role));
+    let moved = format!(
+        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        hex(&world.role)
+    );
     assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
 }
 
 #[tokio::test]
-async fn version_that_reads_as_another_is_refused() {
+async fn lookalike_version_is_refused() {
     let world = World::new().await;
     let insert = async |version: &str| {
         let sql = "INSERT INTO barclamp (name, version, hash) VALUES ('house', $1, $2)";
@@ -859,7 +1041,9 @@ async fn version_that_reads_as_another_is_refused() {
     };
     insert("1").await.unwrap();
     insert("2.0-rc1").await.unwrap();
-    for alike in ["1 ", " 1", "\u{ff11}", "1\u{200b}", "1\n", "\u{661}", "", ".1", "1.", &"9".repeat(65)] {
+    for alike in
+        ["1 ", " 1", "\u{ff11}", "1\u{200b}", "1\n", "\u{661}", "", ".1", "1.", &"9".repeat(65)]
+    {
         assert_refused(alike, insert(alike).await, Refusal::BarclampVersion);
     }
     for same in ["01", "0001", "v1", "V1", "2.00-RC01", "2-0.-rc.1", "2_0-rc+1"] {
@@ -870,7 +1054,7 @@ async fn version_that_reads_as_another_is_refused() {
     }
 }
 
-/// A submission whose documents name a secret that the old ones do not name, with every other risk.
+/// Commits a review with every other risk, whose documents add a reference to a secret.
 async fn commits_with(world: &World, data: Value, risk: &[&str]) -> Result<(), sqlx::Error> {
     let n1 = (world.n1, "n1.x.example", world.web);
     let app = json!({"app": {"deployment": world.web, "role": hex(&world.role), "data": data}});
@@ -897,7 +1081,11 @@ async fn secret_use_without_its_risk_is_refused() {
     commits_with(&world, json!({"key": secret(1)}), &["secret"]).await.unwrap();
     let (same, rotated) = (json!({"key": secret(1), "port": 1}), json!({"key": secret(2)}));
     commits_with(&world, same, &[]).await.unwrap();
-    assert_refused("another version", commits_with(&world, rotated, &[]).await, Refusal::Incomplete);
+    assert_refused(
+        "another version",
+        commits_with(&world, rotated, &[]).await,
+        Refusal::Incomplete,
+    );
     commits_with(&world, json!({"port": 1}), &[]).await.unwrap();
 }
 
@@ -909,7 +1097,8 @@ async fn escaped_secret_key_is_found() {
     let app = json!({"app": {"deployment": world.web, "data": {"key": {"$secret": "db/admin", "version": 1}}}});
     let body = node_doc(n1.0, n1.1, n1.2, app).to_string().replace("$secret", "\\u0024secret");
     let old = world.root().await.nodes.remove(&n1.0);
-    planned.documents = vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
+    planned.documents =
+        vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let submission = world.submit(&planned).await.unwrap();
@@ -918,7 +1107,7 @@ async fn escaped_secret_key_is_found() {
 }
 
 #[tokio::test]
-async fn secret_in_deployment_data_without_its_risk_is_refused() {
+async fn deployment_secret_without_its_risk_is_refused() {
     let world = World::new().await;
     let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE id = $1")
         .bind(world.web)
@@ -930,10 +1119,15 @@ async fn secret_in_deployment_data_without_its_risk_is_refused() {
     let data = json!({"key": {"$secret": "db/admin", "version": 1}});
     doc["roles"] = json!({"app": {"role": hex(&world.role), "data": data}});
     let old = world.root().await.deployments.remove(&world.web);
-    planned.documents = vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
+    planned.documents =
+        vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("the deployment's data", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "the deployment's data",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 }

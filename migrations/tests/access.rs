@@ -1,4 +1,5 @@
-//! Approvals by people whose access an author gave, second admins, and verdicts of disabled accounts: as the database counts them.
+//! Approvals by people whose access comes from an author, second admins, and verdicts of disabled
+//! accounts, as the database counts them.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,16 +11,23 @@ use uuid::Uuid;
 use world::{World, assert_refused, state};
 
 impl World {
-    /// One statement of an admin.
+    /// Executes one statement as an admin.
     async fn by(&self, admin: Uuid, sql: &str) -> Result<(), sqlx::Error> {
         self.app_as(admin, sql).await.map(drop)
     }
 
     async fn add(&self, by: Uuid, name: &str, permissions: &str) -> Uuid {
-        self.by(by, &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"))
+        self.by(
+            by,
+            &format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{permissions}')"),
+        )
+        .await
+        .unwrap();
+        sqlx::query_scalar("SELECT id FROM person WHERE name = $1")
+            .bind(name)
+            .fetch_one(self.db.app())
             .await
-            .unwrap();
-        sqlx::query_scalar("SELECT id FROM person WHERE name = $1").bind(name).fetch_one(self.db.app()).await.unwrap()
+            .unwrap()
     }
 
     async fn link(&self, by: Uuid, person: Uuid) {
@@ -33,12 +41,13 @@ impl World {
     async fn confirm(&self, person: Uuid, admin: Uuid) -> Result<i64, sqlx::Error> {
         let sql = "SELECT confirm_access($1, $2)";
         let mut tx = self.begin_as(admin).await;
-        let confirmed = sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(&mut *tx).await?;
+        let confirmed =
+            sqlx::query_scalar(sql).bind(person).bind(admin).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(confirmed)
     }
 
-    /// Moves every recorded change into the past.
+    /// Makes every recorded access change older.
     async fn later(&self, by: &str) {
         let sql = format!(
             "ALTER TABLE access_change DISABLE TRIGGER guard_append_only;
@@ -49,34 +58,42 @@ impl World {
     }
 
     async fn admins(&self) {
-        self.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')")
-            .await
-            .unwrap();
+        self.owner(
+            "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')",
+        )
+        .await
+        .unwrap();
     }
 
-    /// The change as it is approved by a person, and whether it commits then.
+    /// Plans a change with this person's approval and tries to commit it.
     async fn approved_by(&self, person: Uuid) -> Result<i64, sqlx::Error> {
         let planned = self.plan(self.web, self.ada).await;
         let submission = self.submit(&planned).await.unwrap();
         self.verdict(submission, person, "approve").await.unwrap();
         let committed = self.commit(&planned, submission).await;
         if committed.is_err() {
-            self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
+            self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'")
+                .await
+                .unwrap();
         }
         committed
     }
 }
 
 #[tokio::test]
-async fn fresh_access_does_not_approve_its_givers_change() {
+async fn approval_with_fresh_access_from_author_is_ignored() {
     let world = World::new().await;
     world.admins().await;
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
     assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalBarred);
     world.link(world.ada, world.bo).await;
     assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
-    world.by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await.unwrap();
-    let grant = format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
+    world
+        .by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'")
+        .await
+        .unwrap();
+    let grant =
+        format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
     world.by(world.ada, &grant).await.unwrap();
     assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalBarred);
     world.later("24 hours").await;
@@ -86,14 +103,14 @@ async fn fresh_access_does_not_approve_its_givers_change() {
 }
 
 #[tokio::test]
-async fn approval_within_cooling_never_counts_later() {
+async fn approval_during_cooling_never_counts() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.ada, world.bo).await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    // As it will be a day later: both are older, and the time between them is the same.
+    // Simulates the next day: both are older, and the time between them is unchanged.
     world.later("30 hours").await;
     let older = "ALTER TABLE verdict DISABLE TRIGGER guard_append_only;
                  UPDATE verdict SET at = at - interval '30 hours';
@@ -105,7 +122,7 @@ async fn approval_within_cooling_never_counts_later() {
 }
 
 #[tokio::test]
-async fn changes_of_others_and_later_links_bar_nothing() {
+async fn unrelated_access_changes_do_not_bar_approval() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.cy, world.bo).await;
@@ -130,14 +147,14 @@ async fn objection_with_fresh_access_counts() {
 }
 
 #[tokio::test]
-async fn account_made_after_submission_never_approves_it() {
+async fn account_newer_than_submission_cannot_approve() {
     let world = World::new().await;
     world.admins().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
     assert_eq!(world.confirm(dan, world.cy).await.unwrap(), 1);
-    // As it will be two days later: the submission is older than the account by then, too.
+    // Simulates two days later: the review is older than the account by then, too.
     world.later("48 hours").await;
     let older = "ALTER TABLE submission DISABLE TRIGGER guard_append_only;
                  UPDATE submission SET created_at = created_at - interval '48 hours';
@@ -151,7 +168,7 @@ async fn account_made_after_submission_never_approves_it() {
 }
 
 #[tokio::test]
-async fn access_through_a_fresh_admin_comes_from_its_giver() {
+async fn access_from_fresh_admin_follows_chain() {
     let world = World::new().await;
     world.admins().await;
     let eva = world.add(world.ada, "eva", "{admin}").await;
@@ -160,7 +177,8 @@ async fn access_through_a_fresh_admin_comes_from_its_giver() {
     assert_refused("an admin of ada's", world.confirm(dan, eva).await, Refusal::MayNotConfirm);
     let fay = world.add(eva, "fay", "{admin}").await;
     assert_refused("an admin of eva's", world.confirm(dan, fay).await, Refusal::MayNotConfirm);
-    // cy confirms eva, so dan is eva's alone; then eva may confirm what ada gives.
+    // After cy confirms eva, dan's access comes from eva alone. Then eva may confirm access given
+    // by ada.
     assert_eq!(world.confirm(eva, world.cy).await.unwrap(), 1);
     world.approved_by(dan).await.unwrap();
     world.link(world.ada, world.bo).await;
@@ -168,7 +186,7 @@ async fn access_through_a_fresh_admin_comes_from_its_giver() {
 }
 
 #[tokio::test]
-async fn notice_is_dismissed_by_its_person_only() {
+async fn only_its_person_dismisses_notice() {
     let world = World::new().await;
     world
         .owner(&format!(
@@ -177,14 +195,15 @@ async fn notice_is_dismissed_by_its_person_only() {
         ))
         .await
         .unwrap();
-    let dismiss = format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
+    let dismiss =
+        format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
     assert_refused("nobody", world.app(&dismiss).await, Refusal::NotThatPerson);
     assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::NotThatPerson);
     assert!(world.app_as(world.bo, &dismiss).await.unwrap() > 0);
 }
 
 #[tokio::test]
-async fn only_a_second_admin_confirms() {
+async fn only_second_admin_confirms_access() {
     let world = World::new().await;
     world.admins().await;
     world.link(world.ada, world.bo).await;
@@ -261,10 +280,11 @@ async fn session_of_an_admins_link_records_a_reset() {
         world.bo
     );
     sqlx::raw_sql(AssertSqlSafe(begin)).execute(world.db.owner()).await.unwrap();
-    let by: Option<Uuid> = sqlx::query_scalar("SELECT link_by FROM session WHERE token_hash = sha256('s')")
-        .fetch_one(world.db.app())
-        .await
-        .unwrap();
+    let by: Option<Uuid> =
+        sqlx::query_scalar("SELECT link_by FROM session WHERE token_hash = sha256('s')")
+            .fetch_one(world.db.app())
+            .await
+            .unwrap();
     assert_eq!(by, Some(world.ada));
     let planned = world.plan(world.web, world.eve).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -291,9 +311,13 @@ async fn session_of_an_admins_link_records_a_reset() {
         let sql = &sql.replace("$bo", &format!("'{}'::uuid", world.bo));
         let mut tx = world.db.app().begin().await.unwrap();
         sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
-        assert_refused(sql, sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await, Refusal::LinkOfSession);
+        assert_refused(
+            sql,
+            sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await,
+            Refusal::LinkOfSession,
+        );
     }
-    // Nor does it help to end the session first, or to present it last.
+    // Ending the session first, or presenting it last, does not help either.
     let approve = format!(
         "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
         world.bo
@@ -304,7 +328,9 @@ async fn session_of_an_admins_link_records_a_reset() {
     );
     for (sql, by) in [
         (
-            format!("SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"),
+            format!(
+                "SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"
+            ),
             Refusal::LinkOfSession,
         ),
         (format!("{propose}; SELECT act_as('s')"), Refusal::NotThatPerson),
@@ -321,6 +347,9 @@ async fn session_of_an_admins_link_records_a_reset() {
     assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
-    world.owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')").await.unwrap();
+    world
+        .owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')")
+        .await
+        .unwrap();
     assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
 }

@@ -1,4 +1,4 @@
-//! The server's role without anybody's session: what it cannot write in their names.
+//! Rows that the server's role cannot write in people's names without their sessions.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -10,11 +10,11 @@ use uuid::Uuid;
 use world::{Hash, Submission, World, assert_refused, state};
 
 const DENIED: &str = "42501";
-/// Argon2id output of the password that `with_password` gives to bo, as SQL.
+/// Argon2id output of bo's password (see `with_password`), as SQL.
 const PROOF: &str = "sha256('the output')";
 
 impl World {
-    /// One statement after `act_as` with this credential, valid or not.
+    /// Executes one statement after `act_as` with this credential, valid or not.
     async fn app_with(&self, credential: &str, sql: &str) -> Result<u64, sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         sqlx::query("SELECT act_as($1)").bind(credential).execute(&mut *tx).await?;
@@ -28,7 +28,7 @@ impl World {
         self.submit(&planned).await.unwrap()
     }
 
-    /// Gives eve an API token with these scopes; its text is "token".
+    /// Gives eve an API token with these scopes. Its text is "token".
     async fn token(&self, scopes: &str) {
         let sql = format!(
             "INSERT INTO token (kind, hash, name, person_id, scopes, expires_at)
@@ -54,7 +54,9 @@ impl World {
 }
 
 fn approval(submission: i64, person: Uuid) -> String {
-    format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')")
+    format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+    )
 }
 
 #[tokio::test]
@@ -63,11 +65,18 @@ async fn verdict_without_the_reviewers_session_is_refused() {
     let submission = world.submitted().await;
     let approve = approval(submission, world.bo);
     assert_refused("nobody is there", world.app(&approve).await, Refusal::NotThatPerson);
-    assert_refused("another reviewer is", world.app_as(world.cy, &approve).await, Refusal::NotThatPerson);
+    assert_refused(
+        "another reviewer is",
+        world.app_as(world.cy, &approve).await,
+        Refusal::NotThatPerson,
+    );
     assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::NotThatPerson);
     world.session(world.bo).await;
     for ended in ["expires_at = now(), idle_expires_at = now()", "idle_expires_at = now()"] {
-        world.owner(&format!("UPDATE session SET {ended} WHERE person_id = '{}'", world.bo)).await.unwrap();
+        world
+            .owner(&format!("UPDATE session SET {ended} WHERE person_id = '{}'", world.bo))
+            .await
+            .unwrap();
         let refused = world.app_with(&world.bo.to_string(), &approve).await;
         assert_refused(ended, refused, Refusal::NotThatPerson);
         world.owner("DELETE FROM session").await.unwrap();
@@ -91,8 +100,15 @@ async fn disabled_persons_session_does_not_act() {
     let world = World::new().await;
     world.session(world.ada).await;
     world.owner("UPDATE person SET disabled = true WHERE name = 'ada'").await.unwrap();
-    let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
-    assert_refused("disabled", world.app_with(&world.ada.to_string(), &sql).await, Refusal::NotThatPerson);
+    let sql = format!(
+        "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')",
+        world.web, world.ada
+    );
+    assert_refused(
+        "disabled",
+        world.app_with(&world.ada.to_string(), &sql).await,
+        Refusal::NotThatPerson,
+    );
 }
 
 #[tokio::test]
@@ -102,19 +118,29 @@ async fn credential_of_an_ended_transaction_does_not_act() {
     world.session(world.ada).await;
     for ends in ["COMMIT", "ROLLBACK"] {
         connection.execute("BEGIN").await.unwrap();
-        sqlx::query("SELECT act_as($1)").bind(world.ada.to_string()).execute(&mut *connection).await.unwrap();
+        sqlx::query("SELECT act_as($1)")
+            .bind(world.ada.to_string())
+            .execute(&mut *connection)
+            .await
+            .unwrap();
         connection.execute(ends).await.unwrap();
-        let sql = format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')", world.web, world.ada);
+        let sql = format!(
+            "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{}')",
+            world.web, world.ada
+        );
         let refused = connection.execute(AssertSqlSafe(sql)).await;
         assert_refused(ends, refused, Refusal::NotThatPerson);
     }
 }
 
 #[tokio::test]
-async fn acting_table_is_out_of_reach() {
+async fn acting_table_is_inaccessible() {
     let world = World::new().await;
     for sql in [
-        format!("INSERT INTO acting (xid, person_id) VALUES (pg_current_xact_id(), '{}')", world.ada),
+        format!(
+            "INSERT INTO acting (xid, person_id) VALUES (pg_current_xact_id(), '{}')",
+            world.ada
+        ),
         format!("UPDATE acting SET person_id = '{}'", world.ada),
         "DELETE FROM acting".to_owned(),
         "SELECT * FROM acting".to_owned(),
@@ -124,7 +150,7 @@ async fn acting_table_is_out_of_reach() {
 }
 
 #[tokio::test]
-async fn proposals_edits_and_comments_take_their_person() {
+async fn proposals_edits_and_comments_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -135,10 +161,15 @@ async fn proposals_edits_and_comments_take_their_person() {
     );
     let undo = "UPDATE edit SET undone = true, touched_by = touched_by || ";
     for sql in [
-        format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{ada}')", world.storage),
+        format!(
+            "INSERT INTO proposal (deployment_id, created_by) VALUES ('{}', '{ada}')",
+            world.storage
+        ),
         edit,
         format!("{undo} '{ada}'::uuid"),
-        format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"),
+        format!(
+            "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"
+        ),
         format!(
             "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
         ),
@@ -154,8 +185,15 @@ async fn proposals_edits_and_comments_take_their_person() {
     world.app_as(ada, &resolve).await.unwrap();
     let reopen = "UPDATE comment SET resolved_by = NULL, resolved_at = NULL";
     assert_refused("opened again by nobody", world.app(reopen).await, Refusal::NotThatPerson);
-    world.owner(&format!("UPDATE person SET permissions = '{{viewer}}' WHERE id = '{}'", world.bo)).await.unwrap();
-    assert_refused("opened again by a viewer", world.app_as(world.bo, reopen).await, Refusal::NoVoice);
+    world
+        .owner(&format!("UPDATE person SET permissions = '{{viewer}}' WHERE id = '{}'", world.bo))
+        .await
+        .unwrap();
+    assert_refused(
+        "opened again by a viewer",
+        world.app_as(world.bo, reopen).await,
+        Refusal::NoVoice,
+    );
     world.app_as(eve, reopen).await.unwrap();
     let version = world.edit(planned.proposal, eve).await.unwrap();
     let mut tx = world.begin_as(eve).await;
@@ -182,7 +220,11 @@ async fn node_tokens_take_an_operator_of_the_node() {
     let (ada, bo) = (format!("'{}'", world.ada), format!("'{}'", world.bo));
     assert_refused("nobody", world.app(&token("NULL")).await, Refusal::NotThatPerson);
     assert_refused("nobody, as ada", world.app(&token(&ada)).await, Refusal::NotThatPerson);
-    assert_refused("ada, named by nobody", world.app_as(world.ada, &token("NULL")).await, Refusal::NotThatPerson);
+    assert_refused(
+        "ada, named by nobody",
+        world.app_as(world.ada, &token("NULL")).await,
+        Refusal::NotThatPerson,
+    );
     assert_refused("a reviewer", world.app_as(world.bo, &token(&bo)).await, Refusal::NotByToken);
     world.app_as(world.ada, &token(&ada)).await.unwrap();
 }
@@ -190,14 +232,17 @@ async fn node_tokens_take_an_operator_of_the_node() {
 #[tokio::test]
 async fn import_reports_take_their_person() {
     let world = World::new().await;
-    let report = format!("INSERT INTO import_report (by, report) VALUES ('{}', '{{\"barclamps\": []}}')", world.ada);
+    let report = format!(
+        "INSERT INTO import_report (by, report) VALUES ('{}', '{{\"barclamps\": []}}')",
+        world.ada
+    );
     assert_refused("nobody", world.app(&report).await, Refusal::NotThatPerson);
     assert_refused("eve", world.app_as(world.eve, &report).await, Refusal::NotThatPerson);
     world.app_as(world.ada, &report).await.unwrap();
 }
 
 #[tokio::test]
-async fn commit_and_switch_take_their_person() {
+async fn commit_and_switch_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -225,11 +270,13 @@ async fn commit_and_switch_take_their_person() {
 }
 
 #[tokio::test]
-async fn holds_take_an_operator_of_the_place() {
+async fn hold_needs_operator_of_deployment() {
     let world = World::new().await;
     let (ada, web) = (world.ada, world.web);
-    let hold = format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
-    let release = format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
+    let hold =
+        format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
+    let release =
+        format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
     let out = format!(
         "UPDATE node SET available = false, unavailable_by = '{ada}', unavailable_at = now(), unavailable_reason = 'x'
          WHERE id = '{}'",
@@ -253,7 +300,7 @@ async fn holds_take_an_operator_of_the_place() {
 }
 
 #[tokio::test]
-async fn session_by_hand_is_refused() {
+async fn directly_inserted_session_is_refused() {
     let world = World::new().await;
     world.session(world.bo).await;
     for sql in [
@@ -265,8 +312,14 @@ async fn session_by_hand_is_refused() {
         "UPDATE session SET token_hash = sha256('mine')".to_owned(),
         "UPDATE session SET expires_at = now() + interval '1 year'".to_owned(),
         "UPDATE session SET by_link = true, fresh_at = now()".to_owned(),
-        format!("UPDATE account SET password_hash = '$argon2id$x' WHERE person_id = '{}'", world.bo),
-        format!("INSERT INTO account (person_id, password_hash) VALUES ('{}', '$argon2id$x')", world.bo),
+        format!(
+            "UPDATE account SET password_hash = '$argon2id$x' WHERE person_id = '{}'",
+            world.bo
+        ),
+        format!(
+            "INSERT INTO account (person_id, password_hash) VALUES ('{}', '$argon2id$x')",
+            world.bo
+        ),
     ] {
         assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
     }
@@ -278,7 +331,7 @@ async fn session_by_hand_is_refused() {
 }
 
 #[tokio::test]
-async fn session_takes_the_link_or_the_password() {
+async fn session_needs_link_or_password() {
     let world = World::new().await;
     world.with_password().await;
     let link = format!(
@@ -299,7 +352,11 @@ async fn session_takes_the_link_or_the_password() {
     };
     world.app(&by_link("another")).await.unwrap();
     let stored = "(SELECT decode(split_part(password_hash, '$', 6) || '=', 'base64') FROM account)";
-    for sql in [by_password(world.bo, "'guess'"), by_password(world.bo, stored), by_password(world.cy, PROOF)] {
+    for sql in [
+        by_password(world.bo, "'guess'"),
+        by_password(world.bo, stored),
+        by_password(world.cy, PROOF),
+    ] {
         world.app(&sql).await.unwrap();
     }
     assert_eq!(world.count("session").await, 0);
@@ -307,7 +364,10 @@ async fn session_takes_the_link_or_the_password() {
         world.owner(&format!("UPDATE person SET {kept_out} WHERE name = 'bo'")).await.unwrap();
         world.app(&by_link("link")).await.unwrap();
         world.app(&by_password(world.bo, PROOF)).await.unwrap();
-        world.owner("UPDATE person SET disabled = false, kind = 'human' WHERE name = 'bo'").await.unwrap();
+        world
+            .owner("UPDATE person SET disabled = false, kind = 'human' WHERE name = 'bo'")
+            .await
+            .unwrap();
     }
     assert_eq!(world.count("session").await, 0);
     world.app(&by_password(world.bo, PROOF)).await.unwrap();
@@ -317,18 +377,23 @@ async fn session_takes_the_link_or_the_password() {
 }
 
 #[tokio::test]
-async fn password_takes_the_old_one_or_a_link() {
+async fn new_password_needs_old_one_or_link() {
     let world = World::new().await;
     world.with_password().await;
     world.session(world.bo).await;
     world.owner("UPDATE session SET by_link = false").await.unwrap();
     let set = |old: &str| {
-        format!("SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))")
+        format!(
+            "SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))"
+        )
     };
     assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::NotByToken);
     assert_refused("a guess", world.app_as(world.bo, &set("'guess'")).await, Refusal::NotAnAdmin);
     assert_refused("none", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
-    world.owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'").await.unwrap();
+    world
+        .owner("UPDATE session SET by_link = true, fresh_at = now() - interval '61 minutes'")
+        .await
+        .unwrap();
     assert_refused("an old link", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
     assert_eq!(world.count("account WHERE password_hash = '$argon2id$new'").await, 0);
     world.app_as(world.bo, &set(PROOF)).await.unwrap();
@@ -337,7 +402,7 @@ async fn password_takes_the_old_one_or_a_link() {
 }
 
 #[tokio::test]
-async fn people_and_links_take_an_admin() {
+async fn people_and_links_need_admin() {
     let world = World::new().await;
     let (cy, web) = (world.cy, world.web);
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'bo'").await.unwrap();
@@ -362,17 +427,31 @@ async fn people_and_links_take_an_admin() {
     let of_cy = token("api", cy, cy);
     assert_refused("nobody", world.app(&of_cy).await, Refusal::NotThatPerson);
     assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::NotThatPerson);
-    assert_refused("for cy", world.app_as(world.bo, &token("api", cy, world.bo)).await, Refusal::NotAnAdmin);
-    assert_refused("for robot", world.app_as(cy, &token("api", world.robot, cy)).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "for cy",
+        world.app_as(world.bo, &token("api", cy, world.bo)).await,
+        Refusal::NotAnAdmin,
+    );
+    assert_refused(
+        "for robot",
+        world.app_as(cy, &token("api", world.robot, cy)).await,
+        Refusal::NotAnAdmin,
+    );
     world.app_as(cy, &of_cy).await.unwrap();
     world.app_as(world.bo, &token("api", world.robot, world.bo)).await.unwrap();
-    for change in ["expires_at = now() + interval '2 years'", "hash = sha256('mine')", "scopes = '{admin}'"] {
-        assert_eq!(state(world.app(&format!("UPDATE token SET {change}")).await), DENIED, "{change}");
+    for change in
+        ["expires_at = now() + interval '2 years'", "hash = sha256('mine')", "scopes = '{admin}'"]
+    {
+        assert_eq!(
+            state(world.app(&format!("UPDATE token SET {change}")).await),
+            DENIED,
+            "{change}"
+        );
     }
 }
 
 #[tokio::test]
-async fn admins_token_changes_no_people() {
+async fn admin_token_cannot_change_people() {
     let world = World::new().await;
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'eve'").await.unwrap();
     world.token("{admin}").await;
@@ -381,7 +460,7 @@ async fn admins_token_changes_no_people() {
 }
 
 impl World {
-    /// Plans a submission anew without its author, after raising the proposal's version.
+    /// Replans a review without its author, after raising the proposal's version.
     async fn replan(&self, before: i64, anew: &Submission) -> Result<(), sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let raise = "UPDATE proposal SET version = $2 WHERE id = $1 AND version < $2";
@@ -402,7 +481,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
+async fn automatic_submission_needs_changed_base() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.base.push((world.storage, world.head_no(world.storage).await));
@@ -422,20 +501,29 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
     let two = [anew.documents.clone(), other.documents.clone()].concat();
     let forged = [
         ("other documents", Submission { documents: elsewhere.documents, ..anew.clone() }),
-        ("another new document", Submission { documents: document(planned.root.clone()), ..anew.clone() }),
+        (
+            "another new document",
+            Submission { documents: document(planned.root.clone()), ..anew.clone() },
+        ),
         ("one more document", Submission { documents: two, ..anew.clone() }),
         ("no document", Submission { documents: Vec::new(), ..anew.clone() }),
-        ("a policy", Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() }),
+        (
+            "a policy",
+            Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() },
+        ),
         ("an author less", Submission { authors: vec![world.ada], ..anew.clone() }),
         ("another person's", Submission { by: world.cy, ..anew.clone() }),
-        ("another change hash", Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() }),
+        (
+            "another change hash",
+            Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() },
+        ),
         ("fewer risks", Submission { risk: Vec::new(), ..anew.clone() }),
         ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
     ];
     for (what, forged) in forged {
         assert_refused(what, world.replan(before, &forged).await, Refusal::NotThatPerson);
     }
-    // Nor is a document added behind an early check.
+    // An early check does not allow adding a document afterwards.
     let mut tx = world.db.app().begin().await.unwrap();
     let raise = format!("UPDATE proposal SET version = version + 1 WHERE id = {}", anew.proposal);
     sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
@@ -453,7 +541,7 @@ async fn submission_without_its_author_only_repeats_one_whose_base_moved() {
 }
 
 #[tokio::test]
-async fn nodes_and_priorities_take_their_person() {
+async fn nodes_and_priorities_need_credential() {
     let world = World::new().await;
     let node = |by: &str| {
         format!(
@@ -468,18 +556,24 @@ async fn nodes_and_priorities_take_their_person() {
     assert_refused("by nobody", world.app(priority).await, Refusal::NotThatPerson);
     assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::MayNotCommit);
     world
-        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .app_as(
+            world.ada,
+            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        )
         .await
         .unwrap();
     assert_eq!(world.app_as(world.ada, priority).await.unwrap(), 1);
 }
 
-/// Nobody is made to look like the one who did what another transaction does.
+/// No transaction can record its changes under another person's name.
 #[tokio::test]
-async fn audit_names_who_acts_and_nobody_else() {
+async fn audit_names_only_acting_person() {
     let world = World::new().await;
     world
-        .app_as(world.ada, "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'")
+        .app_as(
+            world.ada,
+            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+        )
         .await
         .unwrap();
     world.app_as(world.eve, "UPDATE deployment SET priority = 5 WHERE name = 'web'").await.unwrap();
@@ -494,7 +588,7 @@ async fn audit_names_who_acts_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn withdrawn_submission_is_not_repeated() {
+async fn withdrawn_submission_is_not_replanned() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.base.push((world.storage, world.head_no(world.storage).await));
@@ -513,7 +607,11 @@ async fn withdrawn_submission_is_not_repeated() {
     world.commit(&other, submission).await.unwrap();
     let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
     anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
-    assert_refused("its author took it back", world.replan(before, &anew).await, Refusal::NotThatPerson);
+    assert_refused(
+        "its author took it back",
+        world.replan(before, &anew).await,
+        Refusal::NotThatPerson,
+    );
 }
 
 #[tokio::test]
@@ -521,6 +619,7 @@ async fn transaction_acts_for_one_person() {
     let world = World::new().await;
     world.session(world.bo).await;
     let mut tx = world.begin_as(world.ada).await;
-    let second = sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
+    let second =
+        sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
     assert_refused("bo too", second, Refusal::NotThatPerson);
 }

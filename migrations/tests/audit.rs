@@ -1,4 +1,5 @@
-//! The audit that the database writes: which changes it records, that each row is sealed, and that no role forges one.
+//! The audit that the database writes: it records the right changes, every row is sealed, and no
+//! role can forge a row.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,7 +13,8 @@ use world::{World, assert_refused, state};
 const DENIED: &str = "42501";
 
 async fn database_rows(world: &World, action: &str) -> Vec<(String, Value)> {
-    let sql = "SELECT subject, detail FROM audit WHERE source = 'database' AND action = $1 ORDER BY id";
+    let sql =
+        "SELECT subject, detail FROM audit WHERE source = 'database' AND action = $1 ORDER BY id";
     sqlx::query_as(sql).bind(action).fetch_all(world.db.app()).await.unwrap()
 }
 
@@ -22,7 +24,7 @@ async fn unsealed(world: &World) -> i64 {
 }
 
 #[tokio::test]
-async fn each_change_writes_its_row() {
+async fn each_change_is_audited() {
     let world = World::new().await;
     world.change(world.web).await;
     world.switch(false).await.unwrap();
@@ -38,7 +40,10 @@ async fn each_change_writes_its_row() {
             "account.insert",
             "INSERT INTO account (person_id, password_hash) SELECT id, '$argon2-first' FROM person WHERE name = 'zed'",
         ),
-        ("account.update", "UPDATE account SET password_hash = '$argon2-second', changed_at = clock_timestamp()"),
+        (
+            "account.update",
+            "UPDATE account SET password_hash = '$argon2-second', changed_at = clock_timestamp()",
+        ),
         (
             "session.insert",
             "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at) \
@@ -55,13 +60,25 @@ async fn each_change_writes_its_row() {
             "node.insert",
             "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
         ),
-        ("node.update", "UPDATE node SET connection = '{\"user\": \"root\"}' WHERE fqdn = 'bare.x.example'"),
-        ("node.update", "UPDATE node SET hints = '{\"ip\": \"10.0.0.1\"}' WHERE fqdn = 'bare.x.example'"),
+        (
+            "node.update",
+            "UPDATE node SET connection = '{\"user\": \"root\"}' WHERE fqdn = 'bare.x.example'",
+        ),
+        (
+            "node.update",
+            "UPDATE node SET hints = '{\"ip\": \"10.0.0.1\"}' WHERE fqdn = 'bare.x.example'",
+        ),
         ("node.update", "UPDATE node SET description = 'a' WHERE fqdn = 'bare.x.example'"),
-        ("node.update", "UPDATE node SET macs = '{00:25:90:aa:00:01}' WHERE fqdn = 'bare.x.example'"),
+        (
+            "node.update",
+            "UPDATE node SET macs = '{00:25:90:aa:00:01}' WHERE fqdn = 'bare.x.example'",
+        ),
         ("node.update", "UPDATE node SET serial = 'b' WHERE fqdn = 'bare.x.example'"),
         ("node.update", "UPDATE node SET available = false WHERE fqdn = 'bare.x.example'"),
-        ("node.update", "UPDATE node SET removed_in = (SELECT number FROM head) WHERE fqdn = 'bare.x.example'"),
+        (
+            "node.update",
+            "UPDATE node SET removed_in = (SELECT number FROM head) WHERE fqdn = 'bare.x.example'",
+        ),
         (
             "deployment.update",
             "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
@@ -75,27 +92,39 @@ async fn each_change_writes_its_row() {
             "edit.insert",
             "INSERT INTO edit (proposal_id, seq, actor, body) SELECT max(p.id), 1, max(p.created_by::text)::uuid, '{\"edit\": 1}' FROM proposal p",
         ),
-        ("edit.update", "UPDATE edit SET undone = true WHERE proposal_id = (SELECT max(id) FROM proposal)"),
+        (
+            "edit.update",
+            "UPDATE edit SET undone = true WHERE proposal_id = (SELECT max(id) FROM proposal)",
+        ),
         (
             "access_change.update",
             "UPDATE access_change SET dismissed_at = now() WHERE id = (SELECT max(id) FROM access_change)",
         ),
-        ("proposal.update", "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'"),
+        (
+            "proposal.update",
+            "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'",
+        ),
     ];
     for (action, sql) in statements {
         let before = database_rows(&world, action).await.len();
         world.owner(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(database_rows(&world, action).await.len(), before + 1, "{action}: {sql}");
     }
-    for (action, rows) in [("target.insert", 3), ("policy.insert", 1), ("submission.insert", 1), ("verdict.insert", 1)]
-    {
+    for (action, rows) in [
+        ("target.insert", 3),
+        ("policy.insert", 1),
+        ("submission.insert", 1),
+        ("verdict.insert", 1),
+    ] {
         assert_eq!(database_rows(&world, action).await.len(), rows, "{action}");
     }
     let submission = database_rows(&world, "submission.insert").await.remove(0).1;
     assert_eq!(submission["authors"].as_array().unwrap().len(), 1);
     assert_eq!(submission["base"].as_object().unwrap().len(), 2);
-    let all: String =
-        sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit").fetch_one(world.db.app()).await.unwrap();
+    let all: String = sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     for secret in ["argon2", "token_hash", "password_hash", "\"hash\": \"\\\\x7b"] {
         assert!(!all.contains(secret), "{secret}");
     }
@@ -112,14 +141,16 @@ async fn dropped_reviews_are_audited() {
          SELECT {submission}, id, version, 1, '[\"gone\"]' FROM proposal"
     );
     world.app(&replan).await.unwrap();
-    let (raised, sent_back) =
-        (database_rows(&world, "proposal.update").await, database_rows(&world, "replan.insert").await);
+    let (raised, sent_back) = (
+        database_rows(&world, "proposal.update").await,
+        database_rows(&world, "replan.insert").await,
+    );
     assert_eq!(raised.last().unwrap().1["version"], planned.version + 1);
     assert_eq!(sent_back.len(), 1);
 }
 
 #[tokio::test]
-async fn comments_are_audited_by_the_hash_of_their_text() {
+async fn comment_audit_contains_only_text_hash() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -130,15 +161,17 @@ async fn comments_are_audited_by_the_hash_of_their_text() {
     world.app_as(world.bo, &comment).await.unwrap();
     let resolve = "UPDATE comment SET resolved_by = person_id, resolved_at = now()";
     world.app_as(world.bo, resolve).await.unwrap();
-    let (opened, resolved) =
-        (database_rows(&world, "comment.insert").await, database_rows(&world, "comment.update").await);
+    let (opened, resolved) = (
+        database_rows(&world, "comment.insert").await,
+        database_rows(&world, "comment.update").await,
+    );
     assert_eq!((opened.len(), resolved.len()), (1, 1));
     let detail = opened[0].1.to_string();
     assert!(detail.contains("body_sha256") && !detail.contains("looks wrong"), "{detail}");
 }
 
 #[tokio::test]
-async fn progress_of_nodes_writes_no_row() {
+async fn node_progress_is_not_audited() {
     let world = World::new().await;
     let before = database_rows(&world, "node.update").await.len();
     world
@@ -150,7 +183,7 @@ async fn progress_of_nodes_writes_no_row() {
 }
 
 #[tokio::test]
-async fn run_start_and_end_write_rows() {
+async fn run_start_and_end_are_audited() {
     let world = World::new().await;
     let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
@@ -170,15 +203,20 @@ async fn run_start_and_end_write_rows() {
     let end = database_rows(&world, "run.end").await;
     assert_eq!((start.len(), end.len()), (1, 2));
     let run = &start[0].1;
-    for field in ["step_id", "node_id", "generation", "target_number", "epoch", "content_hash", "started_at"] {
-        assert!(!run[field].is_null() && end.iter().all(|(_, end)| end[field] == run[field]), "{field}: {run}");
+    for field in
+        ["step_id", "node_id", "generation", "target_number", "epoch", "content_hash", "started_at"]
+    {
+        assert!(
+            !run[field].is_null() && end.iter().all(|(_, end)| end[field] == run[field]),
+            "{field}: {run}"
+        );
     }
     assert_eq!((&end[0].1["outcome"], &end[1].1["outcome"]), (&"lost".into(), &"late".into()));
     assert!(run.get("result").is_none() && end[1].1.get("result").is_none());
 }
 
 #[tokio::test]
-async fn reserved_ids_leave_no_row_unsealed() {
+async fn reserved_ids_do_not_prevent_sealing() {
     let world = World::new().await;
     let mut late = world.db.app().begin().await.unwrap();
     late.execute("INSERT INTO audit (action) VALUES ('late')").await.unwrap();
@@ -188,9 +226,11 @@ async fn reserved_ids_leave_no_row_unsealed() {
     sqlx::query("SELECT seal_audit(100000)").execute(world.db.app()).await.unwrap();
     late.commit().await.unwrap();
     assert_eq!(unsealed(&world).await, 1);
-    let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(100000)").fetch_one(world.db.app()).await.unwrap();
+    let sealed: i32 =
+        sqlx::query_scalar("SELECT seal_audit(100000)").fetch_one(world.db.app()).await.unwrap();
     assert_eq!((sealed, unsealed(&world).await), (1, 0));
-    let broken: Option<i64> = sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(world.db.app()).await.unwrap();
+    let broken: Option<i64> =
+        sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(world.db.app()).await.unwrap();
     assert_eq!(broken, None);
 }
 
@@ -218,15 +258,17 @@ async fn role_cannot_forge_or_hide_rows() {
 #[tokio::test]
 async fn actor_is_the_acting_person() {
     let world = World::new().await;
-    // As act_as() writes it, for a person with a valid session.
+    // The row that act_as() writes for a person with a valid session.
     let act = "INSERT INTO acting (xid, person_id) SELECT pg_current_xact_id(), id FROM person WHERE name = 'ada'";
     for (who, refused) in [("ada", false), ("bo", true)] {
         let mut tx = world.db.owner().begin().await.unwrap();
         tx.execute(act).await.unwrap();
-        let written = sqlx::query("INSERT INTO audit (actor, action) SELECT id, 'note' FROM person WHERE name = $1")
-            .bind(who)
-            .execute(&mut *tx)
-            .await;
+        let written = sqlx::query(
+            "INSERT INTO audit (actor, action) SELECT id, 'note' FROM person WHERE name = $1",
+        )
+        .bind(who)
+        .execute(&mut *tx)
+        .await;
         if refused {
             assert_refused(who, written, Refusal::OtherActor);
         } else {
@@ -236,16 +278,17 @@ async fn actor_is_the_acting_person() {
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute(act).await.unwrap();
     tx.execute("INSERT INTO person (name) VALUES ('zed')").await.unwrap();
-    let actor: Option<uuid::Uuid> =
-        sqlx::query_scalar("SELECT actor FROM audit WHERE action = 'person.insert' ORDER BY id DESC LIMIT 1")
-            .fetch_one(&mut *tx)
-            .await
-            .unwrap();
+    let actor: Option<uuid::Uuid> = sqlx::query_scalar(
+        "SELECT actor FROM audit WHERE action = 'person.insert' ORDER BY id DESC LIMIT 1",
+    )
+    .fetch_one(&mut *tx)
+    .await
+    .unwrap();
     assert_eq!(actor, Some(world.ada), "the database's rows name the acting person");
 }
 
 #[tokio::test]
-async fn audited_submission_takes_no_more_parts() {
+async fn audited_submission_rejects_new_parts() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.begin_as(world.ada).await;
@@ -261,7 +304,10 @@ async fn audited_submission_takes_no_more_parts() {
     .await
     .unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
-    let late =
-        sqlx::query("INSERT INTO submission_author VALUES ($1, $2)").bind(id).bind(world.ada).execute(&mut *tx).await;
+    let late = sqlx::query("INSERT INTO submission_author VALUES ($1, $2)")
+        .bind(id)
+        .bind(world.ada)
+        .execute(&mut *tx)
+        .await;
     assert_refused("a late author", late, Refusal::SubmissionSealed);
 }

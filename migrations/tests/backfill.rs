@@ -1,4 +1,4 @@
-//! Migrations that fill in what older databases did not note, on data as of m0004.
+//! Migrations that backfill columns and tables, on data as of m0004.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,9 +12,10 @@ const BEFORE: [(&str, &str); 4] = [
     ("m0004_scopes_and_replans", include_str!("../src/m0004_scopes_and_replans.sql")),
 ];
 
-/// `system` (1) has `web` (2) and `edge` (3) below it, and had `old` (4). Target 2 came from a proposal on `web` that changed the
-/// document of `edge`, too; 3 is a switch; 4 removed `old`, and brought a policy. Every deployment has a phantom, 10 more than its own
-/// number. Rows of policies can't be changed, as it is where guards are.
+/// `system` (1) has the children `web` (2) and `edge` (3), and had `old` (4). Target 2 came from a
+/// proposal for `web` that also changed the document of `edge`. Target 3 is a switch. Target 4
+/// removed `old` and introduced a policy. The phantom of each deployment has its number plus 10.
+/// Rows of policies are protected as by the guards.
 const DATA: &str = "
 INSERT INTO object (hash, kind, body) VALUES (sha256('{\"deployments\":{},\"nodes\":{}}'), 'root', '{\"deployments\":{},\"nodes\":{}}'), (sha256('doc'), 'deployment', 'doc'),
   (sha256('policy'), 'policy', 'policy'), (sha256('new'), 'deployment', 'new');
@@ -51,7 +52,7 @@ FROM (VALUES (1, 1, true), (1, 2, false),
              (4, 1, true), (4, 2, true)) e (p, seq, undone);
 ";
 
-/// A database as of m0004, with these rows.
+/// A database as of m0004 with these rows.
 async fn older(data: &str) -> TestDatabase {
     let db = TestDatabase::new().await;
     let owner = db.owner();
@@ -63,14 +64,18 @@ async fn older(data: &str) -> TestDatabase {
         .unwrap();
     for (name, sql) in BEFORE {
         owner.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.unwrap();
-        sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)").bind(name).execute(owner).await.unwrap();
+        sqlx::query("INSERT INTO seaql_migrations VALUES ($1, 0)")
+            .bind(name)
+            .execute(owner)
+            .await
+            .unwrap();
     }
     owner.execute(sqlx::raw_sql(AssertSqlSafe(data))).await.unwrap();
     db
 }
 
 #[tokio::test]
-async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
+async fn ambiguous_root_stops_migration() {
     let odd = r#"{"deployments":{},"nodes":{} }"#;
     let db = older(&DATA.replace(r#"{"deployments":{},"nodes":{}}"#, odd)).await;
     let error = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
@@ -78,17 +83,23 @@ async fn a_root_that_can_be_read_in_two_ways_stops_the_migration() {
 }
 
 #[tokio::test]
-async fn a_policy_that_no_target_brought_stops_the_migration() {
+async fn policy_without_target_stops_migration() {
     let db = older(DATA).await;
-    db.owner().execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))").await.unwrap();
+    db.owner()
+        .execute("INSERT INTO policy (number, hash) VALUES (3, sha256('policy'))")
+        .await
+        .unwrap();
     let stopped = migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(format!("{stopped:?}").contains("null values"), "{stopped:?}");
-    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations").fetch_one(db.owner()).await.unwrap();
+    let applied: i64 = sqlx::query_scalar("SELECT count(*) FROM seaql_migrations")
+        .fetch_one(db.owner())
+        .await
+        .unwrap();
     assert_eq!(applied, 4, "the schema stays as it was");
 }
 
 #[tokio::test]
-async fn what_older_databases_did_not_note_is_filled_in() {
+async fn missing_history_is_backfilled() {
     let db = older(DATA).await;
     let owner = db.owner();
     migrations::migrate(owner, &migrations::Roles::default()).await.unwrap();
@@ -101,24 +112,30 @@ async fn what_older_databases_did_not_note_is_filled_in() {
     .await
     .unwrap();
     let line = |name: &str, number: i64| (name.to_owned(), number);
-    // By what was proposed on, by what changed its document, and by what was its last; a switch is in nobody's line.
-    let expected = [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
+    // From the proposal's deployment, the changed documents and the last target. A switch is in no
+    // deployment's history.
+    let expected =
+        [line("system", 1), line("edge", 2), line("web", 2), line("old", 4), line("system", 4)];
     assert_eq!(lines, expected);
 
-    let policies: Vec<(i64, i64)> =
-        sqlx::query_as("SELECT number, target FROM policy ORDER BY 1").fetch_all(db.app()).await.unwrap();
+    let policies: Vec<(i64, i64)> = sqlx::query_as("SELECT number, target FROM policy ORDER BY 1")
+        .fetch_all(db.app())
+        .await
+        .unwrap();
     assert_eq!(policies, [(1, 1), (2, 4)], "with the genesis, and with the commit that named it");
     let changed = owner.execute("UPDATE policy SET target = 2").await.unwrap_err().to_string();
     assert!(changed.contains("never changed"), "the guard is there again: {changed}");
 
-    let dropped: Vec<(i64, i32)> = sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
-        .fetch_all(db.app())
-        .await
-        .unwrap();
+    let dropped: Vec<(i64, i32)> =
+        sqlx::query_as("SELECT proposal_id, seq FROM edit WHERE dropped ORDER BY 1, 2")
+            .fetch_all(db.app())
+            .await
+            .unwrap();
     assert_eq!(dropped, [(3, 2)], "open, undone, and one behind it counts");
 }
 
-/// Somebody with a session, somebody whose sessions are gone, a program with a token, and one that never was here.
+/// A person with a session, a person without sessions, a service account with a token, and one
+/// without visits.
 const DATA_OF_PEOPLE: &str = "
 INSERT INTO person (name, kind) VALUES ('bo', 'human'), ('cy', 'human'), ('ci', 'service'), ('new', 'service');
 INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
@@ -133,7 +150,7 @@ FROM person p, (VALUES ('one', timestamptz '2026-04-04T00:00Z'), ('two', NULL)) 
 ";
 
 #[tokio::test]
-async fn when_somebody_was_here_last_is_taken_from_what_is_left_of_it() {
+async fn last_visit_is_backfilled_from_traces() {
     let db = older(&format!("{DATA}{DATA_OF_PEOPLE}")).await;
     migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let seen: Vec<(String, String)> = sqlx::query_as(
@@ -153,7 +170,7 @@ SELECT id, '$argon2id$v=19$m=32768,t=3,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256(
 ";
 
 #[tokio::test]
-async fn stored_passwords_keep_working_and_prove_nothing() {
+async fn migrated_password_hash_verifies_only() {
     let db = older(&format!("{DATA}{DATA_OF_PASSWORDS}")).await;
     migrations::migrate(db.owner(), &migrations::Roles::default()).await.unwrap();
     let proves = "SELECT proves_password(person_id, sha256('the output')),
@@ -162,7 +179,7 @@ async fn stored_passwords_keep_working_and_prove_nothing() {
     assert_eq!(proves, (true, false));
 }
 
-/// Two records as they were before network cards had one spelling, without the guards that came with it.
+/// Two records from before MAC addresses had one spelling, without the guards added since.
 const DATA_OF_NODES: &str = "
 ALTER TABLE node DISABLE TRIGGER USER, DROP CONSTRAINT node_deployment_id_fkey;
 DROP INDEX node_address, node_macs, person_admins;
@@ -171,7 +188,7 @@ INSERT INTO node (fqdn, deployment_id, macs) VALUES
 ";
 
 #[tokio::test]
-async fn network_cards_get_one_spelling() {
+async fn mac_addresses_are_normalized() {
     let db = TestDatabase::new().await;
     let owner = db.owner();
     owner.execute(sqlx::raw_sql(AssertSqlSafe(DATA_OF_NODES))).await.unwrap();

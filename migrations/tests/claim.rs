@@ -1,4 +1,4 @@
-//! The claim statement against its limits, on the schema with its indexes and triggers as they are.
+//! The claim statement against its limits, with the real schema, indexes and triggers.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,13 +10,14 @@ use testdb::TestDatabase;
 
 const CLAIM: &str = include_str!("../../crates/store/src/running/claim.sql");
 
-/// Nodes `n1..`, each with steps in the lane of their role, in deployments `d1` and its child `d2`.
+/// Nodes `n1..`, each with steps in the concurrency group of their role, in deployments `d1` and
+/// its child `d2`.
 struct Floor(TestDatabase);
 
 impl Floor {
     async fn new() -> Self {
         let floor = Self(TestDatabase::new().await);
-        // Intent is made by commits alone, and these tests are about what comes after one.
+        // Only commits write intent, and these tests begin after a commit.
         floor
             .sql(
                 "ALTER TABLE target DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER;
@@ -56,8 +57,16 @@ impl Floor {
         self.sql(&sql).await;
     }
 
-    /// Steps of a role on nodes `first..=last` of deployment `d<n>`; `columns` and `values` say what else they are.
-    async fn steps(&self, deployment: i32, role: &str, (first, last): (i32, i32), columns: &str, values: &str) {
+    /// Steps of a role on nodes `first..=last` of deployment `d<n>`. `columns` and `values` set
+    /// further columns.
+    async fn steps(
+        &self,
+        deployment: i32,
+        role: &str,
+        (first, last): (i32, i32),
+        columns: &str,
+        values: &str,
+    ) {
         let sql = format!(
             "INSERT INTO lane (deployment_id, name) VALUES (md5('d{deployment}')::uuid, '{role}') ON CONFLICT DO NOTHING;
              INSERT INTO noderole (id, node_id, role, deployment_id, role_hash)
@@ -72,15 +81,21 @@ impl Floor {
         self.sql(&sql).await;
     }
 
-    /// One round as the workers' role: how many it started of each role. None: another one is claiming.
+    /// One claim round as the worker's role. Returns the number of started runs per role, or `None`
+    /// while another transaction claims.
     async fn round(&self, most: i64, batch: i64) -> Option<BTreeMap<String, usize>> {
         let mut tx = self.0.worker().begin().await.unwrap();
         let lock = "SELECT pg_try_advisory_xact_lock($1)";
-        let mine: bool = sqlx::query_scalar(lock).bind(CLAIM_LOCK).fetch_one(&mut *tx).await.unwrap();
+        let mine: bool =
+            sqlx::query_scalar(lock).bind(CLAIM_LOCK).fetch_one(&mut *tx).await.unwrap();
         if !mine {
             return None;
         }
-        sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(APPLY_LOCK).execute(&mut *tx).await.unwrap();
+        sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+            .bind(APPLY_LOCK)
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         sqlx::query(CLAIM).bind(most).bind(batch).bind(60.0_f64).fetch_all(&mut *tx).await.unwrap();
         let roles: Vec<String> = sqlx::query_scalar(
             "SELECT n.role FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id
@@ -97,7 +112,7 @@ impl Floor {
         Some(started)
     }
 
-    /// Rounds until nothing more starts: how many runs that made.
+    /// Repeats rounds until nothing more starts, and returns the number of runs.
     async fn claim(&self, most: i64) -> usize {
         let mut all = 0;
         loop {
@@ -124,7 +139,7 @@ fn one(role: &str) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test]
-async fn never_more_runs_than_allowed_or_than_workers_carry() {
+async fn claim_respects_limit_and_worker_capacity() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     assert_eq!(floor.claim(10).await, 10);
@@ -141,10 +156,11 @@ async fn never_more_runs_than_allowed_or_than_workers_carry() {
 }
 
 #[tokio::test]
-async fn many_claimers_at_once_keep_the_limit() {
+async fn concurrent_claims_respect_limit() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
-    let rounds = || async { floor.round(10, 4).await.map_or(0, |started| started.values().sum::<usize>()) };
+    let rounds =
+        || async { floor.round(10, 4).await.map_or(0, |started| started.values().sum::<usize>()) };
     for _ in 0..5 {
         tokio::join!(rounds(), rounds(), rounds(), rounds(), rounds(), rounds());
     }
@@ -156,7 +172,7 @@ async fn many_claimers_at_once_keep_the_limit() {
 }
 
 #[tokio::test]
-async fn lanes_have_limits_and_chunks_wait_for_their_last() {
+async fn concurrency_group_limits_and_chunks_are_respected() {
     let floor = Floor::new().await;
     floor.steps(1, "rolling", (1, 10), "", "").await;
     floor.steps(1, "chunk", (11, 20), "", "").await;
@@ -183,7 +199,7 @@ async fn lanes_have_limits_and_chunks_wait_for_their_last() {
 }
 
 #[tokio::test]
-async fn a_node_takes_one_exclusive_run() {
+async fn node_has_one_exclusive_run() {
     let floor = Floor::new().await;
     for role in ["a", "b", "c"] {
         floor.steps(1, role, (1, 1), "", "").await;
@@ -198,31 +214,38 @@ async fn a_node_takes_one_exclusive_run() {
 }
 
 #[tokio::test]
-async fn holds_and_the_switch_stop_new_runs() {
+async fn hold_and_switch_stop_new_runs() {
     let floor = Floor::new().await;
     floor.steps(1, "above", (1, 1), "", "").await;
     floor.steps(2, "below", (2, 2), "", "").await;
     let hold = |name: &str| {
-        format!("UPDATE deployment SET held_by = (SELECT id FROM person), held_at = now() WHERE name = '{name}'")
+        format!(
+            "UPDATE deployment SET held_by = (SELECT id FROM person), held_at = now() WHERE name = '{name}'"
+        )
     };
     floor.sql(&hold("d1")).await;
     assert_eq!(floor.claim(100).await, 0, "a hold counts for those below");
     floor.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
     floor.sql(&hold("d2")).await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("above"));
-    floor.sql("UPDATE deployment SET held_by = NULL, held_at = NULL; UPDATE head SET enabled = false").await;
+    floor
+        .sql(
+            "UPDATE deployment SET held_by = NULL, held_at = NULL; UPDATE head SET enabled = false",
+        )
+        .await;
     assert_eq!(floor.claim(100).await, 0);
     floor.sql("UPDATE head SET enabled = true").await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("below"));
 }
 
 #[tokio::test]
-async fn a_node_is_as_its_step_needs_it() {
+async fn step_starts_only_on_fitting_node() {
     let floor = Floor::new().await;
     for needs in ["alive", "any", "dead"] {
         floor.steps(1, needs, (1, 1), ", needs, exclusive", &format!(", '{needs}', false")).await;
     }
-    let started = |rows: Option<BTreeMap<String, usize>>| rows.unwrap().into_keys().collect::<Vec<_>>();
+    let started =
+        |rows: Option<BTreeMap<String, usize>>| rows.unwrap().into_keys().collect::<Vec<_>>();
     floor.sql("UPDATE node SET available = false").await;
     assert_eq!(started(floor.round(100, 10).await), [""; 0]);
     floor.sql("UPDATE node SET available = true, alive = false").await;
@@ -234,11 +257,13 @@ async fn a_node_is_as_its_step_needs_it() {
 }
 
 #[tokio::test]
-async fn what_must_not_start_does_not() {
+async fn blocked_steps_are_not_claimed() {
     let floor = Floor::new().await;
     floor.steps(1, "later", (1, 1), ", not_before", ", now() + interval '1 hour'").await;
     floor.steps(1, "blocked", (2, 2), "", "").await;
-    floor.sql("UPDATE step SET state = 'blocked', pending = 1 WHERE id = md5('blocked2')::uuid").await;
+    floor
+        .sql("UPDATE step SET state = 'blocked', pending = 1 WHERE id = md5('blocked2')::uuid")
+        .await;
     floor.steps(1, "instant", (3, 3), ", instant", ", true").await;
     floor.steps(1, "skipped", (4, 4), ", skipped", ", 'condition'").await;
     floor.steps(1, "rests", (5, 5), ", applied_generation", ", 1").await;
@@ -257,7 +282,7 @@ async fn what_must_not_start_does_not() {
 }
 
 #[tokio::test]
-async fn budgets_count_nodes() {
+async fn disruption_budget_counts_nodes() {
     let floor = Floor::new().await;
     floor
         .sql(
@@ -277,21 +302,32 @@ async fn budgets_count_nodes() {
 }
 
 #[tokio::test]
-async fn the_order_is_priority_age_rank_and_deployments_take_turns() {
+async fn claim_order_is_fair_and_by_priority() {
     let floor = Floor::new().await;
     floor.steps(1, "many", (1, 20), "", "").await;
     floor.steps(1, "urgent", (21, 21), ", priority", ", 5").await;
     floor.sql("UPDATE step SET rank = 9, since = now() WHERE id = md5('urgent21')::uuid").await;
     assert_eq!(floor.round(100, 1).await.unwrap(), one("urgent"));
     floor.steps(1, "deep", (22, 22), "", "").await;
-    floor.sql("UPDATE step SET rank = 7, since = '2019-01-01' WHERE id = md5('deep22')::uuid").await;
-    assert_eq!(floor.round(100, 1).await.unwrap(), one("deep"), "who has waited longest comes first");
+    floor
+        .sql("UPDATE step SET rank = 7, since = '2019-01-01' WHERE id = md5('deep22')::uuid")
+        .await;
+    assert_eq!(
+        floor.round(100, 1).await.unwrap(),
+        one("deep"),
+        "who has waited longest comes first"
+    );
     floor.steps(2, "few", (23, 23), "", "").await;
     floor.sql("UPDATE step SET since = '2021-01-01' WHERE id = md5('few23')::uuid").await;
-    assert_eq!(floor.round(100, 1).await.unwrap(), one("few"), "the other deployment has two runs already");
+    assert_eq!(
+        floor.round(100, 1).await.unwrap(),
+        one("few"),
+        "the other deployment has two runs already"
+    );
 }
 
-/// `d1` has 10,000 steps that are ready, each on a node of its own; `d2` gets three that are ready later, on nodes of their own.
+/// `d1` has 10,000 ready steps, each on its own node. `d2` gets three that become ready later, on
+/// other nodes.
 async fn crowd() -> Floor {
     let floor = Floor::new().await;
     floor
@@ -306,21 +342,29 @@ async fn crowd() -> Floor {
 }
 
 #[tokio::test]
-async fn ten_thousand_ready_steps_do_not_starve_the_three_of_another_deployment() {
+async fn large_deployment_does_not_starve_small_one() {
     let floor = crowd().await;
     assert_eq!(floor.claim(10).await, 10, "the many have taken every slot");
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
     floor.sql("UPDATE step SET since = now() WHERE lane_id = (SELECT id FROM lane WHERE name = 'few')").await;
     assert_eq!(floor.claim(10).await, 0, "there is no room");
     floor.end(1).await;
-    assert_eq!(floor.round(10, 10).await.unwrap(), one("few"), "the first slot that is free is theirs");
+    assert_eq!(
+        floor.round(10, 10).await.unwrap(),
+        one("few"),
+        "the first slot that is free is theirs"
+    );
     floor.end(4).await;
     let next = floor.round(10, 10).await.unwrap();
-    assert_eq!((next["few"], next["many"]), (2, 2), "the other two come before the many have twice as much");
+    assert_eq!(
+        (next["few"], next["many"]),
+        (2, 2),
+        "the other two come before the many have twice as much"
+    );
 }
 
 #[tokio::test]
-async fn a_deployment_goes_first_when_an_operator_says_so_and_last_too() {
+async fn deployment_priority_changes_claim_order() {
     let floor = crowd().await;
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
     floor.sql("UPDATE deployment SET priority = -1 WHERE name = 'd2'").await;
@@ -330,7 +374,7 @@ async fn a_deployment_goes_first_when_an_operator_says_so_and_last_too() {
 }
 
 #[tokio::test]
-async fn a_jig_that_no_worker_carries_out_takes_no_slot() {
+async fn unserved_jig_takes_no_slot() {
     let floor = Floor::new().await;
     floor.sql("INSERT INTO jig (name, class) VALUES ('puppet', 'puppet')").await;
     floor.steps(1, "a", (1, 2), "", "").await;

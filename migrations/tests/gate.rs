@@ -1,4 +1,4 @@
-//! The gate in the database: which commits, verdicts and submissions the guards let through.
+//! The gate in the database: the commits, verdicts and reviews that the guards accept and reject.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use sqlx::Executor as _;
 use world::{Submission, World, assert_refused, deployment_doc, hex, node_doc, state};
 
-/// A planned, submitted and approved change of `web`.
+/// A change of `web` with a review and an approval.
 async fn approved(world: &World) -> (Submission, i64) {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -18,17 +18,24 @@ async fn approved(world: &World) -> (Submission, i64) {
 }
 
 #[tokio::test]
-async fn an_approved_change_commits_once() {
+async fn approved_change_commits_once() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_eq!(world.commit(&planned, submission).await.unwrap(), 2);
-    assert_eq!((world.head().await, world.head_no(world.web).await, world.head_no(world.storage).await), (2, 2, 1));
-    assert_refused("a second time", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_eq!(
+        (world.head().await, world.head_no(world.web).await, world.head_no(world.storage).await),
+        (2, 2, 1)
+    );
+    assert_refused(
+        "a second time",
+        world.commit(&planned, submission).await,
+        Refusal::ProposalMovedOn,
+    );
     assert_eq!(world.change(world.storage).await, 3);
 }
 
 #[tokio::test]
-async fn without_approval_nothing_commits() {
+async fn unapproved_change_does_not_commit() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -37,51 +44,76 @@ async fn without_approval_nothing_commits() {
 }
 
 #[tokio::test]
-async fn verdicts_of_authors_and_non_reviewers_are_refused() {
+async fn author_and_non_reviewer_verdicts_are_refused() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
-    for (who, by) in
-        [(world.ada, Refusal::AuthorsVerdict), (world.eve, Refusal::NotAReviewer), (world.robot, Refusal::NotAReviewer)]
-    {
+    for (who, by) in [
+        (world.ada, Refusal::AuthorsVerdict),
+        (world.eve, Refusal::NotAReviewer),
+        (world.robot, Refusal::NotAReviewer),
+    ] {
         assert_refused("verdict", world.verdict(submission, who, "approve").await, by);
     }
     world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
-    assert_refused("disabled", world.verdict(submission, world.bo, "approve").await, Refusal::NotAReviewer);
+    assert_refused(
+        "disabled",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::NotAReviewer,
+    );
     let by_policy = "INSERT INTO verdict (submission_id, policy_number, kind) SELECT id, 1, 'approve' FROM submission";
     assert_refused("a policy's", world.app(by_policy).await, Refusal::NotAReviewer);
 }
 
 #[tokio::test]
-async fn who_edits_is_an_author_listed_or_not() {
+async fn editor_is_author_even_if_unlisted() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.version = world.edit(planned.proposal, world.bo).await.unwrap();
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("bo edited", world.verdict(submission, world.bo, "approve").await, Refusal::AuthorsVerdict);
+    assert_refused(
+        "bo edited",
+        world.verdict(submission, world.bo, "approve").await,
+        Refusal::AuthorsVerdict,
+    );
     world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused("bo isn't listed", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "bo isn't listed",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 }
 
 #[tokio::test]
-async fn the_last_word_of_each_reviewer_counts() {
+async fn last_verdict_of_each_reviewer_counts() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.verdict(submission, world.bo, "request_changes").await.unwrap();
     assert_refused("taken back", world.commit(&planned, submission).await, Refusal::NotApproved);
     world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused("bo still objects", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_refused(
+        "bo still objects",
+        world.commit(&planned, submission).await,
+        Refusal::NotApproved,
+    );
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
 }
 
 #[tokio::test]
-async fn approvals_count_only_while_their_givers_may_review() {
+async fn approval_counts_while_reviewer_has_permission() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
-    assert_refused("permission gone", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.owner("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'").await.unwrap();
+    assert_refused(
+        "permission gone",
+        world.commit(&planned, submission).await,
+        Refusal::NotApproved,
+    );
+    world
+        .owner("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'")
+        .await
+        .unwrap();
     assert_refused("disabled", world.commit(&planned, submission).await, Refusal::NotApproved);
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
     assert_refused("void since", world.commit(&planned, submission).await, Refusal::NotApproved);
@@ -90,7 +122,7 @@ async fn approvals_count_only_while_their_givers_may_review() {
 }
 
 #[tokio::test]
-async fn riskier_changes_need_what_the_policy_asks() {
+async fn risky_change_needs_more_approvals() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.risk.push("destructive".into());
@@ -99,40 +131,60 @@ async fn riskier_changes_need_what_the_policy_asks() {
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("one person twice", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_refused(
+        "one person twice",
+        world.commit(&planned, submission).await,
+        Refusal::NotApproved,
+    );
     world.verdict(submission, world.cy, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
 }
 
 #[tokio::test]
-async fn an_older_submission_is_void() {
+async fn older_submission_is_void() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
     assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
-    assert_refused("judged", world.verdict(submission, world.cy, "approve").await, Refusal::ProposalMovedOn);
+    assert_refused(
+        "judged",
+        world.verdict(submission, world.cy, "approve").await,
+        Refusal::ProposalMovedOn,
+    );
     let old = world.submit(&planned).await;
     assert!(old.is_err(), "an old version is not submitted: {old:?}");
     let newest = Submission { version, ..planned };
     let newer = world.submit(&newest).await.unwrap();
-    assert_refused("approvals don't carry over", world.commit(&newest, newer).await, Refusal::NotApproved);
+    assert_refused(
+        "approvals don't carry over",
+        world.commit(&newest, newer).await,
+        Refusal::NotApproved,
+    );
 }
 
 #[tokio::test]
-async fn a_discarded_proposal_is_closed_for_ever() {
+async fn discarded_proposal_stays_closed() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
     assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
-    assert_refused("edited", world.edit(planned.proposal, world.ada).await, Refusal::ProposalMovedOn);
-    assert_refused("reopened", world.app("UPDATE proposal SET state = 'open'").await, Refusal::Spent);
+    assert_refused(
+        "edited",
+        world.edit(planned.proposal, world.ada).await,
+        Refusal::ProposalMovedOn,
+    );
+    assert_refused(
+        "reopened",
+        world.app("UPDATE proposal SET state = 'open'").await,
+        Refusal::Spent,
+    );
     let by_hand = world.propose(world.storage, world.ada).await;
     let closed = format!("UPDATE proposal SET state = 'committed' WHERE id = {by_hand}");
     assert_refused("committed by hand", world.app(&closed).await, Refusal::IntentOutsideCommit);
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_and_a_sibling_does_not() {
+async fn changed_base_voids_but_sibling_does_not() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.change(world.storage).await;
@@ -141,7 +193,7 @@ async fn a_moved_base_voids_and_a_sibling_does_not() {
     let first = world.plan(world.web, world.ada).await;
     let submission = world.submit(&first).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    // Another kind of proposal on the same deployment, committed first.
+    // A proposal of another kind for the same deployment, committed first.
     let other = "INSERT INTO proposal (deployment_id, kind, created_by) SELECT deployment_id, 'autopilot', created_by
                  FROM proposal WHERE state = 'open' RETURNING id";
     let other: i64 = sqlx::query_scalar(other).fetch_one(world.db.owner()).await.unwrap();
@@ -154,14 +206,16 @@ async fn a_moved_base_voids_and_a_sibling_does_not() {
 }
 
 #[tokio::test]
-async fn two_changes_that_take_the_same_node_meet() {
+async fn second_change_taking_same_node_is_refused() {
     let world = World::new().await;
     world
         .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
         .await
         .unwrap();
-    let n9 =
-        sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'n9.x.example'").fetch_one(world.db.app()).await.unwrap();
+    let n9 = sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'n9.x.example'")
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
     let mut plans = Vec::new();
     for deployment in [world.web, world.storage] {
         let doc = world.put("node", node_doc(n9, "n9.x.example", deployment, json!({}))).await;
@@ -176,7 +230,7 @@ async fn two_changes_that_take_the_same_node_meet() {
 }
 
 #[tokio::test]
-async fn two_commits_at_once_make_one_line() {
+async fn concurrent_commits_are_serialized() {
     let world = World::new().await;
     let mut plans = Vec::new();
     for deployment in [world.web, world.storage] {
@@ -185,22 +239,27 @@ async fn two_commits_at_once_make_one_line() {
         world.verdict(submission, world.bo, "approve").await.unwrap();
         plans.push((planned, submission));
     }
-    let (one, two) = tokio::join!(world.commit(&plans[0].0, plans[0].1), world.commit(&plans[1].0, plans[1].1));
+    let (one, two) =
+        tokio::join!(world.commit(&plans[0].0, plans[0].1), world.commit(&plans[1].0, plans[1].1));
     let refused: Vec<_> = [one, two].into_iter().filter_map(Result::err).collect();
-    // Whoever read the head too early is told to try again; nobody overwrites the other.
+    // The transaction that read the head too early gets a retryable error. Neither overwrites the
+    // other.
     assert!(refused.len() <= 1, "{refused:?}");
     for error in &refused {
         let by = Refusal::of(error);
         assert!(matches!(by, Some(Refusal::NotTheNext | Refusal::OtherDocuments)), "{error}");
     }
     let line: Vec<(i64, Option<i64>)> =
-        sqlx::query_as("SELECT number, parent FROM target ORDER BY number").fetch_all(world.db.app()).await.unwrap();
+        sqlx::query_as("SELECT number, parent FROM target ORDER BY number")
+            .fetch_all(world.db.app())
+            .await
+            .unwrap();
     assert_eq!(world.head().await, 3 - refused.len() as i64);
     assert!(line.windows(2).all(|pair| pair[1].1 == Some(pair[0].0)), "{line:?}");
 }
 
 #[tokio::test]
-async fn the_root_differs_in_exactly_what_is_listed() {
+async fn root_differs_only_in_listed_documents() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let sound = world.root_with(&planned).await;
@@ -209,31 +268,54 @@ async fn the_root_differs_in_exactly_what_is_listed() {
     for (_, id, _, new) in &planned.documents {
         more.nodes.insert(*id, new.clone().unwrap());
     }
-    let n2 = world.put("node", node_doc(world.n2, "n2.x.example", world.storage, json!({"evil": {}}))).await;
+    let n2 = world
+        .put("node", node_doc(world.n2, "n2.x.example", world.storage, json!({"evil": {}})))
+        .await;
     more.nodes.insert(world.n2, n2);
     let more = world.put_root(&more).await;
-    assert_refused("more", world.commit_root(&planned, submission, &more).await, Refusal::OtherDocuments);
+    assert_refused(
+        "more",
+        world.commit_root(&planned, submission, &more).await,
+        Refusal::OtherDocuments,
+    );
 
     let same = world.put_root(&world.root().await).await;
-    assert_refused("fewer", world.commit_root(&planned, submission, &same).await, Refusal::OtherDocuments);
+    assert_refused(
+        "fewer",
+        world.commit_root(&planned, submission, &same).await,
+        Refusal::OtherDocuments,
+    );
 
     let mut gone = world.root().await;
     gone.nodes.insert(world.n1, planned.documents[0].3.clone().unwrap());
     gone.deployments.remove(&world.storage);
     let gone = world.put_root(&gone).await;
-    assert_refused("removed", world.commit_root(&planned, submission, &gone).await, Refusal::OtherDocuments);
+    assert_refused(
+        "removed",
+        world.commit_root(&planned, submission, &gone).await,
+        Refusal::OtherDocuments,
+    );
 
     let no_root = world.put("node", json!({"deployments": {}, "nodes": {}})).await;
-    assert_refused("no root", world.commit_root(&planned, submission, &no_root).await, Refusal::OtherDocuments);
+    assert_refused(
+        "no root",
+        world.commit_root(&planned, submission, &no_root).await,
+        Refusal::OtherDocuments,
+    );
 
-    // Bytes alone tell it of so few documents; where they don't, the rows above decide.
+    // With so few documents, the byte comparison decides. Otherwise the row comparison above does.
     let mut beside = world.root().await;
     let (_, n1, _, new) = planned.documents[0].clone();
     beside.nodes.remove(&n1);
     beside.deployments.insert(n1, new.unwrap());
     let beside = world.put_root(&beside).await;
-    assert_refused("beside", world.commit_root(&planned, submission, &beside).await, Refusal::OtherDocuments);
-    // Of a key that is there twice, one reader takes the first and one the last: no target begins with such a root.
+    assert_refused(
+        "beside",
+        world.commit_root(&planned, submission, &beside).await,
+        Refusal::OtherDocuments,
+    );
+    // Of a duplicate key, one reader sees the first value and another the last. No blueprint may
+    // have such a root.
     let twice = {
         let (id, old) = (n1, world.root().await.nodes[&n1].clone());
         let entry = |hash: &[u8], blank: &str| format!("\"{id}\"{blank}:\"{}\"", hex(hash));
@@ -243,7 +325,11 @@ async fn the_root_differs_in_exactly_what_is_listed() {
         let body = body.replace(&new, &format!("{},{new}", entry(&old, " ")));
         world.put_bytes("root", body.into_bytes()).await
     };
-    assert_refused("twice", world.commit_root(&planned, submission, &twice).await, Refusal::OtherDocuments);
+    assert_refused(
+        "twice",
+        world.commit_root(&planned, submission, &twice).await,
+        Refusal::OtherDocuments,
+    );
     for (what, root, wanted) in [
         ("twice", &twice, false),
         ("sound", &sound, true),
@@ -253,14 +339,15 @@ async fn the_root_differs_in_exactly_what_is_listed() {
         ("no root", &no_root, false),
         ("beside", &beside, false),
     ] {
-        let told: bool =
-            sqlx::query_scalar("SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)")
-                .bind(world.head().await)
-                .bind(root)
-                .bind(submission)
-                .fetch_one(world.db.owner())
-                .await
-                .unwrap();
+        let told: bool = sqlx::query_scalar(
+            "SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)",
+        )
+        .bind(world.head().await)
+        .bind(root)
+        .bind(submission)
+        .fetch_one(world.db.owner())
+        .await
+        .unwrap();
         assert_eq!(told, wanted, "{what}");
     }
 
@@ -268,7 +355,7 @@ async fn the_root_differs_in_exactly_what_is_listed() {
 }
 
 #[tokio::test]
-async fn a_document_outside_the_base_is_refused() {
+async fn document_outside_base_is_refused() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     let old = world.root().await.nodes[&world.n2].clone();
@@ -276,7 +363,11 @@ async fn a_document_outside_the_base_is_refused() {
     planned.documents.push(("node", world.n2, Some(old), Some(new)));
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("storage isn't in the base", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "storage isn't in the base",
+        world.commit(&planned, submission).await,
+        Refusal::Incomplete,
+    );
 
     let empty = Submission { base: Vec::new(), ..world.plan(world.storage, world.ada).await };
     let submission = world.submit(&empty).await.unwrap();
@@ -285,14 +376,18 @@ async fn a_document_outside_the_base_is_refused() {
 }
 
 #[tokio::test]
-async fn a_new_deployment_writes_its_parent() {
+async fn new_deployment_writes_its_parent() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     let (id, phantom) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
-    let doc = world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
-    let phantom_doc = world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
-    planned.documents =
-        vec![("deployment", id, None, Some(doc.clone())), ("node", phantom, None, Some(phantom_doc.clone()))];
+    let doc =
+        world.put("deployment", deployment_doc(id, "shop", Some(world.web), phantom, "")).await;
+    let phantom_doc =
+        world.put("node", node_doc(phantom, "phantom.shop.gantry", id, json!({}))).await;
+    planned.documents = vec![
+        ("deployment", id, None, Some(doc.clone())),
+        ("node", phantom, None, Some(phantom_doc.clone())),
+    ];
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
     let root = world.root_with(&planned).await;
@@ -300,8 +395,7 @@ async fn a_new_deployment_writes_its_parent() {
     for parent_moves in [false, true] {
         let mut tx = world.db.app().begin().await.unwrap();
         let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
-        let sql =
-            "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
+        let sql = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
         sqlx::query(sql)
             .bind(id)
             .bind(world.web)
@@ -319,7 +413,8 @@ async fn a_new_deployment_writes_its_parent() {
             sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         }
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
-        let line = "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        let line =
+            "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
         match parent_moves {
@@ -330,7 +425,7 @@ async fn a_new_deployment_writes_its_parent() {
 }
 
 #[tokio::test]
-async fn a_commit_is_whole_or_nothing() {
+async fn incomplete_commit_is_refused() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let root = world.root_with(&planned).await;
@@ -355,13 +450,17 @@ async fn a_commit_is_whole_or_nothing() {
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_target(&mut tx, submission, &root).await.unwrap();
     let sql = "UPDATE head SET policy_number = 2";
-    assert_refused("a policy that isn't there", tx.execute(sql).await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "a policy that isn't there",
+        tx.execute(sql).await,
+        Refusal::IntentOutsideCommit,
+    );
     drop(tx);
     world.commit(&planned, submission).await.unwrap();
 }
 
 #[tokio::test]
-async fn submissions_are_sealed_when_made() {
+async fn submission_cannot_change_after_insert() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     for sql in [
@@ -378,7 +477,7 @@ async fn submissions_are_sealed_when_made() {
 }
 
 #[tokio::test]
-async fn switches_repeat_the_root_and_void_nothing() {
+async fn switch_repeats_root_and_keeps_approvals() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_refused("on already", world.switch(true).await, Refusal::NotTheNext);
@@ -395,7 +494,7 @@ async fn switches_repeat_the_root_and_void_nothing() {
 }
 
 #[tokio::test]
-async fn a_switch_is_no_licence_to_change_intent() {
+async fn switch_cannot_change_intent() {
     let world = World::new().await;
     let mut tx = world.begin_as(world.ada).await;
     let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
@@ -406,7 +505,7 @@ async fn a_switch_is_no_licence_to_change_intent() {
 }
 
 #[tokio::test]
-async fn the_line_has_no_gaps_forks_or_second_genesis() {
+async fn history_has_no_gap_fork_or_second_genesis() {
     let world = World::new().await;
     let insert = |number: i64, parent: &str, kind: &str, enabled: bool| {
         format!(
@@ -414,30 +513,59 @@ async fn the_line_has_no_gaps_forks_or_second_genesis() {
              SELECT {number}, {parent}, '{kind}', root, {enabled}, 1, p.id FROM target, person p WHERE number = 1 AND p.name = 'ada'"
         )
     };
-    assert_refused("second genesis", world.app(&insert(1, "NULL", "genesis", true)).await, Refusal::NotTheNext);
+    assert_refused(
+        "second genesis",
+        world.app(&insert(1, "NULL", "genesis", true)).await,
+        Refusal::NotTheNext,
+    );
     assert_refused("gap", world.app(&insert(9, "8", "switch", false)).await, Refusal::NotTheNext);
     world.switch(false).await.unwrap();
     assert_refused("fork", world.app(&insert(2, "1", "switch", false)).await, Refusal::NotTheNext);
-    assert_eq!(state(world.app_as(world.ada, &insert(4, "2", "switch", true)).await), "23514", "numbers have no gaps");
-    assert_refused("head by hand", world.app("UPDATE head SET number = 1").await, Refusal::IntentOutsideCommit);
-    assert_refused("switch by hand", world.app("UPDATE head SET enabled = true").await, Refusal::IntentOutsideCommit);
+    assert_eq!(
+        state(world.app_as(world.ada, &insert(4, "2", "switch", true)).await),
+        "23514",
+        "numbers have no gaps"
+    );
+    assert_refused(
+        "head by hand",
+        world.app("UPDATE head SET number = 1").await,
+        Refusal::IntentOutsideCommit,
+    );
+    assert_refused(
+        "switch by hand",
+        world.app("UPDATE head SET enabled = true").await,
+        Refusal::IntentOutsideCommit,
+    );
 }
 
 #[tokio::test]
-async fn after_a_restore_old_submissions_and_transactions_are_void() {
+async fn restore_voids_old_submissions_and_transactions() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     assert_eq!(state(world.app("UPDATE head SET epoch = 2").await), "42501");
     assert_eq!(state(world.app("SELECT raise_epoch()").await), "42501");
     assert_eq!(migrations::raise_epoch(world.db.owner()).await.unwrap(), 2);
-    assert_refused("an old approval", world.commit(&planned, submission).await, Refusal::OtherEpoch);
-    assert_refused("a new verdict", world.verdict(submission, world.cy, "approve").await, Refusal::OtherEpoch);
+    assert_refused(
+        "an old approval",
+        world.commit(&planned, submission).await,
+        Refusal::OtherEpoch,
+    );
+    assert_refused(
+        "a new verdict",
+        world.verdict(submission, world.cy, "approve").await,
+        Refusal::OtherEpoch,
+    );
     let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                SELECT number + 1, number, 'switch', root, false, epoch FROM target";
     assert_refused("an old process", world.app(sql).await, Refusal::OtherEpoch);
-    assert_refused("backwards", world.owner("UPDATE head SET epoch = 1").await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "backwards",
+        world.owner("UPDATE head SET epoch = 1").await,
+        Refusal::IntentOutsideCommit,
+    );
 
-    // Transaction ids recur after a restore: an old target that carries this transaction's id is no licence.
+    // Transaction ids recur after a restore. An old target with this transaction's id does not
+    // permit changes.
     world.owner("ALTER TABLE target DISABLE TRIGGER guard_append_only").await.unwrap();
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute("UPDATE target SET xid = pg_current_xact_id()").await.unwrap();
@@ -445,7 +573,7 @@ async fn after_a_restore_old_submissions_and_transactions_are_void() {
     assert_refused("a recurring transaction id", refused, Refusal::IntentOutsideCommit);
     drop(tx);
 
-    // A fresh version of the same proposal goes through.
+    // A new version of the same proposal can be committed.
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
     let again = Submission { version, epoch: 2, ..planned };
     let submission = world.submit(&again).await.unwrap();

@@ -1,4 +1,5 @@
-//! What the application role can't do by direct SQL, and that guards come back when migrations run.
+//! Statements that the application role cannot execute, and guards that return with each migration
+//! run.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -29,7 +30,7 @@ const APPEND_ONLY: [&str; 13] = [
 const DENIED: &str = "42501";
 
 #[tokio::test]
-async fn history_is_only_added_to() {
+async fn history_is_append_only() {
     let world = World::new().await;
     world.change(world.web).await;
     for table in APPEND_ONLY {
@@ -57,7 +58,7 @@ async fn history_is_only_added_to() {
 }
 
 #[tokio::test]
-async fn objects_are_what_their_hash_says() {
+async fn object_with_wrong_hash_is_refused() {
     let world = World::new().await;
     let sql = "INSERT INTO object (hash, kind, body) VALUES (sha256('a'), 'role', 'b')";
     assert_eq!(state(world.app(sql).await), "23514");
@@ -102,7 +103,7 @@ async fn intent_changes_only_in_a_commit() {
         "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy",
         "UPDATE head SET policy_number = 0",
     ] {
-        // Some of them the server's role may not even try; no worker may try one.
+        // The server's role lacks the privilege for some of them, a worker for all.
         let refused = state(world.app(sql).await);
         assert!([DENIED, "GY002"].contains(&refused.as_str()), "{sql}: {refused}");
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
@@ -122,7 +123,7 @@ async fn progress_needs_no_commit() {
 }
 
 #[tokio::test]
-async fn server_and_workers_disable_nothing() {
+async fn server_and_workers_cannot_disable_guards() {
     let world = World::new().await;
     for sql in [
         "ALTER TABLE target DISABLE TRIGGER ALL",
@@ -145,25 +146,36 @@ async fn server_and_workers_disable_nothing() {
 }
 
 #[tokio::test]
-async fn a_temporary_table_does_not_pose_as_ours() {
+async fn temporary_table_does_not_shadow_real_table() {
     let world = World::new().await;
-    // The owner may make one, and even then the guards look at the real table.
+    // Even for the owner's temporary table, the guards read the real one.
     let mut tx = world.db.owner().begin().await.unwrap();
-    let shadow =
-        "CREATE TEMP TABLE target AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
+    let shadow = "CREATE TEMP TABLE target AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
     tx.execute(shadow).await.unwrap();
-    assert_refused("shadowed", tx.execute("UPDATE step SET jig = jig").await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "shadowed",
+        tx.execute("UPDATE step SET jig = jig").await,
+        Refusal::IntentOutsideCommit,
+    );
 }
 
 #[tokio::test]
 async fn steps_follow_their_node() {
     let world = World::new().await;
     let fits = "SELECT bool_and(node_fits) FROM step WHERE node_id = $1";
-    let fits = || async { sqlx::query_scalar::<_, bool>(fits).bind(world.n1).fetch_one(world.db.app()).await.unwrap() };
-    for (change, expected) in
-        [("joined = 'none'", false), ("joined = 'confirmed'", true), ("alive = false", false), ("alive = true", true)]
-    {
-        world.owner(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'")).await.unwrap();
+    let fits = || async {
+        sqlx::query_scalar::<_, bool>(fits).bind(world.n1).fetch_one(world.db.app()).await.unwrap()
+    };
+    for (change, expected) in [
+        ("joined = 'none'", false),
+        ("joined = 'confirmed'", true),
+        ("alive = false", false),
+        ("alive = true", true),
+    ] {
+        world
+            .owner(&format!("UPDATE node SET {change} WHERE fqdn = 'n1.x.example'"))
+            .await
+            .unwrap();
         assert_eq!(fits().await, expected, "after {change}");
         world.worker("UPDATE step SET node_fits = NOT node_fits").await.unwrap();
         assert_eq!(fits().await, expected, "nobody writes it by hand");
@@ -179,20 +191,31 @@ async fn steps_follow_their_node() {
 }
 
 #[tokio::test]
-async fn runs_keep_what_they_are_about() {
+async fn run_identity_never_changes() {
     let world = World::new().await;
     let insert = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
                   SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
     let insert = format!("{insert} '{}'", world.n1);
     world.owner(&insert).await.unwrap();
-    assert_eq!(state(world.owner(&insert).await), "23505", "one open run of a step, one exclusive on a node");
-    for sql in ["UPDATE run SET generation = 9", "UPDATE run SET target_number = 1", "UPDATE run SET epoch = 9"] {
+    assert_eq!(
+        state(world.owner(&insert).await),
+        "23505",
+        "one open run of a step, one exclusive on a node"
+    );
+    for sql in [
+        "UPDATE run SET generation = 9",
+        "UPDATE run SET target_number = 1",
+        "UPDATE run SET epoch = 9",
+    ] {
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
         assert_refused(sql, world.owner(sql).await, Refusal::RunIdentity);
     }
     assert_eq!(state(world.worker("DELETE FROM run").await), DENIED);
     assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentity);
-    world.owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'").await.unwrap();
+    world
+        .owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'")
+        .await
+        .unwrap();
     world.owner("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
     let reopened = "UPDATE run SET state = 'queued', ended_at = NULL, outcome = NULL";
     assert_refused("reopened", world.worker(reopened).await, Refusal::Spent);
@@ -200,27 +223,34 @@ async fn runs_keep_what_they_are_about() {
 }
 
 #[tokio::test]
-async fn one_time_tokens_are_spent_once() {
+async fn one_time_token_is_used_once() {
     let world = World::new().await;
     let sql = "INSERT INTO token (kind, hash, person_id, expires_at)
                SELECT 'sign_in', sha256('secret'), id, now() + interval '1 hour' FROM person WHERE name = 'ada'";
     world.owner(sql).await.unwrap();
-    let spend =
-        "SELECT FROM begin_session_by_link('secret', sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')";
+    let spend = "SELECT FROM begin_session_by_link('secret', sha256(gen_random_uuid()::text::bytea), '1h', '1h', '', '')";
     let (one, two) = tokio::join!(world.app(spend), world.app(spend));
     assert_eq!(one.unwrap() + two.unwrap(), 1);
     assert_eq!(state(world.app("UPDATE token SET used_at = NULL").await), DENIED);
-    assert_refused("used again", world.owner("UPDATE token SET used_at = NULL").await, Refusal::Spent);
+    assert_refused(
+        "used again",
+        world.owner("UPDATE token SET used_at = NULL").await,
+        Refusal::Spent,
+    );
 }
 
 #[tokio::test]
-async fn the_audit_is_chained_and_tampering_shows() {
+async fn audit_chain_detects_tampering() {
     let world = World::new().await;
-    // What the world itself wrote comes first.
-    let before: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(world.db.app()).await.unwrap();
+    // The setup itself has written audit rows.
+    let before: i32 =
+        sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(world.db.app()).await.unwrap();
     let before = i64::from(before);
     for n in 0..5 {
-        world.app(&format!("INSERT INTO audit (action, detail) VALUES ('act', '{{\"n\": {n}}}')")).await.unwrap();
+        world
+            .app(&format!("INSERT INTO audit (action, detail) VALUES ('act', '{{\"n\": {n}}}')"))
+            .await
+            .unwrap();
     }
     let seal = "SELECT seal_audit($1)";
     let first: i32 = sqlx::query_scalar(seal).bind(3).fetch_one(world.db.app()).await.unwrap();
@@ -230,13 +260,24 @@ async fn the_audit_is_chained_and_tampering_shows() {
     );
     assert_eq!((first, one.unwrap() + two.unwrap()), (3, 2), "each row once");
     let broken_at = || async {
-        sqlx::query_scalar::<_, Option<i64>>("SELECT audit_broken_at()").fetch_one(world.db.app()).await.unwrap()
+        sqlx::query_scalar::<_, Option<i64>>("SELECT audit_broken_at()")
+            .fetch_one(world.db.app())
+            .await
+            .unwrap()
     };
     assert_eq!(broken_at().await, None);
     world.owner("ALTER TABLE audit DISABLE TRIGGER guard_append_only").await.unwrap();
-    world.owner("UPDATE audit SET detail = '{\"n\": 7}' WHERE action = 'act' AND detail = '{\"n\": 3}'").await.unwrap();
+    world
+        .owner(
+            "UPDATE audit SET detail = '{\"n\": 7}' WHERE action = 'act' AND detail = '{\"n\": 3}'",
+        )
+        .await
+        .unwrap();
     assert_eq!(broken_at().await, Some(before + 4));
-    world.owner("UPDATE audit SET detail = '{\"n\": 3}' WHERE detail = '{\"n\": 7}'").await.unwrap();
+    world
+        .owner("UPDATE audit SET detail = '{\"n\": 3}' WHERE detail = '{\"n\": 7}'")
+        .await
+        .unwrap();
     assert_eq!(broken_at().await, None);
     world.owner("ALTER TABLE seal DISABLE TRIGGER guard_append_only").await.unwrap();
     world.owner(&format!("DELETE FROM seal WHERE seq = {}", before + 2)).await.unwrap();
@@ -244,26 +285,35 @@ async fn the_audit_is_chained_and_tampering_shows() {
 }
 
 #[tokio::test]
-async fn logs_find_room_and_repeat_nothing() {
+async fn log_partitions_exist_and_chunks_are_unique() {
     let world = World::new().await;
-    let line = "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
+    let line =
+        "INSERT INTO run_log (run_id, at_offset, body) VALUES ($1, 0, 'x') ON CONFLICT DO NOTHING";
     for (run, stored) in [(1_i64, 1), (1, 0), (500_000_000, 1), (500_000_000, 0)] {
         let done = sqlx::query(line).bind(run).execute(world.db.owner()).await.unwrap();
         assert_eq!(done.rows_affected(), stored, "run {run}");
     }
-    let made: i32 = sqlx::query_scalar("SELECT ensure_run_log_room()").fetch_one(world.db.worker()).await.unwrap();
+    let made: i32 = sqlx::query_scalar("SELECT ensure_run_log_room()")
+        .fetch_one(world.db.worker())
+        .await
+        .unwrap();
     assert_eq!(made, 0, "the migration made room");
 }
 
 #[tokio::test]
-async fn migrating_again_changes_nothing_and_brings_guards_back() {
+async fn second_migration_restores_guards() {
     let world = World::new().await;
     migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap();
     assert!(migrations::is_current(world.db.app()).await.unwrap());
     assert_eq!(world.head().await, 1);
 
     world.owner("DROP TRIGGER guard_intent ON step").await.unwrap();
-    world.owner("CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'").await.unwrap();
+    world
+        .owner(
+            "CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        )
+        .await
+        .unwrap();
     world
         .owner("GRANT ALL ON ALL TABLES IN SCHEMA public TO gantry_server, gantry_worker, gantry_metrics")
         .await
@@ -274,11 +324,17 @@ async fn migrating_again_changes_nothing_and_brings_guards_back() {
         .unwrap();
     world.app("UPDATE step SET priority = 7").await.unwrap();
     let roles = migrations::Roles::default();
-    let (one, two) =
-        tokio::join!(migrations::migrate(world.db.owner(), &roles), migrations::migrate(world.db.owner(), &roles));
+    let (one, two) = tokio::join!(
+        migrations::migrate(world.db.owner(), &roles),
+        migrations::migrate(world.db.owner(), &roles)
+    );
     one.unwrap();
     two.unwrap();
-    assert_refused("intent", world.app("UPDATE step SET priority = 8").await, Refusal::IntentOutsideCommit);
+    assert_refused(
+        "intent",
+        world.app("UPDATE step SET priority = 8").await,
+        Refusal::IntentOutsideCommit,
+    );
     assert_eq!(state(world.app("DELETE FROM verdict").await), DENIED);
     assert_eq!(state(world.worker("DELETE FROM step").await), DENIED);
     assert_eq!(state(sqlx::query("SELECT FROM token").execute(world.db.metrics()).await), DENIED);
@@ -286,35 +342,50 @@ async fn migrating_again_changes_nothing_and_brings_guards_back() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_left_alone() {
+async fn newer_database_is_not_migrated() {
     let world = World::new().await;
-    world.owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)").await.unwrap();
+    world
+        .owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)")
+        .await
+        .unwrap();
     assert!(!migrations::is_current(world.db.app()).await.unwrap());
-    let refused = migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap_err();
+    let refused =
+        migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(matches!(refused, migrations::Error::Newer(_)), "{refused}");
 }
 
 #[tokio::test]
-async fn older_guards_are_seen() {
+async fn outdated_guards_are_detected() {
     let world = World::new().await;
     world.owner("UPDATE guard_version SET hash = sha256('older')").await.unwrap();
     assert!(!migrations::is_current(world.db.app()).await.unwrap());
 }
 
 #[tokio::test]
-async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+async fn deployment_depth_is_limited() {
     let world = World::new().await;
-    // Whether they come by a commit is not what is asked here.
+    // This test is not about commits.
     let mut tx = world.db.owner().begin().await.unwrap();
-    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_document").execute(&mut *tx).await.unwrap();
-    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_intent").execute(&mut *tx).await.unwrap();
+    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_document")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    sqlx::query("ALTER TABLE deployment DISABLE TRIGGER guard_intent")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                   SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
     let mut parent = world.web;
-    // system and web are two of them.
+    // `system` and `web` are the first two levels.
     for level in 3..=17 {
         let id = Uuid::new_v4();
-        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await;
+        let made = sqlx::query(insert)
+            .bind(id)
+            .bind(parent)
+            .bind(format!("level-{level}"))
+            .execute(&mut *tx)
+            .await;
         match level {
             17 => assert_refused("the 17th", made, Refusal::TooLow),
             _ => drop(made.unwrap()),
@@ -324,7 +395,7 @@ async fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
 }
 
 #[tokio::test]
-async fn what_stands_too_low_from_before_the_limit_still_changes() {
+async fn older_deployment_beyond_depth_limit_is_editable() {
     let world = World::new().await;
     let mut tx = world.db.owner().begin().await.unwrap();
     for guard in ["guard_document", "guard_intent"] {
@@ -333,12 +404,15 @@ async fn what_stands_too_low_from_before_the_limit_still_changes() {
             .await
             .unwrap();
     }
-    // Before the limit: triggers can't be switched in the middle of a transaction, what they call can be.
-    let guard: String =
-        sqlx::query_scalar("SELECT pg_get_functiondef('guard_levels'::regproc)").fetch_one(&mut *tx).await.unwrap();
+    // Simulates a tree from before the limit. A transaction cannot disable a used trigger, but it
+    // can replace the trigger's function.
+    let guard: String = sqlx::query_scalar("SELECT pg_get_functiondef('guard_levels'::regproc)")
+        .fetch_one(&mut *tx)
+        .await
+        .unwrap();
     let none = "CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'";
     sqlx::query(none).execute(&mut *tx).await.unwrap();
-    // As a commit writes it: the parent with every document.
+    // A commit writes the parent with every document.
     let write = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                  SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system
                  ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3";
@@ -346,15 +420,33 @@ async fn what_stands_too_low_from_before_the_limit_still_changes() {
     for level in 3..=17 {
         let id = Uuid::new_v4();
         let parent = *levels.last().unwrap();
-        sqlx::query(write).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await.unwrap();
+        sqlx::query(write)
+            .bind(id)
+            .bind(parent)
+            .bind(format!("level-{level}"))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
         levels.push(id);
     }
     sqlx::query(sqlx::AssertSqlSafe(guard)).execute(&mut *tx).await.unwrap();
     let [.., above, lowest] = levels[..] else { panic!("there are more") };
-    let changed = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await.unwrap();
+    let changed = sqlx::query(write)
+        .bind(lowest)
+        .bind(above)
+        .bind("renamed")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     assert_eq!(changed.rows_affected(), 1);
-    // Moving up frees it, and back down again is too low.
-    sqlx::query(write).bind(lowest).bind(world.web).bind("renamed").execute(&mut *tx).await.unwrap();
+    // It may move up, but not back down.
+    sqlx::query(write)
+        .bind(lowest)
+        .bind(world.web)
+        .bind("renamed")
+        .execute(&mut *tx)
+        .await
+        .unwrap();
     let moved = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await;
     assert_refused("moved down", moved, Refusal::TooLow);
 }

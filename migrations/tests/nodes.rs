@@ -1,4 +1,5 @@
-//! The record of a node and its document: which changes of a connection or of hints the guards let through.
+//! The record of a node and its document: the changes of connection or hints that the guards accept
+//! and reject.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use world::{Submission, World, assert_refused, node_doc};
 
-/// Statements that change the record of every machine with this name.
+/// Statements that change the record of every node with this name.
 fn changes(fqdn: &str) -> [String; 4] {
     [
         "transport = 'ssh'",
@@ -41,14 +42,18 @@ async fn approved(world: &World, planned: &Submission) -> i64 {
     submission
 }
 
-/// Commits as Gantry does: the row follows the document.
+/// Commits as Gantry does, so that the row matches the document.
 async fn commit_with(world: &World, planned: &Submission, row: &str) -> Result<(), sqlx::Error> {
     let submission = approved(world, planned).await;
     let root = world.root_with(planned).await;
     let mut tx = world.db.app().begin().await?;
     let number = world.insert_target(&mut tx, submission, &root).await?;
     let sql = format!("UPDATE node SET doc = $2, {row} WHERE id = $1");
-    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(world.n1).bind(&planned.documents[0].3).execute(&mut *tx).await?;
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(world.n1)
+        .bind(&planned.documents[0].3)
+        .execute(&mut *tx)
+        .await?;
     world.project(&mut tx, planned, number).await?;
     tx.commit().await
 }
@@ -72,7 +77,7 @@ async fn documented_record_changes_by_commit_only() {
 }
 
 #[tokio::test]
-async fn row_unlike_document_does_not_commit() {
+async fn row_differing_from_document_is_refused() {
     let world = World::new().await;
     for row in [
         "version = version",
@@ -82,21 +87,31 @@ async fn row_unlike_document_does_not_commit() {
     ] {
         let planned = planned(&world, local(), json!({})).await;
         assert_refused(row, commit_with(&world, &planned, row).await, Refusal::OtherRecord);
-        world.app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'").await.unwrap();
+        world
+            .app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'")
+            .await
+            .unwrap();
     }
     let planned = planned(&world, local(), json!({"rack": 7})).await;
-    commit_with(&world, &planned, "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'").await.unwrap();
+    commit_with(
+        &world,
+        &planned,
+        "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 7}'",
+    )
+    .await
+    .unwrap();
 }
 
 #[tokio::test]
-async fn commit_leaves_other_records_alone() {
+async fn commit_does_not_change_other_records() {
     let world = World::new().await;
     let planned = planned(&world, local(), json!({})).await;
     let submission = approved(&world, &planned).await;
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_target(&mut tx, submission, &root).await.unwrap();
-    let other = sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
+    let other =
+        sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
     assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::OtherRecord);
 }
 
@@ -110,7 +125,7 @@ async fn changed_connection_without_its_risk_is_refused() {
 }
 
 #[tokio::test]
-async fn changed_bare_record_is_found() {
+async fn changed_bare_record_is_reported() {
     let world = World::new().await;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'bare.x.example', id, 'local', '{\"root\": \"/srv/bare\"}' FROM deployment WHERE system";
@@ -126,7 +141,11 @@ async fn changed_bare_record_is_found() {
     let submission = world.submit(&planned).await.unwrap();
     let moved = || async {
         let sql = "SELECT fqdn FROM moved_records($1)";
-        sqlx::query_scalar::<_, String>(sql).bind(submission).fetch_all(world.db.app()).await.unwrap()
+        sqlx::query_scalar::<_, String>(sql)
+            .bind(submission)
+            .fetch_all(world.db.app())
+            .await
+            .unwrap()
     };
     assert!(moved().await.is_empty());
     for (there, back) in [

@@ -1,4 +1,4 @@
-//! Passkeys and signed verdicts, as the server's and the workers' roles see them.
+//! Passkeys and signed verdicts, with the server's and the worker's role.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -34,15 +34,19 @@ fn signature(verdict: i64, passkey: Uuid, message: &str) -> String {
 }
 
 impl World {
-    /// Puts another policy in the place of the one in force, as the owner.
+    /// Replaces the policy in force, as the owner.
     async fn policy(&self, policy: Value) {
         let hash = self.put("policy", policy).await;
         self.owner("ALTER TABLE policy DISABLE TRIGGER USER").await.unwrap();
-        sqlx::query("UPDATE policy SET hash = $1").bind(hash).execute(self.db.owner()).await.unwrap();
+        sqlx::query("UPDATE policy SET hash = $1")
+            .bind(hash)
+            .execute(self.db.owner())
+            .await
+            .unwrap();
         self.owner("ALTER TABLE policy ENABLE TRIGGER USER").await.unwrap();
     }
 
-    /// A submission of a change in *web*.
+    /// A review of a change in *web*.
     async fn submitted(&self) -> i64 {
         let planned = self.plan(self.web, self.ada).await;
         self.submit(&planned).await.unwrap()
@@ -53,25 +57,32 @@ impl World {
         sqlx::query_scalar(sql).bind(submission).fetch_one(self.db.app()).await.unwrap()
     }
 
-    /// A passkey that the owner confirmed.
+    /// A passkey confirmed by the owner.
     async fn passkey(&self, person: Uuid) -> Uuid {
         let id = Uuid::new_v4();
         self.app_as(person, &registration(id, person)).await.unwrap();
-        self.owner(&format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{id}')")).await.unwrap();
+        self.owner(&format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{id}')"))
+            .await
+            .unwrap();
         id
     }
 
     async fn approval(&self, submission: i64, person: Uuid) -> i64 {
         let mut tx = self.begin_as(person).await;
         let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve') RETURNING id";
-        let id = sqlx::query_scalar(sql).bind(submission).bind(person).fetch_one(&mut *tx).await.unwrap();
+        let id = sqlx::query_scalar(sql)
+            .bind(submission)
+            .bind(person)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         id
     }
 }
 
 #[tokio::test]
-async fn demand_follows_the_rules_of_the_policy() {
+async fn signature_demand_follows_policy_rules() {
     for (rules, demanded) in [
         (json!([]), false),
         (json!([{}]), true),
@@ -83,9 +94,12 @@ async fn demand_follows_the_rules_of_the_policy() {
         let submission = world.submitted().await;
         assert_eq!(world.is_demanded(submission).await, demanded, "{rules}");
     }
-    for (place, risk, demanded) in
-        [("web", None, true), ("system", None, true), ("storage", None, false), ("web", Some("removal"), false)]
-    {
+    for (place, risk, demanded) in [
+        ("web", None, true),
+        ("system", None, true),
+        ("storage", None, false),
+        ("web", Some("removal"), false),
+    ] {
         let world = World::new().await;
         let id = match place {
             "web" => world.web,
@@ -103,20 +117,25 @@ async fn demand_follows_the_rules_of_the_policy() {
 }
 
 #[tokio::test]
-async fn change_of_the_policy_is_signed_if_there_is_any_rule() {
+async fn policy_change_needs_signature_with_any_rule() {
     let world = World::new().await;
-    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.storage}]})).await;
+    world
+        .policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.storage}]}))
+        .await;
     let weaker = world.put("policy", json!({"approvals": 1, "by_risk": {}})).await;
-    let planned = world::Submission { new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
+    let planned =
+        world::Submission { new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
     let submission = world.submit(&planned).await.unwrap();
     assert!(world.is_demanded(submission).await);
 }
 
 #[tokio::test]
-async fn early_check_of_constraints_leaves_no_demand_out() {
+async fn early_constraint_check_cannot_skip_demand() {
     let world = World::new().await;
-    world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.web}]})).await;
-    // The documents come after the database was told to decide.
+    world
+        .policy(json!({"approvals": 1, "by_risk": {}, "signed": [{"deployment": world.web}]}))
+        .await;
+    // The documents are inserted after the database has decided.
     let proposal = world.propose(world.storage, world.ada).await;
     let mut planned = world.plan_for(proposal, world.storage, world.ada).await;
     let other = world.plan(world.web, world.ada).await;
@@ -125,9 +144,9 @@ async fn early_check_of_constraints_leaves_no_demand_out() {
     let mut tx = world.begin_as(world.ada).await;
     let submission = world.insert_submission(&mut tx, &planned).await.unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
+    let late = "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
     let late =
-        "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
-    let late = sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
+        sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
     assert_refused("a document after the decision", late, Refusal::SubmissionSealed);
 }
 
@@ -142,12 +161,19 @@ async fn unsigned_approval_does_not_commit() {
     assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::NotSigned);
     let signed = world.approval(submission, world.bo).await;
     world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
-    // The same message once more is the same signature.
+    // A signature of the same message counts once.
     let again = world.approval(submission, world.bo).await;
     assert_eq!(state(world.app_as(world.bo, &signature(again, passkey, "first")).await), "23505");
-    assert_refused("the last verdict", world.commit(&planned, submission).await, Refusal::NotSigned);
+    assert_refused(
+        "the last verdict",
+        world.commit(&planned, submission).await,
+        Refusal::NotSigned,
+    );
     world.app_as(world.bo, &signature(again, passkey, "second")).await.unwrap();
-    let revoke = format!("UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{passkey}'", world.bo);
+    let revoke = format!(
+        "UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{passkey}'",
+        world.bo
+    );
     world.app_as(world.bo, &revoke).await.unwrap();
     assert_refused("revoked", world.commit(&planned, submission).await, Refusal::NotSigned);
     let other = world.passkey(world.bo).await;
@@ -157,7 +183,7 @@ async fn unsigned_approval_does_not_commit() {
 }
 
 #[tokio::test]
-async fn passkeys_and_signatures_take_their_person() {
+async fn passkeys_and_signatures_need_credential() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
     let submission = world.submitted().await;
@@ -179,12 +205,16 @@ async fn passkeys_and_signatures_take_their_person() {
     let stolen = world.app_as(world.bo, &confirmation(fresh, of_cy)).await;
     assert_refused("confirmed with another person's passkey", stolen, Refusal::PasskeyNotConfirmed);
     let owner = format!("INSERT INTO passkey_confirmation (passkey_id) VALUES ('{fresh}')");
-    assert_refused("as the owner", world.app_as(world.cy, &owner).await, Refusal::PasskeyNotConfirmed);
+    assert_refused(
+        "as the owner",
+        world.app_as(world.cy, &owner).await,
+        Refusal::PasskeyNotConfirmed,
+    );
     world.app_as(world.cy, &confirmation(fresh, of_cy)).await.unwrap();
 }
 
 #[tokio::test]
-async fn roles_rewrite_no_passkey_and_no_demand() {
+async fn roles_cannot_change_passkeys_or_demands() {
     let world = World::new().await;
     let id = world.passkey(world.bo).await;
     for sql in [
@@ -201,7 +231,11 @@ async fn roles_rewrite_no_passkey_and_no_demand() {
         assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
     }
     let insert = registration(Uuid::new_v4(), world.bo);
-    for sql in [insert.as_str(), &confirmation(id, Uuid::new_v4()), "UPDATE passkey SET revoked_at = now()"] {
+    for sql in [
+        insert.as_str(),
+        &confirmation(id, Uuid::new_v4()),
+        "UPDATE passkey SET revoked_at = now()",
+    ] {
         assert_eq!(state(world.worker(sql).await), DENIED, "worker: {sql}");
     }
 }

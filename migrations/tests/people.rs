@@ -1,4 +1,4 @@
-//! Who may do what where, as the database itself counts it.
+//! Permissions per deployment, as the database checks them.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -9,8 +9,14 @@ use uuid::Uuid;
 use world::{World, assert_refused};
 
 impl World {
-    async fn grant(&self, person: Uuid, permission: &str, deployment: Uuid) -> Result<(), sqlx::Error> {
-        let sql = format!("INSERT INTO scoped_grant VALUES ('{person}', '{permission}', '{deployment}')");
+    async fn grant(
+        &self,
+        person: Uuid,
+        permission: &str,
+        deployment: Uuid,
+    ) -> Result<(), sqlx::Error> {
+        let sql =
+            format!("INSERT INTO scoped_grant VALUES ('{person}', '{permission}', '{deployment}')");
         self.owner(&sql).await.map(drop)
     }
 
@@ -21,14 +27,21 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_reviewers_word_counts_only_where_they_may_review() {
+async fn verdict_counts_only_in_reviewers_scope() {
     let world = World::new().await;
-    world.owner("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')").await.unwrap();
+    world
+        .owner("UPDATE person SET permissions = '{viewer}' WHERE name IN ('bo', 'cy')")
+        .await
+        .unwrap();
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     world.grant(world.cy, "reviewer", world.storage).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
-    assert_refused("elsewhere", world.verdict(submission, world.cy, "approve").await, Refusal::NotAReviewer);
+    assert_refused(
+        "elsewhere",
+        world.verdict(submission, world.cy, "approve").await,
+        Refusal::NotAReviewer,
+    );
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.owner("DELETE FROM scoped_grant").await.unwrap();
     assert_refused("taken away", world.commit(&planned, submission).await, Refusal::NotApproved);
@@ -39,7 +52,7 @@ async fn a_reviewers_word_counts_only_where_they_may_review() {
 }
 
 #[tokio::test]
-async fn who_commits_may_do_so_wherever_it_changes_something() {
+async fn committer_needs_permission_in_all_touched_deployments() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -53,12 +66,16 @@ async fn who_commits_may_do_so_wherever_it_changes_something() {
 }
 
 #[tokio::test]
-async fn a_policy_concerns_everything() {
+async fn policy_change_needs_permission_everywhere() {
     let world = World::new().await;
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
-    assert_eq!(world.touched(submission).await, [world.web], "what is written, and where it was proposed");
+    assert_eq!(
+        world.touched(submission).await,
+        [world.web],
+        "what is written, and where it was proposed"
+    );
     let mut brings = world.plan(world.storage, world.ada).await;
     let mut tx = world.db.app().begin().await.unwrap();
     let policy = serde_json::json!({"approvals": 3, "by_risk": {}});
@@ -72,9 +89,13 @@ async fn a_policy_concerns_everything() {
 }
 
 #[tokio::test]
-async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
+async fn gantry_name_is_reserved() {
     let world = World::new().await;
-    assert_refused("new", world.owner("INSERT INTO person (name) VALUES ('gantry')").await, Refusal::OwnName);
+    assert_refused(
+        "new",
+        world.owner("INSERT INTO person (name) VALUES ('gantry')").await,
+        Refusal::OwnName,
+    );
     let renamed = world.owner("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
     assert_refused("renamed", renamed, Refusal::OwnName);
     for statement in [
@@ -84,26 +105,49 @@ async fn nobody_gets_the_name_of_gantry_itself_and_who_has_it_stays() {
     ] {
         world.owner(statement).await.unwrap();
     }
-    world.owner("UPDATE person SET name = 'gantry', disabled = true WHERE name = 'gantry'").await.unwrap();
+    world
+        .owner("UPDATE person SET name = 'gantry', disabled = true WHERE name = 'gantry'")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn a_part_of_the_tree_is_one_and_admin_is_none() {
+async fn invalid_scoped_grant_is_refused() {
     let world = World::new().await;
-    assert_refused("all", world.grant(world.bo, "operator", world.system).await, Refusal::NoPartOfTheTree);
-    assert_refused("nowhere", world.grant(world.bo, "operator", Uuid::new_v4()).await, Refusal::NoPartOfTheTree);
+    assert_refused(
+        "all",
+        world.grant(world.bo, "operator", world.system).await,
+        Refusal::NoPartOfTheTree,
+    );
+    assert_refused(
+        "nowhere",
+        world.grant(world.bo, "operator", Uuid::new_v4()).await,
+        Refusal::NoPartOfTheTree,
+    );
     assert_eq!(world::state(world.grant(world.bo, "admin", world.web).await), "23514");
-    assert_eq!(world::state(world.app("UPDATE scoped_grant SET permission = 'reviewer'").await), "42501");
+    assert_eq!(
+        world::state(world.app("UPDATE scoped_grant SET permission = 'reviewer'").await),
+        "42501"
+    );
 }
 
 #[tokio::test]
-async fn somebody_is_left_who_decides_about_people_however_they_race() {
+async fn last_admin_survives_concurrent_removals() {
     let world = World::new().await;
-    world.owner("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')").await.unwrap();
-    let (mut one, mut two) = (world.db.owner().begin().await.unwrap(), world.db.owner().begin().await.unwrap());
-    sqlx::query("UPDATE person SET disabled = true WHERE name = 'bo'").execute(&mut *one).await.unwrap();
+    world
+        .owner("UPDATE person SET permissions = '{admin}' WHERE name IN ('bo', 'cy')")
+        .await
+        .unwrap();
+    let (mut one, mut two) =
+        (world.db.owner().begin().await.unwrap(), world.db.owner().begin().await.unwrap());
+    sqlx::query("UPDATE person SET disabled = true WHERE name = 'bo'")
+        .execute(&mut *one)
+        .await
+        .unwrap();
     let other = tokio::spawn(async move {
-        let done = sqlx::query("UPDATE person SET permissions = '{}' WHERE name = 'cy'").execute(&mut *two).await;
+        let done = sqlx::query("UPDATE person SET permissions = '{}' WHERE name = 'cy'")
+            .execute(&mut *two)
+            .await;
         match done {
             Ok(_) => two.commit().await,
             Err(error) => Err(error),
@@ -121,14 +165,17 @@ async fn somebody_is_left_who_decides_about_people_however_they_race() {
         world.owner("UPDATE person SET disabled = true WHERE name = 'cy'").await,
         Refusal::LastAdmin,
     );
-    world.owner("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'").await.unwrap();
+    world
+        .owner("UPDATE person SET disabled = false, permissions = '{}' WHERE name = 'bo'")
+        .await
+        .unwrap();
     world.owner("UPDATE person SET permissions = '{admin}' WHERE name = 'robot'").await.unwrap();
     let gone = world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
     assert_refused("a program decides about nobody", gone, Refusal::LastAdmin);
 }
 
 #[tokio::test]
-async fn a_token_of_the_api_is_bounded() {
+async fn api_token_limits_are_enforced() {
     let world = World::new().await;
     let token = |scopes: &str, name: &str, holds: &str| {
         format!(
@@ -144,6 +191,10 @@ async fn a_token_of_the_api_is_bounded() {
         ("{operator}", "", "1 day"),
         ("{operator}", "x", "2 years"),
     ] {
-        assert_eq!(world::state(world.owner(&token(scopes, name, holds)).await), "23514", "{scopes} {name} {holds}");
+        assert_eq!(
+            world::state(world.owner(&token(scopes, name, holds)).await),
+            "23514",
+            "{scopes} {name} {holds}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Progress moves only along the state machine: statements by hand as the application role, each refused by the guard that it meets, and
-//! the same flow as a worker has it, which passes.
+//! Progress moves only along the state machine. A guard rejects each manual statement of the
+//! application role, and the normal flow of a worker passes.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,11 +12,14 @@ use world::{World, assert_refused, state};
 
 const WORKER: &str = "00000000-0000-0000-0000-000000000001";
 
-/// Both nodes are up, and a worker is there.
+/// Both nodes are alive, and there is a worker.
 async fn ready() -> World {
     let world = World::new().await;
     world.grant_all().await;
-    world.owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE NOT phantom").await.unwrap();
+    world
+        .owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE NOT phantom")
+        .await
+        .unwrap();
     let worker = format!(
         "INSERT INTO worker (id, name, phase, capacity, jigs, lease_until)
          VALUES ('{WORKER}', 'w', 'confirmed', 9, '{{script}}', now() + interval '1 hour')"
@@ -25,12 +28,30 @@ async fn ready() -> World {
     world
 }
 
-/// A claim of the step of a node, with one column of the run written otherwise.
+/// A claim of a node's step, with another value in one column of the run.
 fn claim_with(fqdn: &str, column: &str, value: &str) -> String {
-    let columns = ["node_id", "lane_id", "generation", "content_hash", "exclusive", "target_number", "epoch", "state"];
+    let columns = [
+        "node_id",
+        "lane_id",
+        "generation",
+        "content_hash",
+        "exclusive",
+        "target_number",
+        "epoch",
+        "state",
+    ];
+    let values = [
+        "m.node_id",
+        "m.lane_id",
+        "m.generation",
+        "m.content_hash",
+        "m.exclusive",
+        "h.number",
+        "h.epoch",
+        "'queued'",
+    ];
     let values =
-        ["m.node_id", "m.lane_id", "m.generation", "m.content_hash", "m.exclusive", "h.number", "h.epoch", "'queued'"];
-    let values = columns.iter().zip(values).map(|(name, usual)| if *name == column { value } else { usual });
+        columns.iter().zip(values).map(|(name, usual)| if *name == column { value } else { usual });
     format!(
         "WITH moved AS (UPDATE step SET state = 'transition', since = now()
            WHERE node_id = (SELECT id FROM node WHERE fqdn = '{fqdn}') AND state = 'todo' RETURNING *)
@@ -46,19 +67,22 @@ fn claim(fqdn: &str) -> String {
 
 /// The same with the cause of the step.
 fn with_cause(fqdn: &str) -> String {
-    claim(fqdn).replace("lease_until)", "cause, lease_until)").replace(", now() + ", ", m.cause, now() + ")
+    claim(fqdn)
+        .replace("lease_until)", "cause, lease_until)")
+        .replace(", now() + ", ", m.cause, now() + ")
 }
 
 const N1: &str = "n1.x.example";
 const N2: &str = "n2.x.example";
 
 async fn lease(world: &World) {
-    let sql =
-        format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now() WHERE state = 'queued'");
+    let sql = format!(
+        "UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now() WHERE state = 'queued'"
+    );
     assert_eq!(world.app(&sql).await.unwrap(), 1);
 }
 
-/// What a worker writes at the end of a run, in one transaction.
+/// Ends a run in one transaction, as a worker does.
 async fn finish(world: &World, outcome: &str, step: &str) -> Result<(), sqlx::Error> {
     let mut tx = world.db.worker().begin().await?;
     let end = format!(
@@ -75,27 +99,37 @@ const DONE: &str = "state = 'active', applied_generation = generation";
 const OUTPUT: &str = "UPDATE step SET results = '{\"a\": 1}', wall = '{\"a\": 1}', wall_run = 1 WHERE state = 'active'";
 
 #[tokio::test]
-async fn claimed_run_moves_its_step() {
+async fn claimed_run_changes_its_step() {
     let world = ready().await;
     assert_eq!(world.app(&claim(N1)).await.unwrap(), 1);
     lease(&world).await;
     world.app("INSERT INTO run_log (run_id, at_offset, body) VALUES (1, 0, 'x')").await.unwrap();
-    finish(&world, "succeeded", &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1"))
-        .await
-        .unwrap();
+    finish(
+        &world,
+        "succeeded",
+        &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1"),
+    )
+    .await
+    .unwrap();
     let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
     assert_refused("later", world.app(later).await, Refusal::ForeignOutput);
-    // A re-run for a cause, which fails and is retried.
-    world.app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'").await.unwrap();
+    // A re-run with a cause fails and is retried.
+    world
+        .app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'")
+        .await
+        .unwrap();
     assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::RunNotDue);
     world.app(&with_cause(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
-    world.app("UPDATE step SET state = 'todo', cause = 'retry' WHERE state = 'error'").await.unwrap();
+    world
+        .app("UPDATE step SET state = 'todo', cause = 'retry' WHERE state = 'error'")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn step_without_its_run_stays() {
+async fn step_change_without_run_is_refused() {
     let world = ready().await;
     for (sql, by) in [
         ("UPDATE step SET state = 'transition'", Refusal::StepMoved),
@@ -118,14 +152,22 @@ async fn step_without_its_run_stays() {
         let sql = format!("UPDATE step SET {set} WHERE state = 'transition'");
         assert_refused(set, world.app(&sql).await, Refusal::StepMoved);
     }
-    // And its run ended otherwise.
+    // After its run ended with another outcome.
     for (outcome, set) in [("failed", DONE), ("succeeded", "state = 'error'"), ("lost", DONE)] {
         assert_refused(outcome, finish(&world, outcome, set).await, Refusal::StepMoved);
     }
     let other = format!("{DONE}, results = '{{\"a\": 2}}'");
-    assert_refused("another result", finish(&world, "succeeded", &other).await, Refusal::ForeignOutput);
+    assert_refused(
+        "another result",
+        finish(&world, "succeeded", &other).await,
+        Refusal::ForeignOutput,
+    );
     let foreign = format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{}}', wall_run = 7");
-    assert_refused("output of another run", finish(&world, "succeeded", &foreign).await, Refusal::ForeignOutput);
+    assert_refused(
+        "output of another run",
+        finish(&world, "succeeded", &foreign).await,
+        Refusal::ForeignOutput,
+    );
     finish(&world, "succeeded", DONE).await.unwrap();
     for (sql, by) in [
         ("UPDATE step SET state = 'todo' WHERE state = 'active'", Refusal::StepMoved),
@@ -138,18 +180,19 @@ async fn step_without_its_run_stays() {
 }
 
 #[tokio::test]
-async fn server_reports_no_result_of_a_run() {
+async fn server_cannot_report_run_result() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     for outcome in ["succeeded", "failed", "cancelled", "lost"] {
-        let end = format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
+        let end =
+            format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
         assert_refused(outcome, world.app(&end).await, Refusal::RunMoved);
     }
 }
 
 #[tokio::test]
-async fn destructive_step_is_retried_by_a_person_only() {
+async fn only_person_retries_destructive_step() {
     let world = ready().await;
     world
         .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; ALTER TABLE step DISABLE TRIGGER guard_risk_again")
@@ -164,7 +207,10 @@ async fn destructive_step_is_retried_by_a_person_only() {
     assert_refused("worker", world.worker(retry).await, Refusal::StepMoved);
     assert_refused("a reviewer", world.app_as(world.bo, retry).await, Refusal::StepMoved);
     // An operator of another deployment.
-    world.owner(&format!("UPDATE person SET permissions = '{{}}' WHERE id = '{}'", world.eve)).await.unwrap();
+    world
+        .owner(&format!("UPDATE person SET permissions = '{{}}' WHERE id = '{}'", world.eve))
+        .await
+        .unwrap();
     grant_operator(&world, world.eve, world.storage).await;
     assert_refused("of storage", world.app_as(world.eve, retry).await, Refusal::StepMoved);
     grant_operator(&world, world.eve, world.web).await;
@@ -193,23 +239,33 @@ async fn retry_keeps_no_name_of_an_earlier_one() {
 }
 
 #[tokio::test]
-async fn retry_names_the_operator_who_asks_for_it() {
+async fn retry_names_its_operator() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
     let named = |name: &str| {
-        format!("UPDATE step SET state = 'todo', cause = 'retry', cause_by = '{name}' WHERE state = 'error'")
+        format!(
+            "UPDATE step SET state = 'todo', cause = 'retry', cause_by = '{name}' WHERE state = 'error'"
+        )
     };
     assert_refused("nobody", world.app(&named("ada")).await, Refusal::NotThatPerson);
     assert_refused("worker", world.worker(&named("ada")).await, Refusal::NotThatPerson);
-    assert_refused("another person", world.app_as(world.eve, &named("ada")).await, Refusal::NotThatPerson);
-    assert_refused("a reviewer", world.app_as(world.bo, &named("bo")).await, Refusal::NotThatPerson);
+    assert_refused(
+        "another person",
+        world.app_as(world.eve, &named("ada")).await,
+        Refusal::NotThatPerson,
+    );
+    assert_refused(
+        "a reviewer",
+        world.app_as(world.bo, &named("bo")).await,
+        Refusal::NotThatPerson,
+    );
     world.app_as(world.ada, &named("ada")).await.unwrap();
 }
 
 #[tokio::test]
-async fn run_is_cancelled_by_an_operator_or_a_commit() {
+async fn only_operator_or_commit_cancels_run() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
@@ -217,7 +273,11 @@ async fn run_is_cancelled_by_an_operator_or_a_commit() {
     let superseded = "UPDATE run SET cancel_requested = true, superseded = true";
     assert_refused("nobody", world.app(cancel).await, Refusal::NotThatPerson);
     assert_refused("no commit", world.app(superseded).await, Refusal::NotThatPerson);
-    assert_refused("no commit, a person", world.app_as(world.ada, superseded).await, Refusal::NotThatPerson);
+    assert_refused(
+        "no commit, a person",
+        world.app_as(world.ada, superseded).await,
+        Refusal::NotThatPerson,
+    );
     assert_refused("a reviewer", world.app_as(world.bo, cancel).await, Refusal::NotThatPerson);
     assert_refused("another person", world.app_as(world.eve, cancel).await, Refusal::NotThatPerson);
     let told = "UPDATE run SET error = 'cancelled by ada'";
@@ -246,9 +306,11 @@ async fn destructive_applied_step_never_runs_again() {
     lease(&world).await;
     assert_refused("lost", finish(&world, "lost", "state = 'todo'").await, Refusal::StepMoved);
     finish(&world, "succeeded", DONE).await.unwrap();
-    for set in
-        ["state = 'todo', cause = 'drift'", "state = 'blocked', pending = 1", "state = 'todo', applied_generation = 0"]
-    {
+    for set in [
+        "state = 'todo', cause = 'drift'",
+        "state = 'blocked', pending = 1",
+        "state = 'todo', applied_generation = 0",
+    ] {
         let sql = format!("UPDATE step SET {set} WHERE state = 'active'");
         let refused = state(world.app(&sql).await);
         assert!(["GY047", "23514"].contains(&refused.as_str()), "{set}: {refused}");
@@ -297,16 +359,20 @@ async fn run_that_is_not_due_is_refused() {
     world.switch(false).await.unwrap();
     assert_refused("switch", world.app(&claim(N1)).await, Refusal::RunNotDue);
     world.switch(true).await.unwrap();
-    // Behind a parent that is not done, whatever its count says.
+    // A parent is not done, whatever `pending` says.
     let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
                 INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.id <> p.id LIMIT 1";
     sqlx::raw_sql(edge).execute(world.db.owner()).await.unwrap();
     let both = [world.app(&claim(N1)).await, world.app(&claim(N2)).await];
-    assert_eq!(both.iter().filter(|claimed| claimed.is_err()).count(), 1, "the child alone: {both:?}");
+    assert_eq!(
+        both.iter().filter(|claimed| claimed.is_err()).count(),
+        1,
+        "the child alone: {both:?}"
+    );
 }
 
 #[tokio::test]
-async fn run_follows_its_states_once() {
+async fn run_passes_each_state_once() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     for sql in [
@@ -321,24 +387,36 @@ async fn run_follows_its_states_once() {
         .owner("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
         .await
         .unwrap();
-    let leased = format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
+    let leased =
+        format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
     assert_refused("hold", world.app(&leased).await, Refusal::RunMoved);
     world.owner("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
     let log = |run: i64, at: i64| {
-        format!("INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING")
+        format!(
+            "INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING"
+        )
     };
     assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::ForeignLog);
     lease(&world).await;
     assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::ForeignLog);
     assert_refused("no such run", world.app(&log(99, 0)).await, Refusal::ForeignLog);
-    assert_eq!((world.app(&log(1, 0)).await.unwrap(), world.app(&log(1, 0)).await.unwrap()), (1, 0));
+    assert_eq!(
+        (world.app(&log(1, 0)).await.unwrap(), world.app(&log(1, 0)).await.unwrap()),
+        (1, 0)
+    );
     let back = "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL";
     assert_refused("back", world.app(back).await, Refusal::RunMoved);
-    assert_refused("stamp", world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await, Refusal::RunIdentity);
+    assert_refused(
+        "stamp",
+        world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await,
+        Refusal::RunIdentity,
+    );
     finish(&world, "succeeded", DONE).await.unwrap();
-    for sql in
-        ["UPDATE run SET outcome = 'failed'", "UPDATE run SET result = '{\"a\": 2}'", "UPDATE run SET input = '{}'"]
-    {
+    for sql in [
+        "UPDATE run SET outcome = 'failed'",
+        "UPDATE run SET result = '{\"a\": 2}'",
+        "UPDATE run SET input = '{}'",
+    ] {
         assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
     }
     world.app("UPDATE run SET result = NULL").await.unwrap();
@@ -346,10 +424,10 @@ async fn run_follows_its_states_once() {
 }
 
 #[tokio::test]
-async fn node_without_a_health_check_stays() {
+async fn node_change_without_health_check_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
-    // As a node over SSH, whatever its document says.
+    // Makes it an SSH node, whatever its document says.
     world
         .db
         .owner()
@@ -375,7 +453,10 @@ async fn node_without_a_health_check_stays() {
         assert!(["GY052", "23514"].contains(&refused.as_str()), "{set}: {refused}");
     }
     let look = |reached| {
-        format!("INSERT INTO node_look (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')", world.n1)
+        format!(
+            "INSERT INTO node_look (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')",
+            world.n1
+        )
     };
     let up = "UPDATE node SET alive = true, joined = 'confirmed', boot_id = 'x', last_seen_at = now() WHERE fqdn = 'n1.x.example'";
     world.app(&look(false)).await.unwrap();
@@ -391,7 +472,10 @@ async fn node_without_a_health_check_stays() {
         "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT '{}', 'role app', '{{\"cpus\": 4}}', id FROM run",
         world.n2
     );
-    world.owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE fqdn = 'n2.x.example'").await.unwrap();
+    world
+        .owner("UPDATE node SET alive = true, joined = 'confirmed' WHERE fqdn = 'n2.x.example'")
+        .await
+        .unwrap();
     world.app(&claim(N2)).await.unwrap();
     assert_refused("facts without a result", world.app(&fact).await, Refusal::NodeUnseen);
 }

@@ -1,4 +1,4 @@
-//! Inside a commit, rows are what the documents of the change say: an approved commit, with one more statement by hand.
+//! Rows match the documents of a commit: an approved commit with one additional manual statement.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -21,7 +21,12 @@ async fn approved(world: &World, mut planned: Submission) -> (Submission, i64) {
     (planned, submission)
 }
 
-async fn commit_with(world: &World, planned: &Submission, submission: i64, more: &str) -> Result<(), sqlx::Error> {
+async fn commit_with(
+    world: &World,
+    planned: &Submission,
+    submission: i64,
+    more: &str,
+) -> Result<(), sqlx::Error> {
     let root = world.root_with(planned).await;
     let mut tx = world.db.app().begin().await?;
     let number = world.insert_target(&mut tx, submission, &root).await?;
@@ -31,7 +36,7 @@ async fn commit_with(world: &World, planned: &Submission, submission: i64, more:
 }
 
 #[tokio::test]
-async fn row_beyond_the_documents_is_refused() {
+async fn row_without_listed_document_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
     world
@@ -44,7 +49,9 @@ async fn row_beyond_the_documents_is_refused() {
                 SELECT gen_random_uuid(), noderole_id, node_id, 'more', lane_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
     let of = |fqdn: &str| {
-        format!("(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')")
+        format!(
+            "(SELECT s.id FROM step s JOIN node n ON n.id = s.node_id WHERE n.fqdn = '{fqdn}.x.example')"
+        )
     };
     let cases: Vec<(String, Refusal)> = vec![
         (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
@@ -140,13 +147,13 @@ async fn row_beyond_the_documents_is_refused() {
     commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
 }
 
-/// The noderole of n1, while it has one.
+/// The noderole of n1, which has only one.
 async fn only_noderole(world: &World) -> Uuid {
     let sql = "SELECT id FROM noderole WHERE node_id = $1";
     sqlx::query_scalar(sql).bind(world.n1).fetch_one(world.db.app()).await.unwrap()
 }
 
-/// Statements that bind app a second time on n1, after the first.
+/// Statements that bind app a second time on n1, with the first as its parent.
 fn bind_second(world: &World) -> String {
     format!(
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
@@ -178,7 +185,11 @@ async fn deleted_edge_is_refused() {
     let bind = bind_second(&world);
     let (planned, submission) = plan(1).await;
     let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
-    assert_refused("no edge", commit_with(&world, &planned, submission, without).await, NotAsDocumented);
+    assert_refused(
+        "no edge",
+        commit_with(&world, &planned, submission, without).await,
+        NotAsDocumented,
+    );
     commit_with(&world, &planned, submission, &bind).await.unwrap();
 
     let (planned, submission) = plan(2).await;
@@ -192,12 +203,17 @@ async fn deleted_edge_is_refused() {
 }
 
 #[tokio::test]
-async fn approved_policy_comes_into_force() {
+async fn approved_policy_must_be_in_force() {
     let world = World::new().await;
     let stricter = world.put("policy", json!({"approvals": 2, "by_risk": {}})).await;
-    let planned = Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
+    let planned =
+        Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
     let (planned, submission) = approved(&world, planned).await;
-    assert_refused("kept", commit_with(&world, &planned, submission, "SELECT 1").await, Refusal::NotProjected);
+    assert_refused(
+        "kept",
+        commit_with(&world, &planned, submission, "SELECT 1").await,
+        Refusal::NotProjected,
+    );
     let brings = format!(
         "INSERT INTO policy (number, hash) VALUES (2, '\\x{}'); UPDATE head SET policy_number = 2",
         world::hex(&stricter)
@@ -214,10 +230,14 @@ async fn transaction_commits_one_change() {
     let mut tx = world.db.app().begin().await.unwrap();
     let number = world.insert_target(&mut tx, one, &root).await.unwrap();
     world.project(&mut tx, &first, number).await.unwrap();
-    assert_refused("a second one", world.insert_target(&mut tx, two, &root).await, Refusal::NotTheNext);
+    assert_refused(
+        "a second one",
+        world.insert_target(&mut tx, two, &root).await,
+        Refusal::NotTheNext,
+    );
 }
 
-/// What an earlier target removed does not come back with another change of the same node.
+/// A noderole that an earlier commit removed does not return with another change of the same node.
 #[tokio::test]
 async fn removed_noderole_stays_removed() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! What each database role may do, and what it is refused, by direct SQL.
+//! The statements that each database role may and may not execute.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,7 +12,7 @@ use world::{World, state};
 /// SQLSTATE of a missing privilege.
 const DENIED: &str = "42501";
 
-/// Neither the server nor a worker may do these.
+/// Neither the server nor a worker may execute these.
 const REFUSED_TO_PROGRAMS: &[&str] = &[
     "UPDATE noderole SET system_data = '{}'",
     "UPDATE node SET phantom = true",
@@ -39,7 +39,7 @@ const REFUSED_TO_PROGRAMS: &[&str] = &[
     "UPDATE object SET body = ''",
 ];
 
-/// A worker moves progress and nothing else.
+/// A worker writes progress only.
 const REFUSED_TO_WORKERS: &[&str] = &[
     "INSERT INTO verdict (submission_id, person_id, kind) SELECT 1, id, 'approve' FROM node",
     "INSERT INTO target (number, parent, kind, root, enabled, epoch) SELECT number + 1, number, 'switch', root, enabled, epoch FROM target",
@@ -114,7 +114,7 @@ const REFUSED_TO_WORKERS: &[&str] = &[
     "SELECT acting_admin()",
 ];
 
-/// The server writes no progress that only a worker sees.
+/// The server does not write progress that only a worker sees.
 const REFUSED_TO_SERVER: &[&str] = &[
     "UPDATE step SET wall = '{}'",
     "UPDATE step SET wall_run = 1",
@@ -154,7 +154,7 @@ const REFUSED_TO_SERVER: &[&str] = &[
     "UPDATE jig SET class = 'noop'",
 ];
 
-/// Monitoring reads states, counts and times.
+/// Monitoring reads states, counts and times only.
 const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT connection FROM node",
     "SELECT address FROM node",
@@ -201,7 +201,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT raise_epoch()",
 ];
 
-/// Nobody but the owner may do these.
+/// Only the owner may execute these.
 const REFUSED_TO_ALL: &[&str] = &[
     "SET ROLE gantry_owner",
     "SET ROLE postgres",
@@ -241,14 +241,14 @@ async fn assert_allowed(role: &str, pool: &PgPool, statements: &[&str]) {
 }
 
 #[tokio::test]
-async fn worker_writes_nothing_but_progress() {
+async fn worker_writes_progress_only() {
     let world = World::new().await;
     assert_denied("worker", world.db.worker(), REFUSED_TO_PROGRAMS).await;
     assert_denied("worker", world.db.worker(), REFUSED_TO_WORKERS).await;
 }
 
 #[tokio::test]
-async fn server_writes_no_workers_progress() {
+async fn server_cannot_write_worker_progress() {
     let world = World::new().await;
     assert_denied("server", world.db.server(), REFUSED_TO_PROGRAMS).await;
     assert_denied("server", world.db.server(), REFUSED_TO_SERVER).await;
@@ -276,20 +276,24 @@ async fn metrics_reads_counts_only() {
 }
 
 #[tokio::test]
-async fn no_role_becomes_another_or_disables_guards() {
+async fn roles_cannot_switch_or_disable_guards() {
     let world = World::new().await;
-    for (role, pool) in [("server", world.db.server()), ("worker", world.db.worker()), ("metrics", world.db.metrics())]
-    {
+    for (role, pool) in [
+        ("server", world.db.server()),
+        ("worker", world.db.worker()),
+        ("metrics", world.db.metrics()),
+    ] {
         let own = format!("SET ROLE gantry_{role}");
-        let statements: Vec<&str> = REFUSED_TO_ALL.iter().copied().filter(|sql| *sql != own).collect();
+        let statements: Vec<&str> =
+            REFUSED_TO_ALL.iter().copied().filter(|sql| *sql != own).collect();
         assert_denied(role, pool, &statements).await;
     }
 }
 
 #[tokio::test]
-async fn worker_may_try_to_move_progress() {
+async fn worker_has_progress_privileges() {
     let world = World::new().await;
-    // The state machine refuses most of them by hand, and no missing right does.
+    // The state machine rejects most of them, but no privilege is missing.
     for sql in [
             "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
              VALUES (gen_random_uuid(), 'w', 'welcomed', 1, '{script}', 'h', 1, '0', now())",
@@ -330,11 +334,16 @@ async fn connection_change_withdraws_confirmation() {
     let bare = "WHERE fqdn = 'bare.x.example'";
     let life = format!("SELECT alive, joined FROM node {bare}");
     let life = async || {
-        sqlx::query_as::<_, (bool, String)>(AssertSqlSafe(life.as_str())).fetch_one(world.db.app()).await.unwrap()
+        sqlx::query_as::<_, (bool, String)>(AssertSqlSafe(life.as_str()))
+            .fetch_one(world.db.app())
+            .await
+            .unwrap()
     };
     assert_eq!(life().await, (false, "none".to_owned()), "no worker has checked it");
     let confirmed = format!("UPDATE node SET alive = true, joined = 'confirmed' {bare}");
-    for change in ["connection = '{\"port\": 23}'", "address = '[\"192.0.2.7\"]'", "way_no = way_no + 1"] {
+    for change in
+        ["connection = '{\"port\": 23}'", "address = '[\"192.0.2.7\"]'", "way_no = way_no + 1"]
+    {
         world.owner(&confirmed).await.unwrap();
         world.app(&format!("UPDATE node SET {change} {bare}")).await.unwrap();
         assert_eq!(life().await, (true, "none".to_owned()), "{change}");
@@ -344,7 +353,10 @@ async fn connection_change_withdraws_confirmation() {
     assert_eq!(life().await, (true, "welcomed".to_owned()));
     world.app(&format!("SELECT doubt_node(id) FROM node {bare}")).await.unwrap();
     assert_eq!(life().await, (true, "welcomed".to_owned()), "doubt never raises it");
-    world.app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {bare}")).await.unwrap();
+    world
+        .app(&format!("UPDATE node SET removed_in = (SELECT number FROM head) {bare}"))
+        .await
+        .unwrap();
     assert_eq!(life().await, (false, "none".to_owned()));
 }
 
@@ -354,7 +366,8 @@ async fn only_listed_functions_run_as_owner() {
     let sql = "SELECT p.proname::text, r.role FROM pg_proc p, unnest(ARRAY['server', 'worker', 'metrics']) r (role)
                WHERE p.pronamespace = 'public'::regnamespace AND p.prosecdef AND p.prorettype <> 'trigger'::regtype
                  AND has_function_privilege('gantry_' || r.role, p.oid, 'EXECUTE')";
-    let rows: Vec<(String, String)> = sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
     let mut callers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (function, role) in rows {
         callers.entry(function).or_default().insert(role);
@@ -381,18 +394,20 @@ async fn only_listed_functions_run_as_owner() {
         ("seal_audit", &["server", "worker"]),
         ("set_password", &["server"]),
     ];
-    let expected =
-        expected.map(|(name, roles)| (name.to_owned(), roles.iter().map(|role| (*role).to_owned()).collect()));
+    let expected = expected.map(|(name, roles)| {
+        (name.to_owned(), roles.iter().map(|role| (*role).to_owned()).collect())
+    });
     assert_eq!(callers, BTreeMap::from(expected));
 }
 
 #[tokio::test]
-async fn migration_revokes_rights_of_earlier_roles() {
+async fn migration_revokes_privileges_of_earlier_roles() {
     let world = World::new().await;
     let granted = "SELECT has_table_privilege('pg_monitor', 'verdict', 'INSERT')
                      OR has_column_privilege('pg_monitor', 'step', 'wall', 'UPDATE')
                      OR has_function_privilege('pg_monitor', 'seal_audit(int)', 'EXECUTE')";
-    let granted = async || sqlx::query_scalar::<_, bool>(granted).fetch_one(world.db.owner()).await.unwrap();
+    let granted =
+        async || sqlx::query_scalar::<_, bool>(granted).fetch_one(world.db.owner()).await.unwrap();
     for sql in [
         "GRANT INSERT ON verdict TO pg_monitor",
         "GRANT UPDATE (wall) ON step TO pg_monitor",
@@ -408,7 +423,9 @@ async fn migration_revokes_rights_of_earlier_roles() {
 #[tokio::test]
 async fn role_purpose_is_read_from_database() {
     let world = World::new().await;
-    let own = async |pool: &PgPool, purpose| migrations::database_role(pool, purpose).await.unwrap().unwrap();
+    let own = async |pool: &PgPool, purpose| {
+        migrations::database_role(pool, purpose).await.unwrap().unwrap()
+    };
     let server = own(world.db.worker(), migrations::Purpose::Server).await;
     assert_eq!((server.name.as_str(), server.is_own), ("gantry_server", false));
     assert!(own(world.db.worker(), migrations::Purpose::Worker).await.is_own);

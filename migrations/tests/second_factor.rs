@@ -1,4 +1,4 @@
-//! Sessions that lack their second factor, as the database refuses them.
+//! The database rejects actions of sessions without their second factor.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -12,13 +12,15 @@ use world::{World, assert_refused, state};
 
 const DENIED: &str = "42501";
 const SECRET: &str = "decode(repeat('ab', 20), 'hex')";
-/// The time step of now.
+/// The current TOTP time step.
 const STEP: &str = "floor(extract(epoch FROM clock_timestamp()) / 30)::bigint";
 
 impl World {
-    /// Gives a person an authenticator app that counts.
+    /// Gives a person a confirmed authenticator app.
     async fn app_of(&self, person: Uuid) {
-        let sql = format!("INSERT INTO totp (person_id, secret, confirmed_at) VALUES ('{person}', {SECRET}, now())");
+        let sql = format!(
+            "INSERT INTO totp (person_id, secret, confirmed_at) VALUES ('{person}', {SECRET}, now())"
+        );
         self.owner(&sql).await.unwrap();
     }
 
@@ -30,7 +32,7 @@ impl World {
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
     }
 
-    /// Puts a policy in force that demands a second factor.
+    /// Puts a policy in force that requires a second factor.
     async fn demand(&self) {
         let mut tx = self.db.owner().begin().await.unwrap();
         let body = json!({"approvals": 1, "by_risk": {"destructive": 2}, "second_factor": true});
@@ -46,17 +48,20 @@ impl World {
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.unwrap()
     }
 
-    /// What a function returned, acting for a person.
+    /// Calls a function while acting for a person.
     async fn calls(&self, person: Uuid, call: &str) -> Result<bool, sqlx::Error> {
         let mut tx = self.begin_as(person).await;
-        let done = sqlx::query_scalar(AssertSqlSafe(format!("SELECT {call}"))).fetch_one(&mut *tx).await?;
+        let done =
+            sqlx::query_scalar(AssertSqlSafe(format!("SELECT {call}"))).fetch_one(&mut *tx).await?;
         tx.commit().await?;
         Ok(done)
     }
 }
 
 fn approval(submission: i64, person: Uuid) -> String {
-    format!("INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')")
+    format!(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+    )
 }
 
 fn enrol_app(person: Uuid) -> String {
@@ -78,8 +83,10 @@ async fn session_without_its_factor_writes_nothing() {
     world.app_of(world.bo).await;
     let approve = approval(submission, world.bo);
     assert_refused("a verdict", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
-    let comment =
-        format!("INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')", world.bo);
+    let comment = format!(
+        "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')",
+        world.bo
+    );
     assert!(world.app_as(world.bo, &comment).await.is_err(), "a comment");
     assert!(world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap());
     assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
@@ -87,7 +94,12 @@ async fn session_without_its_factor_writes_nothing() {
     world.app_of(world.ada).await;
     assert_refused("a commit", world.commit(&planned, submission).await, Refusal::FactorNeeded);
     assert!(world.switch(false).await.is_err(), "the switch");
-    world.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'bo')").await.unwrap();
+    world
+        .owner(
+            "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'bo')",
+        )
+        .await
+        .unwrap();
     let person = "INSERT INTO person (name, kind) VALUES ('dee', 'human')";
     assert_refused("a person", world.app_as(world.ada, person).await, Refusal::NotAnAdmin);
     let token = format!(
@@ -100,7 +112,7 @@ async fn session_without_its_factor_writes_nothing() {
 }
 
 #[tokio::test]
-async fn policy_makes_everyone_enrol_first() {
+async fn policy_requires_enrolment_before_anything() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
@@ -109,13 +121,19 @@ async fn policy_makes_everyone_enrol_first() {
     assert_refused("bo", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     assert_refused("not confirmed", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
-    assert!(!world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap(), "not confirmed");
+    assert!(
+        !world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap(),
+        "not confirmed"
+    );
     assert!(world.calls(world.bo, &format!("confirm_totp({STEP})")).await.unwrap());
     assert!(world.presented(world.bo).await);
     world.app_as(world.cy, &enrol_passkey(world.cy)).await.unwrap();
     assert!(world.presented(world.cy).await);
-    // Without its last factor a session lacks it again.
-    let revoke = format!("UPDATE passkey SET revoked_at = now(), revoked_by = '{0}' WHERE person_id = '{0}'", world.cy);
+    // After its last factor is removed, a session needs a new one.
+    let revoke = format!(
+        "UPDATE passkey SET revoked_at = now(), revoked_by = '{0}' WHERE person_id = '{0}'",
+        world.cy
+    );
     world.app_as(world.cy, &revoke).await.unwrap();
     assert!(!world.presented(world.cy).await);
 }
@@ -126,7 +144,8 @@ async fn stolen_password_cannot_enrol_a_factor() {
     world.demand().await;
     world.session(world.bo).await;
     world.app_of(world.bo).await;
-    for sql in [enrol_passkey(world.bo), format!("{} ON CONFLICT DO NOTHING", enrol_app(world.bo))] {
+    for sql in [enrol_passkey(world.bo), format!("{} ON CONFLICT DO NOTHING", enrol_app(world.bo))]
+    {
         assert_refused(&sql, world.app_as(world.bo, &sql).await, Refusal::FactorNeeded);
     }
     let delete = format!("DELETE FROM totp WHERE person_id = '{}'", world.bo);
@@ -139,17 +158,24 @@ async fn stolen_password_cannot_enrol_a_factor() {
         world.bo
     );
     world.owner(&password).await.unwrap();
-    // It did not begin with a link.
+    // The session did not begin with a link.
     world.owner("UPDATE session SET by_link = false").await.unwrap();
-    let set = "set_password((SELECT password_hash FROM account), 'x', sha256('output'), sha256('next'))";
+    let set =
+        "set_password((SELECT password_hash FROM account), 'x', sha256('output'), sha256('next'))";
     assert_refused("another password", world.calls(world.bo, set).await, Refusal::FactorNeeded);
 
     let key = world.passkey_of(world.cy).await;
     let revoke = format!("UPDATE passkey SET revoked_at = now() WHERE id = '{key}'");
     assert_refused("revoked by nobody", world.app(&revoke).await, Refusal::NotAnAdmin);
-    let revoke = format!("UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{key}'", world.cy);
+    let revoke = format!(
+        "UPDATE passkey SET revoked_at = now(), revoked_by = '{}' WHERE id = '{key}'",
+        world.cy
+    );
     assert_refused("revoked", world.app_as(world.cy, &revoke).await, Refusal::NotAnAdmin);
-    assert!(!world.calls(world.bo, &format!("present_passkey('{key}')")).await.unwrap(), "another person's");
+    assert!(
+        !world.calls(world.bo, &format!("present_passkey('{key}')")).await.unwrap(),
+        "another person's"
+    );
     assert!(world.calls(world.cy, &format!("present_passkey('{key}')")).await.unwrap());
     assert_eq!(world.app_as(world.cy, &revoke).await.unwrap(), 1);
     assert!(!world.calls(world.cy, &format!("present_passkey('{key}')")).await.unwrap(), "revoked");
@@ -171,11 +197,15 @@ async fn code_is_accepted_once() {
     assert!(!world.presented(world.bo).await);
     assert!(world.calls(world.bo, &present("+ 1")).await.unwrap());
     assert!(!world.calls(world.ada, &present("")).await.unwrap(), "none is set up");
-    assert_refused("no session", world.app(&format!("SELECT {}", present(""))).await, Refusal::NotByToken);
+    assert_refused(
+        "no session",
+        world.app(&format!("SELECT {}", present(""))).await,
+        Refusal::NotByToken,
+    );
 }
 
 #[tokio::test]
-async fn factor_is_written_by_its_functions_only() {
+async fn only_functions_write_factors() {
     let world = World::new().await;
     world.app_of(world.bo).await;
     for sql in [
@@ -187,32 +217,45 @@ async fn factor_is_written_by_its_functions_only() {
     ] {
         assert_eq!(state(world.app_as(world.bo, sql).await), DENIED, "{sql}");
     }
-    for sql in ["SELECT secret FROM totp", "SELECT person_id FROM totp", "SELECT factor_at FROM session"] {
+    for sql in
+        ["SELECT secret FROM totp", "SELECT person_id FROM totp", "SELECT factor_at FROM session"]
+    {
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
         let refused = sqlx::query(AssertSqlSafe(sql)).execute(world.db.metrics()).await;
         assert_eq!(state(refused), DENIED, "{sql}");
     }
     let foreign = enrol_app(world.cy);
     world.session(world.ada).await;
-    assert_refused("another person's", world.app_as(world.ada, &foreign).await, Refusal::NotAnAdmin);
+    assert_refused(
+        "another person's",
+        world.app_as(world.ada, &foreign).await,
+        Refusal::NotAnAdmin,
+    );
     assert_refused("nobody's", world.app(&foreign).await, Refusal::NotAnAdmin);
     let delete = format!("DELETE FROM totp WHERE person_id = '{}'", world.bo);
     assert_refused("no admin", world.app_as(world.ada, &delete).await, Refusal::NotAnAdmin);
-    world.owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'").await.unwrap();
+    world
+        .owner("UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'")
+        .await
+        .unwrap();
     assert_eq!(world.app_as(world.ada, &delete).await.unwrap(), 1);
     let sql = "SELECT by FROM access_change WHERE kind = 'factor_removed' AND person_id = $1";
-    let by: Uuid = sqlx::query_scalar(sql).bind(world.bo).fetch_one(world.db.owner()).await.unwrap();
+    let by: Uuid =
+        sqlx::query_scalar(sql).bind(world.bo).fetch_one(world.db.owner()).await.unwrap();
     assert_eq!(by, world.ada, "her approvals with bo's account do not count for a while");
 }
 
 #[tokio::test]
-async fn set_up_is_confirmed_by_its_session_in_time() {
+async fn set_up_is_confirmed_in_same_session() {
     let world = World::new().await;
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     let confirm = format!("confirm_totp({STEP})");
     world.owner("UPDATE totp SET created_at = now() - interval '16 minutes'").await.unwrap();
     assert!(!world.calls(world.bo, &confirm).await.unwrap(), "too late");
-    world.owner("UPDATE totp SET created_at = now(), session_id = gen_random_uuid()").await.unwrap();
+    world
+        .owner("UPDATE totp SET created_at = now(), session_id = gen_random_uuid()")
+        .await
+        .unwrap();
     assert!(!world.calls(world.bo, &confirm).await.unwrap(), "another session began it");
     world.app_as(world.bo, "DELETE FROM totp").await.unwrap();
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
@@ -220,17 +263,22 @@ async fn set_up_is_confirmed_by_its_session_in_time() {
 }
 
 #[tokio::test]
-async fn audit_has_no_secret_of_an_app() {
+async fn audit_omits_authenticator_secret() {
     let world = World::new().await;
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     world.calls(world.bo, &format!("confirm_totp({STEP})")).await.unwrap();
     world.app_as(world.bo, "DELETE FROM totp").await.unwrap();
-    let sql = "SELECT action, actor, detail::text FROM audit WHERE action LIKE 'totp.%' ORDER BY id";
-    let rows: Vec<(String, Option<Uuid>, String)> = sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
+    let sql =
+        "SELECT action, actor, detail::text FROM audit WHERE action LIKE 'totp.%' ORDER BY id";
+    let rows: Vec<(String, Option<Uuid>, String)> =
+        sqlx::query_as(sql).fetch_all(world.db.owner()).await.unwrap();
     let actions: Vec<&str> = rows.iter().map(|(action, ..)| action.as_str()).collect();
     assert_eq!(actions, ["totp.insert", "totp.update", "totp.delete"]);
     for (action, actor, detail) in rows {
         assert_eq!(actor, Some(world.bo), "{action}");
-        assert!(!detail.contains("secret") && !detail.contains("abab") && !detail.contains("last_step"), "{detail}");
+        assert!(
+            !detail.contains("secret") && !detail.contains("abab") && !detail.contains("last_step"),
+            "{detail}"
+        );
     }
 }

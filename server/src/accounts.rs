@@ -1,10 +1,10 @@
-//! The settings' [`Accounts`], bound to whoever sent the request.
+//! Implements [`Accounts`] for the settings pages, bound to the client of the request.
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade, TokenView,
-    TokenWish,
+    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
+    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
+    SignatureRequest, TokenMade, TokenView, TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage, FactorWish};
 use app::accounts::Accounts;
@@ -31,7 +31,7 @@ impl Accounts for Bound {
 
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
         let actor = self.actor()?;
-        // Its page decides about people, also where it is about who asks.
+        // The page requires an admin, also for the admin's own account.
         actor.require(Permission::Admin)?;
         let person = self.people.details(actor, id).await?;
         Ok((person, self.people.tokens(actor, Some(id)).await?))
@@ -41,7 +41,12 @@ impl Accounts for Bound {
         self.people.add(self.actor()?, &wish).await
     }
 
-    async fn change_grants(&self, id: PersonId, version: i32, grants: Vec<Grant>) -> Result<PersonView, Problem> {
+    async fn change_grants(
+        &self,
+        id: PersonId,
+        version: i32,
+        grants: Vec<Grant>,
+    ) -> Result<PersonView, Problem> {
         let seen = SeenPerson { person: id, version: Some(version) };
         self.people.change_grants(self.actor()?, seen, &grants).await
     }
@@ -70,7 +75,11 @@ impl Accounts for Bound {
         self.people.confirmation_options(self.actor()?, &self.site()?, id).await
     }
 
-    async fn confirm_passkey(&self, id: PasskeyId, signature: Signature) -> Result<PasskeyView, Problem> {
+    async fn confirm_passkey(
+        &self,
+        id: PasskeyId,
+        signature: Signature,
+    ) -> Result<PasskeyView, Problem> {
         self.people.confirm_passkey(self.actor()?, id, &signature).await
     }
 
@@ -84,7 +93,9 @@ impl Accounts for Bound {
 
     async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem> {
         let session = self.people.set_password(self.actor()?, &wish).await?;
-        if let Ok(cookie) = HeaderValue::from_str(&session::begin(&self.address, &session).to_string()) {
+        if let Ok(cookie) =
+            HeaderValue::from_str(&session::begin(&self.address, &session).to_string())
+        {
             self.answer.append_header(header::SET_COOKIE, cookie);
         }
         Ok(())

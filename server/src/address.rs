@@ -1,18 +1,18 @@
-//! Under which address people reach this server, and what follows from it.
+//! The public address of this server.
 //!
-//! # Theory
-//!
-//! Gantry speaks plain HTTP. Two ways of reaching it are safe, and there is no third: from the same machine (or through a tunnel that
-//! ends there), and by HTTPS through a proxy in front of it. The address decides, once, at start:
+//! Gantry speaks plain HTTP. There are two safe ways to reach it: from the same machine (or through
+//! a tunnel that ends there), and with HTTPS through a reverse proxy. The address determines these
+//! settings at start:
 //!
 //! | | loopback, `http` | anywhere, `https` |
 //! |---|---|---|
 //! | session cookie | `gantry_session` | `__Host-gantry`, Secure |
-//! | `Host` that is answered to | loopback names, any port (a tunnel changes the port) | the address's host |
-//! | client's address | the connection's | what a trusted proxy says in `X-Forwarded-For`, else the connection's |
+//! | accepted `Host` | loopback names, any port (a tunnel changes it) | the address's host |
+//! | client | the connection's | `X-Forwarded-For` of a trusted proxy, or the connection's |
 //!
-//! Answering to known hosts only keeps a page elsewhere from reaching a loopback server through a name of its own that it points at
-//! 127.0.0.1. Browsers take a Secure cookie from plain HTTP on some loopback names and not on others, so there it is left out.
+//! The `Host` check stops DNS rebinding: another site could point its name at 127.0.0.1 to reach a
+//! loopback server. Browsers accept a Secure cookie over plain HTTP only on some loopback names, so
+//! the attribute is omitted there.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -23,13 +23,13 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use passkeys::Site;
 
-/// Why an address can't be the public one.
+/// Why an address can't be the public address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not an address of this form.
+    /// It is not of the form `https://HOST[:PORT]`.
     #[error("{0:?} is no public address: write it like https://gantry.example.com, without a path")]
     Form(String),
-    /// Sessions would travel where everybody can read them.
+    /// Sessions would be sent unencrypted.
     #[error(
         "{0:?} is plain HTTP to another machine, and sessions could be read on the way: put a proxy with HTTPS in front \
          and give its address, or use a loopback address and a tunnel (ssh -L)"
@@ -37,7 +37,7 @@ pub enum AddressError {
     Plain(String),
 }
 
-/// The public address: safe by construction.
+/// A public address that is safe by construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicAddress {
     secure: bool,
@@ -45,10 +45,10 @@ pub struct PublicAddress {
 }
 
 impl PublicAddress {
-    /// The address of a server that listens there, for people on the same machine.
+    /// The address of a listener, for users on the same machine.
     ///
     /// # Errors
-    /// When it listens on another machine's behalf only.
+    /// If it listens on a single address that is not loopback.
     pub fn of_listener(address: SocketAddr) -> Result<Self, AddressError> {
         let host = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
@@ -59,12 +59,12 @@ impl PublicAddress {
         format!("http://{host}:{}", address.port()).parse()
     }
 
-    /// Whether people come by HTTPS.
+    /// Whether users connect with HTTPS.
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Whether this server is meant by a request's host.
+    /// Whether a request's host belongs to this server.
     pub fn is_host(&self, host: &str) -> bool {
         let Ok(host) = host.parse::<Authority>() else {
             return false;
@@ -75,7 +75,8 @@ impl PublicAddress {
         }
     }
 
-    /// The site of a request, for passkeys: the public address, or on this machine the name that the browser uses.
+    /// The site of a request, for passkeys: the public address, or on this machine the name that
+    /// the browser uses.
     ///
     /// # Errors
     /// If that has no host name.
@@ -83,10 +84,10 @@ impl PublicAddress {
         self.site_at(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
     }
 
-    /// The same, by the `Host` of the request.
+    /// As [`PublicAddress::site`], from the `Host` of the request.
     ///
     /// # Errors
-    /// As [`PublicAddress::site`].
+    /// As for [`PublicAddress::site`].
     pub(crate) fn site_at(&self, host: Option<&str>) -> Result<Site, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
@@ -95,13 +96,13 @@ impl PublicAddress {
         Site::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
     }
 
-    /// Whether a page of this server, reached under `host`, has the origin.
+    /// Whether `origin` is a page of this server that was reached as `host`.
     pub fn is_own_origin(&self, origin: &str, host: Option<&str>) -> bool {
         match self.secure {
             true => origin.eq_ignore_ascii_case(&self.to_string()),
-            false => {
-                host.is_some_and(|host| self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}")))
-            }
+            false => host.is_some_and(|host| {
+                self.is_host(host) && origin.eq_ignore_ascii_case(&format!("http://{host}"))
+            }),
         }
     }
 }
@@ -120,17 +121,23 @@ impl FromStr for PublicAddress {
         let form = || AddressError::Form(text.chars().take(200).collect());
         let uri: Uri = text.trim_end_matches('/').parse().map_err(|_| form())?;
         let authority = uri.authority().ok_or_else(form)?.clone();
-        let bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && !authority.as_str().contains('@');
+        let bare = matches!(uri.path(), "" | "/")
+            && uri.query().is_none()
+            && !authority.as_str().contains('@');
         match uri.scheme_str() {
-            Some("https") if bare => Ok(Self { secure: true, authority: default_port(authority, ":443") }),
-            Some("http") if bare && is_loopback(authority.host()) => Ok(Self { secure: false, authority }),
+            Some("https") if bare => {
+                Ok(Self { secure: true, authority: default_port(authority, ":443") })
+            }
+            Some("http") if bare && is_loopback(authority.host()) => {
+                Ok(Self { secure: false, authority })
+            }
             Some("http") if bare => Err(AddressError::Plain(text.to_owned())),
             _ => Err(form()),
         }
     }
 }
 
-/// Browsers leave the scheme's own port out of an origin.
+/// Browsers omit the scheme's default port from an origin.
 fn default_port(authority: Authority, port: &str) -> Authority {
     match authority.as_str().strip_suffix(port).map(str::parse) {
         Some(Ok(without)) => without,
@@ -140,7 +147,8 @@ fn default_port(authority: Authority, port: &str) -> Authority {
 
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let named = bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
+    let named =
+        bare.eq_ignore_ascii_case("localhost") || bare.to_ascii_lowercase().ends_with(".localhost");
     named || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
@@ -153,22 +161,34 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_the_same_machine_only() {
-        for text in ["http://127.0.0.1:7700", "http://localhost:80/", "http://[::1]:1", "https://gantry.example.com"] {
+    fn plain_http_requires_loopback() {
+        for text in [
+            "http://127.0.0.1:7700",
+            "http://localhost:80/",
+            "http://[::1]:1",
+            "https://gantry.example.com",
+        ] {
             assert!(text.parse::<PublicAddress>().is_ok(), "{text}");
         }
-        for text in ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"] {
+        for text in
+            ["http://10.0.0.1:7700", "http://gantry.example.com", "http://127.0.0.1.evil.example"]
+        {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Plain(_))), "{text}");
         }
-        for text in
-            ["", "gantry", "ftp://localhost", "https://a.example/b", "https://u:p@a.example", "https://a.example/?x"]
-        {
+        for text in [
+            "",
+            "gantry",
+            "ftp://localhost",
+            "https://a.example/b",
+            "https://u:p@a.example",
+            "https://a.example/?x",
+        ] {
             assert!(matches!(text.parse::<PublicAddress>(), Err(AddressError::Form(_))), "{text}");
         }
     }
 
     #[test]
-    fn listening_everywhere_is_reached_by_loopback() {
+    fn wildcard_listener_uses_loopback_address() {
         let of = |text: &str| PublicAddress::of_listener(text.parse().expect("a socket address"));
         assert_eq!(of("0.0.0.0:7700").expect("an address").to_string(), "http://127.0.0.1:7700");
         assert_eq!(of("[::1]:7700").expect("an address").to_string(), "http://[::1]:7700");
@@ -176,18 +196,26 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_origins_of_others_are_not_its_own() {
+    fn foreign_hosts_and_origins_are_rejected() {
         let near = address("http://127.0.0.1:7700");
-        assert!(near.is_host("localhost:9000") && near.is_host("127.0.0.1:7700") && !near.is_host("evil.example:7700"));
+        assert!(
+            near.is_host("localhost:9000")
+                && near.is_host("127.0.0.1:7700")
+                && !near.is_host("evil.example:7700")
+        );
         assert!(near.is_own_origin("http://localhost:9000", Some("localhost:9000")));
-        for origin in ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"] {
+        for origin in
+            ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"]
+        {
             assert!(!near.is_own_origin(origin, Some("127.0.0.1:7700")), "{origin}");
         }
         assert!(!near.is_own_origin("http://evil.example:7700", Some("evil.example:7700")));
 
         let far = address("https://Gantry.example.com:443");
         assert!(
-            far.is_host("gantry.example.com") && far.is_host("gantry.example.com:8443") && !far.is_host("localhost")
+            far.is_host("gantry.example.com")
+                && far.is_host("gantry.example.com:8443")
+                && !far.is_host("localhost")
         );
         assert!(far.is_own_origin("https://gantry.example.com", None));
         assert!(!far.is_own_origin("http://gantry.example.com", Some("gantry.example.com")));

@@ -1,21 +1,27 @@
-//! The pages' [`Console`], bound to whoever sent the request.
+//! Implements [`Console`] for the pages, bound to the client of the request.
 //!
-//! Thin on purpose: who asks is found out by [`crate::session`], whether they may is decided in [`control`], and what they get is
-//! made there. What is left here is to let nobody through without a session, and to take the cookie away when one ends.
+//! It is thin on purpose: [`crate::session`] authenticates, and [`control`] authorizes and
+//! executes. This module rejects requests without a session, and deletes the cookie when a session
+//! ends.
 
 use std::sync::Arc;
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion, DraftedNoderole, Foreseen,
-    Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal, NodeWish, NoderoleView, Opened,
-    PlannerView, Point, Restored, ReviewView, RunPage, RunView, SinceLook, TargetPage,
+    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
+    DraftedNoderole, Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage,
+    NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored, ReviewView,
+    RunPage, RunView, SinceLook, TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{
+    AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange,
+    NodeView,
+};
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
@@ -29,7 +35,10 @@ use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
+    TargetNo,
+};
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
 use passkeys::Site;
@@ -38,7 +47,6 @@ use uuid::Uuid;
 use crate::address::PublicAddress;
 use crate::session;
 
-/// A [`Console`] for one request.
 pub(crate) struct Bound {
     pub control: Arc<Control>,
     pub people: People,
@@ -46,9 +54,8 @@ pub(crate) struct Bound {
     pub actor: Option<Actor>,
     /// The client that sent the request.
     pub visitor: Visitor,
-    /// The `Host` of the request.
     pub host: Option<String>,
-    /// Where the answer's cookies go.
+    /// Receives the cookies of the answer.
     pub answer: ResponseOptions,
 }
 
@@ -57,12 +64,12 @@ impl Bound {
         self.actor.as_ref().ok_or_else(Problem::signed_out)
     }
 
-    /// The site that passkeys of this request work on.
+    /// The site on which passkeys of this request work.
     pub fn site(&self) -> Result<Site, Problem> {
         self.address.site_at(self.host.as_deref())
     }
 
-    /// Whoever lacks a permission is told who gives it.
+    /// Adds to a missing permission the people who can grant it.
     pub async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
         match answer {
             Err(problem) => Err(self.control.whom_to_ask(problem).await),
@@ -71,7 +78,7 @@ impl Bound {
     }
 }
 
-/// Asks `control` the same as the actor.
+/// Calls the same method of `control` as the actor.
 macro_rules! asked {
     ($self:ident . $method:ident ( $($argument:expr),* )) => {{
         let answer = $self.control.$method($self.actor()? $(, $argument)*).await;
@@ -113,7 +120,11 @@ impl Console for Bound {
         asked!(self.lift(deployment, nodes))
     }
 
-    async fn planner(&self, deployment: DeploymentId, known: Option<String>) -> Result<Option<PlannerView>, Problem> {
+    async fn planner(
+        &self,
+        deployment: DeploymentId,
+        known: Option<String>,
+    ) -> Result<Option<PlannerView>, Problem> {
         asked!(self.planner(deployment, known.as_deref()))
     }
 
@@ -121,7 +132,11 @@ impl Console for Bound {
         asked!(self.noderole(id))
     }
 
-    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+    async fn noderole_values(
+        &self,
+        id: NoderoleId,
+        wanted: ValuesWanted,
+    ) -> Result<ValuesView, Problem> {
         asked!(self.noderole_values(id, &wanted))
     }
 
@@ -149,7 +164,13 @@ impl Console for Bound {
         asked!(self.log(id, offset))
     }
 
-    async fn search_log(&self, id: RunId, text: String, any_case: bool, after: String) -> Result<LogFound, Problem> {
+    async fn search_log(
+        &self,
+        id: RunId,
+        text: String,
+        any_case: bool,
+        after: String,
+    ) -> Result<LogFound, Problem> {
         asked!(self.search_log(id, &text, any_case, &after))
     }
 
@@ -185,7 +206,11 @@ impl Console for Bound {
         asked!(self.opened(id))
     }
 
-    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    async fn open_changes(
+        &self,
+        id: SubmissionId,
+        anchors: Vec<Anchor>,
+    ) -> Result<Opened, Problem> {
         asked!(self.open_changes(id, anchors))
     }
 
@@ -193,7 +218,12 @@ impl Console for Bound {
         asked!(self.targets(&wanted))
     }
 
-    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
+    async fn compare(
+        &self,
+        from: String,
+        to: String,
+        deployment: Option<String>,
+    ) -> Result<Comparison, Problem> {
         let (from, to) = (Point::named(&from)?, Point::named(&to)?);
         let found = asked!(self.compare(from, to, deployment.as_deref()))?;
         Ok(found.cut(DOCUMENTS_SHOWN))
@@ -203,7 +233,12 @@ impl Console for Bound {
         asked!(self.look(id))
     }
 
-    async fn open_thread(&self, submission: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem> {
+    async fn open_thread(
+        &self,
+        submission: SubmissionId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem> {
         asked!(self.open_thread(submission, anchor, body))
     }
 
@@ -223,7 +258,12 @@ impl Console for Bound {
         asked!(self.propose_by_name(deployment))
     }
 
-    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+    async fn restore(
+        &self,
+        deployment: String,
+        target: TargetNo,
+        partial: bool,
+    ) -> Result<Restored, Problem> {
         asked!(self.restore(&deployment, target, partial))
     }
 
@@ -244,7 +284,12 @@ impl Console for Bound {
         asked!(self.drafted(proposal, node, &noderole))
     }
 
-    async fn edit(&self, proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
+    async fn edit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        edits: Vec<Edit>,
+    ) -> Result<i32, Problem> {
         asked!(self.edit(proposal, version, edits))
     }
 
@@ -292,16 +337,31 @@ impl Console for Bound {
         asked!(self.discard(proposal, version))
     }
 
-    async fn submit(&self, proposal: ProposalId, version: i32, title: String) -> Result<SubmissionId, Problem> {
+    async fn submit(
+        &self,
+        proposal: ProposalId,
+        version: i32,
+        title: String,
+    ) -> Result<SubmissionId, Problem> {
         asked!(self.submit(proposal, version, title))
     }
 
-    async fn judge(&self, submission: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
+    async fn judge(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem> {
         asked!(self.judge(submission, kind, reason))
     }
 
-    async fn verdict_options(&self, submission: SubmissionId, kind: VerdictKind) -> Result<SignatureRequest, Problem> {
-        // A reader without permission learns that, rather than how to open the site.
+    async fn verdict_options(
+        &self,
+        submission: SubmissionId,
+        kind: VerdictKind,
+    ) -> Result<SignatureRequest, Problem> {
+        // A reader without permission should get that error, not the one about passkeys and the
+        // site.
         self.told(self.actor()?.require(Permission::Viewer)).await?;
         let site = self.site()?;
         asked!(self.verdict_options(&site, submission, kind))
@@ -317,7 +377,12 @@ impl Console for Bound {
         asked!(self.judge_signed(submission, kind, reason, Some(signature)))
     }
 
-    async fn commit(&self, submission: SubmissionId, typed: Option<String>, cancel: bool) -> Result<TargetNo, Problem> {
+    async fn commit(
+        &self,
+        submission: SubmissionId,
+        typed: Option<String>,
+        cancel: bool,
+    ) -> Result<TargetNo, Problem> {
         asked!(self.commit(ToCommit { submission, typed, cancel }))
     }
 
@@ -345,23 +410,46 @@ impl Console for Bound {
         asked!(self.node_looks(name, &wanted))
     }
 
-    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem> {
+    async fn node_results(
+        &self,
+        name: &str,
+        wanted: ResultsWanted,
+    ) -> Result<ResultLines, Problem> {
         asked!(self.node_results(name, &wanted))
     }
 
-    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem> {
+    async fn node_noderoles(
+        &self,
+        name: &str,
+        wanted: CarriedWanted,
+    ) -> Result<CarriedPage, Problem> {
         asked!(self.node_noderoles(name, &wanted))
     }
 
-    async fn change_node(&self, node: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
+    async fn change_node(
+        &self,
+        node: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem> {
         asked!(self.change_node(node, version, change))
     }
 
-    async fn set_available(&self, node: NodeId, available: bool, reason: String) -> Result<(), Problem> {
+    async fn set_available(
+        &self,
+        node: NodeId,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
         asked!(self.set_available(node, available, reason))
     }
 
-    async fn mint_node_token(&self, node: NodeId, name: String, days: u32) -> Result<MintedToken, Problem> {
+    async fn mint_node_token(
+        &self,
+        node: NodeId,
+        name: String,
+        days: u32,
+    ) -> Result<MintedToken, Problem> {
         asked!(self.mint_node_token(node, name, days))
     }
 
@@ -377,11 +465,21 @@ impl Console for Bound {
         asked!(self.review_report(id))
     }
 
-    async fn hold(&self, deployment: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
+    async fn hold(
+        &self,
+        deployment: DeploymentId,
+        held: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
         asked!(self.hold(deployment, held, reason))
     }
 
-    async fn prioritise(&self, deployment: DeploymentId, priority: i32, reason: String) -> Result<(), Problem> {
+    async fn prioritise(
+        &self,
+        deployment: DeploymentId,
+        priority: i32,
+        reason: String,
+    ) -> Result<(), Problem> {
         asked!(self.prioritise(deployment, priority, reason))
     }
 

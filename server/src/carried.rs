@@ -1,8 +1,9 @@
-//! A site that the program carries inside.
+//! The site that is embedded in the program.
 //!
-//! A release is one file: scripts, styles and fonts are in it, packed as `cargo xtask site` left them, so nothing has to be put beside the
-//! program, and it can't be of another build than its pages. Which form a browser gets is chosen among the packed twins that are there; an
-//! answer has the hash of its file as ETag, and a browser that has it gets 304.
+//! A release is one file. It contains scripts, styles and fonts, compressed by `cargo xtask site`.
+//! So no further files are needed, and the files always match the pages. The server picks a
+//! compressed variant that the browser accepts. The ETag is the file's hash, and a browser with a
+//! current copy gets 304.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,10 @@ fn inside() -> Option<&'static Dir<'static>> {
     None
 }
 
-/// The forms of a file, as the ends of their names, best first.
+/// Compressed variants as file suffixes, best first.
 const PACKED: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
-/// The files, by their path without the first slash.
+/// The files, by their path without the leading slash.
 #[derive(Debug)]
 pub struct Carried(BTreeMap<&'static str, File>);
 
@@ -37,7 +38,7 @@ struct File {
 }
 
 impl Carried {
-    /// The site of this program, if it was built with one.
+    /// The embedded site, if the program was built with one.
     pub fn inside() -> Option<Self> {
         inside().map(Self::of)
     }
@@ -60,22 +61,31 @@ impl Carried {
         Self(files)
     }
 
-    /// What is in a file.
     pub(crate) fn content(&self, path: &str) -> Option<&'static [u8]> {
         Some(self.0.get(path)?.body)
     }
 
-    /// The answer for a path; None where there is no such file.
-    pub(crate) fn answer(&self, method: &Method, path: &str, asked: &HeaderMap) -> Option<Response> {
+    /// The answer for a path; `None` if there is no such file.
+    pub(crate) fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        asked: &HeaderMap,
+    ) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let plain = self.0.get(path)?;
         let packed = PACKED.iter().filter(|(coding, _)| accepts(asked, coding));
-        let packed =
-            packed.filter_map(|(coding, end)| Some((*coding, self.0.get(format!("{path}{end}").as_str())?))).next();
+        let packed = packed
+            .filter_map(|(coding, end)| {
+                Some((*coding, self.0.get(format!("{path}{end}").as_str())?))
+            })
+            .next();
         let (coding, file) = packed.map_or((None, plain), |(coding, file)| (Some(coding), file));
         let mut answer = match known(asked, &file.tag) {
             true => StatusCode::NOT_MODIFIED.into_response(),
-            false if method == Method::HEAD => ([(header::CONTENT_LENGTH, file.body.len())]).into_response(),
+            false if method == Method::HEAD => {
+                ([(header::CONTENT_LENGTH, file.body.len())]).into_response()
+            }
             false => file.body.into_response(),
         };
         let headers = answer.headers_mut();
@@ -100,12 +110,14 @@ fn read(file: &'static include_dir::File<'static>) -> Option<(&'static str, File
     Some((file.path().to_str()?, File { body, tag, kind: HeaderValue::from_str(&kind).ok()? }))
 }
 
-/// Whether a coding is asked for, and not with a weight of nothing.
+/// Whether the client accepts an encoding with a weight above 0.
 fn accepts(asked: &HeaderMap, coding: &str) -> bool {
     let all = asked.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(',')).any(|part| {
         let (name, weight) = part.split_once(';').unwrap_or((part, ""));
-        let nothing = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse().ok()) == Some(0.0);
+        let nothing =
+            weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse().ok())
+                == Some(0.0);
         name.trim().eq_ignore_ascii_case(coding) && !nothing
     })
 }
@@ -125,18 +137,25 @@ mod tests {
     static FIXTURE: Dir<'static> = include_dir::include_dir!("$CARGO_MANIFEST_DIR/src/tests/site");
 
     fn ask(path: &str, headers: &[(header::HeaderName, &'static str)]) -> Option<Response> {
-        let asked = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let asked = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
+            .collect();
         Carried::of(&FIXTURE).answer(&Method::GET, path, &asked)
     }
 
     fn coding(accepted: &'static str) -> Option<String> {
-        let answer = ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it is there");
+        let answer =
+            ask("/pkg/a.css", &[(header::ACCEPT_ENCODING, accepted)]).expect("it is there");
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
-        answer.headers().get(header::CONTENT_ENCODING).map(|value| value.to_str().expect("a word").to_owned())
+        answer
+            .headers()
+            .get(header::CONTENT_ENCODING)
+            .map(|value| value.to_str().expect("a word").to_owned())
     }
 
     #[test]
-    fn a_browser_gets_the_best_form_that_it_takes() {
+    fn browser_gets_best_accepted_encoding() {
         assert_eq!(coding("gzip, deflate, br, zstd").as_deref(), Some("br"));
         assert_eq!(coding("gzip;q=0.5, br;q=0").as_deref(), Some("gzip"));
         assert_eq!(coding("deflate"), None);
@@ -146,19 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_file_is_told_so() {
+    fn current_etag_returns_304() {
         let first = ask("/pkg/a.css", &[]).expect("it is there");
-        let tag: &'static str =
-            Box::leak(first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str());
+        let tag: &'static str = Box::leak(
+            first.headers()[header::ETAG].to_str().expect("a tag").to_owned().into_boxed_str(),
+        );
         let again = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag)]).expect("it is there");
         assert_eq!((first.status(), again.status()), (StatusCode::OK, StatusCode::NOT_MODIFIED));
-        let packed = ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag), (header::ACCEPT_ENCODING, "br")]);
-        assert_eq!(packed.expect("it is there").status(), StatusCode::OK, "each form has a tag of its own");
+        let packed =
+            ask("/pkg/a.css", &[(header::IF_NONE_MATCH, tag), (header::ACCEPT_ENCODING, "br")]);
+        assert_eq!(
+            packed.expect("it is there").status(),
+            StatusCode::OK,
+            "each form has a tag of its own"
+        );
     }
 
     #[test]
-    fn nothing_else_is_there() {
-        for path in ["/", "/pkg", "/pkg/", "/../Cargo.toml", "/pkg/b.css", "pkg/a.css", "//pkg/a.css"] {
+    fn unknown_path_has_no_file() {
+        for path in
+            ["/", "/pkg", "/pkg/", "/../Cargo.toml", "/pkg/b.css", "pkg/a.css", "//pkg/a.css"]
+        {
             assert!(ask(path, &[]).is_none(), "{path}");
         }
     }

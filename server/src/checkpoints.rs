@@ -1,11 +1,13 @@
-//! Checkpoints of the audit, signed and stored outside of the database, for as long as the server runs.
+//! Signs checkpoints of the audit chain and stores them outside of the database.
 //!
-//! A round signs the end of the chain if it grew, and appends the checkpoint to a file or posts it to a URL. A round that fails is
-//! tried again with the next one; the server serves on. Several servers may write to the same file: each appends whole lines.
+//! Each round signs the end of the chain if it has grown. It appends the checkpoint to a file or
+//! posts it to a URL. A failed round is retried with the next one, and the server continues.
+//! Several servers may write to the same file, because each appends whole lines.
 //!
-//! The first round after a start reads the last checkpoint back from the file or the URL, because the chain may have been changed while
-//! no server ran. A file or URL that cannot be read stops the round: otherwise whoever blocks one request would have a changed chain signed. A
-//! URL that only stores checkpoints answers 404, 405 or 501: then the server warns and continues.
+//! The first round after a start reads the last checkpoint back from the file or the URL. The chain
+//! may have been changed while no server ran. If the file or URL can't be read, the round fails.
+//! Otherwise an attacker who blocks one request could get a changed chain signed. A URL that only
+//! stores checkpoints answers 404, 405 or 501; the server then logs a warning and continues.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -25,19 +27,19 @@ use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::metrics::Metrics;
 
-/// How long the URL may take to answer.
+/// Timeout of the URL.
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
-/// How many bytes the answer to a GET may have.
+/// Maximum size of the answer to a GET.
 const ANSWER_SIZE: u64 = 1 << 20;
-/// A line of the file is shorter than this.
+/// Maximum length of a line in the file.
 const LINE: i64 = 4096;
 
-/// Where checkpoints go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// Appended to this file, a line each.
+    /// A file with one checkpoint per line.
     File(PathBuf),
-    /// Posted to this URL, one each. A GET returns the newest one, if the URL supports that.
+    /// A URL that receives each checkpoint as a POST. A GET returns the newest one, if the URL
+    /// supports that.
     Url(String),
 }
 
@@ -53,18 +55,16 @@ impl FromStr for Destination {
     }
 }
 
-/// What is signed with, where to, and how often.
+/// Settings for checkpoints.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     /// The private key.
     pub key: Arc<SigningKey>,
-    /// Where checkpoints go.
     pub to: Destination,
-    /// How often.
     pub every: Duration,
 }
 
-/// Writes checkpoints until told to stop.
+/// Writes checkpoints until the server stops.
 pub(crate) async fn until_stopped(
     control: Arc<Control>,
     metrics: Metrics,
@@ -122,11 +122,13 @@ async fn round(
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
-/// The last checkpoint that was written; None: there is none yet, or the URL does not return it.
+/// The last written checkpoint. `None` if there is none yet, or the URL does not return it.
 fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     match to {
         Destination::File(path) => last_of_file(path),
@@ -134,7 +136,7 @@ fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     }
 }
 
-/// None: there is no file yet, or it is empty.
+/// `None` if the file is missing or empty.
 fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
     let mut file = match File::open(path) {
@@ -145,10 +147,12 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     file.seek(SeekFrom::End(-length.min(LINE))).map_err(failed)?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).map_err(failed)?;
-    last_line(&end).map_err(|error| format!("the last line of {} is not a checkpoint: {error}", path.display()))
+    last_line(&end).map_err(|error| {
+        format!("the last line of {} is not a checkpoint: {error}", path.display())
+    })
 }
 
-/// None: the URL returns nothing, because nothing was posted yet or because it only stores checkpoints.
+/// `None` if nothing was posted yet, or if the URL only stores checkpoints.
 fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     let failed = |why: &str| {
         format!(
@@ -169,7 +173,7 @@ fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     };
     let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
     let body = body.map_err(|error| failed(&without_url(&error)))?;
-    // The error would repeat parts of the answer.
+    // The parser's error would quote parts of the answer.
     last_line(&body).map_err(|_| failed("the last line of its answer is not a checkpoint"))
 }
 
@@ -189,7 +193,8 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
 
 fn post(url: &str, line: &str) -> Result<(), String> {
     let sent = agent().post(url).header("content-type", "application/json").send(line);
-    sent.map(drop).map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
+    sent.map(drop)
+        .map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
 }
 
 fn agent() -> Agent {
@@ -197,7 +202,7 @@ fn agent() -> Agent {
     Agent::config_builder().tls_config(tls).timeout_global(Some(ANSWER)).build().into()
 }
 
-/// The URL may have a secret in it, as may the one that it redirects to, so an error does not repeat them.
+/// The URL, or the one that it redirects to, may contain a secret. So an error omits it.
 fn without_url(error: &ureq::Error) -> String {
     match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
@@ -221,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// In each URL, and in no error.
+    /// Part of each URL. No error may contain it.
     const SECRET: &str = "canary-4718";
 
     struct World {
@@ -241,7 +246,7 @@ mod tests {
             Self { db, control, public, pem, folder: tempfile::tempdir().unwrap() }
         }
 
-        /// One more sealed entry.
+        /// Adds one sealed entry.
         async fn grow(&self) {
             for sql in ["INSERT INTO audit (action) VALUES ('test')", "SELECT seal_audit(10)"] {
                 sqlx::query(sql).execute(self.db.app()).await.unwrap();
@@ -251,9 +256,15 @@ mod tests {
         fn start(&self, to: Destination) -> CancellationToken {
             let stopping = CancellationToken::new();
             let key = SigningKey::read(&self.pem).unwrap();
-            let checkpoints = Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
+            let checkpoints =
+                Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
             let metrics = Metrics::default();
-            tokio::spawn(until_stopped(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
+            tokio::spawn(until_stopped(
+                Arc::clone(&self.control),
+                metrics,
+                checkpoints,
+                stopping.clone(),
+            ));
             stopping
         }
 
@@ -261,7 +272,7 @@ mod tests {
             self.folder.path().join("checkpoints.jsonl")
         }
 
-        /// The checkpoints in the file, once there are so many.
+        /// Waits until the file has this number of checkpoints and returns them.
         async fn written(&self, wanted: usize) -> Vec<Checkpoint> {
             for _ in 0..500 {
                 let text = std::fs::read_to_string(self.file()).unwrap_or_default();
@@ -287,15 +298,22 @@ mod tests {
         assert_eq!(world.written(1).await.len(), 1, "the chain did not grow");
         first.cancel();
         world.grow().await;
-        // A restarted server goes on after the last line.
+        // A restarted server continues after the last line.
         let second = world.start(file);
         let checkpoints = world.written(2).await;
-        let sealed: Vec<(i64, Vec<u8>)> =
-            sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq").fetch_all(world.db.app()).await.unwrap();
+        let sealed: Vec<(i64, Vec<u8>)> = sqlx::query_as("SELECT seq, hash FROM seal ORDER BY seq")
+            .fetch_all(world.db.app())
+            .await
+            .unwrap();
         for checkpoint in &checkpoints {
             assert!(world.public.signed(checkpoint));
             let link = &checkpoint.link;
-            assert!(sealed.iter().any(|(seq, hash)| seq.unsigned_abs() == link.seq && hash == link.hash.as_bytes()));
+            assert!(
+                sealed
+                    .iter()
+                    .any(|(seq, hash)| seq.unsigned_abs() == link.seq
+                        && hash == link.hash.as_bytes())
+            );
         }
         assert!(checkpoints[0].link.seq < checkpoints[1].link.seq);
         second.cancel();
@@ -315,10 +333,17 @@ mod tests {
         assert_eq!(refused.code, "audit_changed");
     }
 
-    /// A URL that answers each GET with this text (None: never) and each POST with the next status, and what was posted to it.
-    fn url(get: Option<String>, posts: &'static [&'static str]) -> (String, mpsc::Receiver<Checkpoint>) {
+    /// A URL that answers each GET with this text (`None`: never) and each POST with the next
+    /// status. Also returns a channel with the posted values.
+    fn url(
+        get: Option<String>,
+        posts: &'static [&'static str],
+    ) -> (String, mpsc::Receiver<Checkpoint>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{SECRET}@{}/checkpoints?token={SECRET}", listener.local_addr().unwrap());
+        let url = format!(
+            "http://{SECRET}@{}/checkpoints?token={SECRET}",
+            listener.local_addr().unwrap()
+        );
         let (send, received) = mpsc::channel();
         std::thread::spawn(move || {
             let (mut statuses, mut silent) = (posts.iter(), Vec::new());
@@ -348,7 +373,7 @@ mod tests {
                     }
                 };
                 let answer = answer.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
-                // A client may have read enough.
+                // The client may have closed the connection.
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
@@ -397,9 +422,10 @@ mod tests {
         assert!(posted.link.seq > last.link.seq);
     }
 
-    /// Changes as the owner of the database, after which the audit differs from a checkpoint.
+    /// A change by the database's owner, after which the audit contradicts a checkpoint.
     const CUT: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
-    const RECOMPUTED: &str = "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
+    const RECOMPUTED: &str =
+        "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
 
     #[tokio::test(flavor = "multi_thread")]
     async fn checkpoint_that_disagrees_stops_signing() {
@@ -423,7 +449,8 @@ mod tests {
             for to in [Destination::File(world.file()), Destination::Url(url)] {
                 let failed = round(&world.control, &key, &to, &mut None).await.unwrap_err();
                 assert!(
-                    failed.contains(why) && failed.contains("set audit_checkpoints to a new file or URL"),
+                    failed.contains(why)
+                        && failed.contains("set audit_checkpoints to a new file or URL"),
                     "{failed}"
                 );
                 assert!(!failed.contains(SECRET), "{failed}");
@@ -442,17 +469,24 @@ mod tests {
         for status in ["404 Not Found", "405 Method Not Allowed"] {
             let (url, received) = url(Some(format!("HTTP/1.1 {status}\r\n\r\n")), &[]);
             round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();
-            assert!(world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()), "{status}");
+            assert!(
+                world.public.signed(&received.recv_timeout(Duration::from_secs(10)).unwrap()),
+                "{status}"
+            );
         }
         for (get, why) in [
             (Some("HTTP/1.1 503 Service Unavailable\r\n\r\n".to_owned()), "http status: 503"),
-            (Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()), "is not valid"),
+            (
+                Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()),
+                "is not valid",
+            ),
             (ok("<html>canary-4718</html>"), "the last line of its answer is not a checkpoint"),
             (ok(&"x".repeat(large)), "larger than"),
             (None, "timeout"),
         ] {
             let (url, received) = url(get, &[]);
-            let failed = round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap_err();
+            let failed =
+                round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap_err();
             assert!(failed.contains(why) && !failed.contains(SECRET), "{why}: {failed}");
             assert!(received.try_recv().is_err(), "{why}: nothing is signed");
         }
@@ -462,7 +496,10 @@ mod tests {
     fn destination_is_a_file_or_a_url() {
         let read = |text: &str| text.parse::<Destination>();
         assert_eq!(read("/var/x.jsonl"), Ok(Destination::File("/var/x.jsonl".into())));
-        assert_eq!(read("https://log.example/a"), Ok(Destination::Url("https://log.example/a".into())));
+        assert_eq!(
+            read("https://log.example/a"),
+            Ok(Destination::Url("https://log.example/a".into()))
+        );
         for wrong in ["", "ftp://log.example/a", "https://"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -1,15 +1,15 @@
-//! The connections of a server: how many there are, and how long one may take to ask for something.
+//! Limits the connections of a server and the time to send a request head.
 //!
-//! # Theory
+//! A connection is accepted before its client is known, so its cost is limited here. There is a
+//! maximum number of connections, and a request head (first line and headers) has a time limit and
+//! a size limit. A client that sends its head too slowly is disconnected; this also ends idle
+//! connections. At the maximum, further connections wait in the system's queue. If the server
+//! closed them, browsers would reconnect at once.
 //!
-//! A connection is taken before anybody knows who is behind it, so what it costs is bounded here: there are so many at once, and the head of
-//! a request, its first line and its headers, has a time and a size. Whoever sends a head letter by letter, or nothing, is closed;
-//! that is also when a connection ends on which nothing is asked any more. Beyond the number that there may be, others wait in the system's
-//! queue until one ends: to close them would have browsers come again at once.
+//! Later stages have their own limits: [`crate::patient`] for bodies, and the request limits around
+//! the router.
 //!
-//! What comes later has bounds of its own: [`crate::patient`] for bodies, the limits of requests around the router.
-//!
-//! HTTP/1.1 and nothing else: what speaks HTTP/2 or TLS with people stands before this.
+//! Only HTTP/1.1 is supported. A reverse proxy in front of the server handles HTTP/2 and TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,12 +31,13 @@ use tower::Service as _;
 
 use crate::limits;
 
-/// What connections may cost.
+/// Limits for connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// So many at once.
+    /// Maximum number of concurrent connections.
     pub at_once: usize,
-    /// Until a request's head is there, counted from when the connection is there or the answer before is over.
+    /// Time to receive a request head, from the start of the connection or the end of the previous
+    /// answer.
     pub head: Duration,
 }
 
@@ -46,8 +47,13 @@ impl Default for Bounds {
     }
 }
 
-/// Answers what comes in by `router` until `stopping`, and then until every answer that has begun is over.
-pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stopping: CancellationToken) {
+/// Serves connections until `stopping`, then waits for all answers in progress.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    bounds: Bounds,
+    stopping: CancellationToken,
+) {
     let answering = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(bounds.at_once));
     let mut http = http1::Builder::new();
@@ -80,25 +86,29 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, bounds: Bounds,
     answering.shutdown().await;
 }
 
-/// The next connection, once there may be one more.
+/// Waits for a free permit and accepts the next connection.
 async fn next_of(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
     let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
-    // Answers are written whole; waiting for more to send with them only makes them late. Of a connection that is over already nobody waits
-    // for one, and those that come behind it are not to wait for that.
+    // Answers are written whole, so Nagle's algorithm would only delay them. The call fails if the
+    // connection is already closed. The connection ends then, and must not block the next accept.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %from, "a connection was over when it was taken");
     }
     Ok((place, stream, from))
 }
 
-/// A connection that was given up before it was taken is over. Anything else, as having no file descriptors left, lasts for a while, and to
-/// ask again at once would only keep a core busy.
+/// Handles an error of `accept`. An aborted connection is ignored. Other errors, such as a lack of
+/// file descriptors, last for a while, so wait before the next `accept` to save CPU.
 async fn after(error: io::Error) {
-    let given_up = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    let given_up = [
+        io::ErrorKind::ConnectionAborted,
+        io::ErrorKind::ConnectionRefused,
+        io::ErrorKind::ConnectionReset,
+    ];
     if given_up.contains(&error.kind()) {
         return;
     }
@@ -116,18 +126,21 @@ mod tests {
 
     const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-    /// A server of one answer, who asked; and how it ends.
+    /// A server with one answer that reports the client's address.
     async fn serving(bounds: Bounds) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let address = listener.local_addr().expect("an address");
-        let router =
-            Router::new().route("/", get(|ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() }));
+        let router = Router::new().route(
+            "/",
+            get(|ConnectInfo(from): ConnectInfo<SocketAddr>| async move { from.to_string() }),
+        );
         let stopping = CancellationToken::new();
         let served = tokio::spawn(serve(listener, router, bounds, stopping.clone()));
         (address, stopping, served)
     }
 
-    /// What is read after this was sent, until the connection is closed or there is an answer.
+    /// Sends bytes and returns everything received until the connection closes or an answer
+    /// arrives.
     async fn said(stream: &mut TcpStream, sent: &[u8]) -> String {
         stream.write_all(sent).await.expect("it is taken");
         let mut read = vec![0; 10_000];
@@ -136,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_that_does_not_come_ends_its_connection() {
+    async fn slow_request_head_closes_connection() {
         let bounds = Bounds { head: Duration::from_millis(100), ..Bounds::default() };
         let (address, stopping, served) = serving(bounds).await;
         for part in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nCookie: "] {
@@ -146,7 +159,8 @@ mod tests {
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let answer = said(&mut asks, ASKED).await;
         assert!(
-            answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&asks.local_addr().expect("one").to_string()),
+            answer.starts_with("HTTP/1.1 200 ")
+                && answer.ends_with(&asks.local_addr().expect("one").to_string()),
             "{answer}"
         );
         assert_eq!(asks.read(&mut [0; 1]).await.unwrap_or(0), 0, "nothing more is asked");
@@ -155,21 +169,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_beyond_its_size_is_refused() {
+    async fn oversized_request_head_is_rejected() {
         let (address, _stopping, _served) = serving(Bounds::default()).await;
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let long = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::HEAD));
         let answer = said(&mut asks, long.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "),
+            "{answer}"
+        );
     }
 
     #[tokio::test]
-    async fn who_comes_beyond_waits_until_another_one_ends() {
-        let (address, _stopping, _served) = serving(Bounds { at_once: 1, ..Bounds::default() }).await;
+    async fn connection_beyond_limit_waits_for_another() {
+        let (address, _stopping, _served) =
+            serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
         assert!(said(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
         let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
-        let waits = tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
+        let waits =
+            tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
         assert!(waits.is_err(), "{waits:?}");
         drop(first);
         let mut read = vec![0; 1_000];
@@ -178,11 +197,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_waits_for_no_connection_on_which_nothing_is_asked() {
+    async fn shutdown_ignores_idle_connections() {
         let (address, stopping, served) = serving(Bounds::default()).await;
         let mut idle = TcpStream::connect(address).await.expect("a connection");
         assert!(said(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
         stopping.cancel();
-        tokio::time::timeout(Duration::from_secs(10), served).await.expect("it ends").expect("well");
+        tokio::time::timeout(Duration::from_secs(10), served)
+            .await
+            .expect("it ends")
+            .expect("well");
     }
 }

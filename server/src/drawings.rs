@@ -1,7 +1,8 @@
-//! `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the picture of a graph's page as a file.
+//! `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the image of a graph page as a
+//! file.
 //!
-//! The query is the page's own, so whoever has the one address has the other. The file is saved, not shown: an answer that is no
-//! page has no business in a window of this console.
+//! The query is the same as on the page. The file is sent as an attachment, because the console
+//! must not display content that is not one of its pages.
 
 use app::graph::address::Address;
 use app::graph::file::svg;
@@ -16,7 +17,7 @@ use crate::refusal::{Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// The query, name by name.
+/// The query as pairs of name and value.
 type Asked = Query<Vec<(String, String)>>;
 
 pub(crate) async fn of_deployment(
@@ -42,7 +43,7 @@ pub(crate) async fn of_review(
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
 }
 
-/// Names of deployments and numbers of reviews are plain letters, so they may stand in a header.
+/// Names of deployments and numbers of reviews are plain ASCII, so they are valid in a header.
 fn file(name: &str, picture: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "image/svg+xml; charset=utf-8".to_owned()),

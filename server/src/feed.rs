@@ -1,21 +1,23 @@
-//! The journal, read once for all streams of this process.
+//! Reads the journal once for all streams of this process.
 //!
-//! # Theory
+//! One task reads the journal from its last position and sends each event to all streams through a
+//! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every [`SWEEP`],
+//! so a lost notification only costs time. While committed events wait for an older transaction, it
+//! polls again soon ([`HELD_BACK`]).
 //!
-//! One task reads the journal behind the last place it has read, and hands each event to every stream through a ring
-//! ([`broadcast`]). It is woken by NOTIFY on a connection of its own, and looks by itself every [`SWEEP`], so a lost notification
-//! costs time and nothing else. While committed events wait for an older transaction, it looks again soon ([`HELD_BACK`]).
+//! A stream must neither miss an event nor get one twice. It joins the ring *first* and *then*
+//! reads the journal from its own position to the end. An event that this read does not return is
+//! at or above its snapshot's xmin. The xmin only rises, so the feed had not sent that event when
+//! the stream joined, and it arrives through the ring. (A stream therefore waits until the feed has
+//! a first position.) An event that arrives twice has a position that the stream has passed, so it
+//! is dropped. A stream that is too slow for the ring gets [`Told::Reset`] and must fetch
+//! everything again: the feed waits for no stream.
 //!
-//! Streams must neither miss an event nor get one twice. A stream joins the ring *first* and reads the journal from its own place
-//! *afterwards*, to the end. Whatever that reading did not show lies at or above the line of its snapshot; lines only rise; so the
-//! feed had not handed it out when the stream joined, and it comes through the ring. (So a stream waits until the feed has found its
-//! first place.) What comes twice has a place that the stream has passed already, and is dropped by that. A stream that is too slow for the ring is told to fetch everything again ([`Told::Reset`]):
-//! the feed waits for nobody.
+//! *Logs.* Growth of a log is notified but not in the journal. It goes through a separate ring,
+//! which may drop messages, because the next one supersedes them. If notifications may have been
+//! lost, streams get [`Grown::Unsure`] and query the log themselves.
 //!
-//! *Logs.* That a log grew is notified, not journalled. Such news go through a ring of their own, which may drop some: the next one
-//! says more. Whenever notifications may have been lost, streams are told so ([`Grown::Unsure`]) and look themselves.
-//!
-//! When the database is away, the feed tries again, keeps its place, and goes on from it.
+//! If the database is unavailable, the feed retries and continues from its position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,53 +31,53 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Events that a stream may lag behind before it is told to fetch everything again.
+/// Number of events that a stream may lag before it must fetch everything again.
 const RING: usize = 1024;
-/// How often the journal is looked at although nobody was notified.
+/// Interval of the sweep that makes up for lost notifications.
 const SWEEP: Duration = Duration::from_secs(3);
-/// Notifications that follow each other this closely are answered by one look.
+/// Notifications within this time cause a single read.
 const PACE: Duration = Duration::from_millis(20);
-/// How soon it is looked at again when events wait for an older transaction to end; each time twice as late, up to [`SWEEP`].
+/// Delay before the next poll while events wait for an older transaction. It doubles each time, up
+/// to [`SWEEP`].
 const HELD_BACK: Duration = Duration::from_millis(20);
-/// How long to wait before trying again when the database is away.
+/// Delay before a retry while the database is unavailable.
 const AWAY: Duration = Duration::from_secs(1);
-/// How long a stream waits for a feed that has not read anything yet.
+/// Maximum time that a stream waits for the first position of the feed.
 const FIRST_PLACE: Duration = Duration::from_secs(5);
-/// Events read at once.
+/// Events per query.
 const PART: i64 = 500;
-/// Events that a stream may catch up on; with more, fetching everything anew is cheaper.
+/// Maximum number of events to catch up on. Beyond that, fetching everything again is cheaper.
 const MOST_BEHIND: i64 = 2_000;
 
-/// Why a stream can't begin or go on.
+/// Why a stream can't start or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FeedError {
     /// The database does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The feed could not read anything since the server's start.
+    /// The feed has not read anything since the server's start.
     #[error("the feed has not reached the journal yet")]
     NotThere,
 }
 
-/// What the feed tells streams.
+/// A message of the feed to streams.
 #[derive(Debug, Clone)]
 pub(crate) enum Told {
-    /// Something happened.
     Entry(Arc<Entry>),
-    /// Places of before are no good any more (a backup was restored): fetch everything again.
+    /// Earlier positions are invalid (a backup was restored). Fetch everything again.
     Reset(Position),
 }
 
-/// What the feed tells streams about logs.
+/// A message about logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grown {
-    /// A run's log has so many bytes.
+    /// The length of a run's log in bytes.
     To(RunId, i64),
-    /// Nobody knows: some news may have been lost.
+    /// Messages may have been lost.
     Unsure,
 }
 
-/// The feed's end for those who listen. Cheap to clone.
+/// The subscribers' handle of the feed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     store: Store,
@@ -84,7 +86,7 @@ pub(crate) struct Feed {
     place: watch::Receiver<Position>,
 }
 
-/// A stream's end: what it still has to catch up on, then what the ring brings.
+/// A stream of events: first those to catch up on, then those of the ring.
 #[derive(Debug)]
 pub(crate) struct Listening {
     feed: Feed,
@@ -93,12 +95,12 @@ pub(crate) struct Listening {
     caught_up: bool,
 }
 
-/// A stream's end for news about logs.
+/// A stream of messages about logs.
 #[derive(Debug)]
 pub(crate) struct Logs(broadcast::Receiver<Grown>);
 
 impl Logs {
-    /// What comes next. Cancel-safe.
+    /// Waits for the next message. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Grown {
         match self.0.recv().await {
             Ok(grown) => grown,
@@ -109,24 +111,24 @@ impl Logs {
     }
 }
 
-/// What a stream joins.
+/// The streams of a subscriber.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    /// What happens.
     pub events: Listening,
-    /// What logs grow.
+    /// Growth of logs.
     pub logs: Logs,
-    /// What is to be told before anything else.
+    /// A message to send before all others.
     pub first: Option<Told>,
 }
 
 impl Feed {
-    /// Starts the task that reads; it ends with `stopping`.
+    /// Starts the reader task. It ends with `stopping`.
     pub(crate) fn start(store: Store, stopping: CancellationToken) -> Self {
         let (ring, _) = broadcast::channel(RING);
         let (logs, _) = broadcast::channel(RING);
         let (moved, place) = watch::channel(Position { xid: 0, id: 0 });
-        let reader = Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
+        let reader =
+            Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
         tokio::spawn(async move {
             tokio::select! {
                 () = reader.run() => {}
@@ -136,15 +138,17 @@ impl Feed {
         Self { store, ring, logs, place }
     }
 
-    /// Listens from a place on, or from now.
+    /// Subscribes from a position, or from now.
     ///
     /// # Errors
-    /// When the database does not answer.
+    /// If the database does not answer.
     pub(crate) async fn listen(&self, after: Option<Position>) -> Result<Joined, FeedError> {
-        // Before anything is read: see the theory.
+        // Join the ring before reading the journal: see the module documentation.
         let (ring, logs) = (self.ring.subscribe(), self.logs.subscribe());
         let mut feed = self.place.clone();
-        let found = timeout(FIRST_PLACE, feed.wait_for(|place| place.xid > 0)).await.is_ok_and(|found| found.is_ok());
+        let found = timeout(FIRST_PLACE, feed.wait_for(|place| place.xid > 0))
+            .await
+            .is_ok_and(|found| found.is_ok());
         if !found {
             return Err(FeedError::NotThere);
         }
@@ -165,22 +169,26 @@ impl Feed {
 }
 
 impl Listening {
-    /// The place up to which everything was told.
+    /// The position up to which all events were sent.
     pub(crate) fn place(&self) -> Position {
         self.place
     }
 
-    /// What comes next. None: the server stops. Cancel-safe: what was not handed out comes with the next call.
+    /// Waits for the next messages. `None` if the server stops. Cancel-safe: unreturned messages
+    /// come with the next call.
     ///
     /// # Errors
-    /// When the database does not answer while catching up; the stream should end and be resumed.
+    /// If the database does not answer while catching up. The stream should end, and its client
+    /// resume it.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Told>>, FeedError> {
         if !self.caught_up {
             let part = journal::read(self.feed.store.pool(), self.place, PART).await?;
             self.place = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
-                return Ok(Some(part.entries.into_iter().map(|entry| Told::Entry(Arc::new(entry))).collect()));
+                return Ok(Some(
+                    part.entries.into_iter().map(|entry| Told::Entry(Arc::new(entry))).collect(),
+                ));
             }
         }
         loop {
@@ -189,7 +197,8 @@ impl Listening {
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "a stream is too slow");
-                    // What follows is what the ring still holds; a reset covers everything up to now.
+                    // Next come the messages that the ring still has. A reset covers everything up
+                    // to now.
                     let place = *self.feed.place.borrow();
                     self.place = self.place.max(place);
                     return Ok(Some(vec![Told::Reset(self.place)]));
@@ -205,7 +214,7 @@ impl Listening {
     }
 }
 
-/// The task that reads.
+/// The reader task.
 struct Reader {
     store: Store,
     ring: broadcast::Sender<Told>,
@@ -223,12 +232,12 @@ impl Reader {
         }
     }
 
-    /// Follows the journal until the database goes away.
+    /// Follows the journal until the database becomes unavailable.
     async fn follow(&self) -> Result<(), StoreError> {
         let mut wake = store::listener(self.store.pool()).await?;
         wake.listen_all([journal::CHANNEL, journal::LOG_CHANNEL]).await?;
         self.find_place().await?;
-        // No listener is fine, here and below.
+        // A failed send means that there is no subscriber. This applies to all sends here.
         let _ = self.logs.send(Grown::Unsure);
         let mut soon = HELD_BACK;
         loop {
@@ -250,24 +259,26 @@ impl Reader {
         }
     }
 
-    /// Notes what a notification says about logs; what others say is in the journal, which is read next anyway.
+    /// Records a notification about a log. All others only wake the reader, which reads the journal
+    /// next anyway.
     fn note(&self, grown: &mut BTreeMap<RunId, i64>, heard: Option<PgNotification>) {
         let Some(heard) = heard else {
-            // The connection was lost, and whatever was said meanwhile with it.
+            // The connection was lost, and with it any notifications.
             let _ = self.logs.send(Grown::Unsure);
             return;
         };
         if heard.channel() != journal::LOG_CHANNEL {
             return;
         }
-        let parts = heard.payload().split_once(' ').map(|(run, bytes)| (run.parse(), bytes.parse::<i64>()));
+        let parts =
+            heard.payload().split_once(' ').map(|(run, bytes)| (run.parse(), bytes.parse::<i64>()));
         if let Some((Ok(run), Ok(bytes))) = parts {
             let known = grown.entry(run).or_default();
             *known = bytes.max(*known);
         }
     }
 
-    /// Starts at the journal's end; goes on from where it was after the database was away.
+    /// Starts at the end of the journal. After a database failure, continues at the last position.
     async fn find_place(&self) -> Result<(), StoreError> {
         let place = *self.place.borrow();
         if place.xid == 0 {
@@ -275,7 +286,9 @@ impl Reader {
             self.place.send_replace(Position::of_cursor(end));
             return Ok(());
         }
-        if let Resume::Reset(place) = journal::resume(self.store.pool(), place, i64::MAX - 1).await? {
+        if let Resume::Reset(place) =
+            journal::resume(self.store.pool(), place, i64::MAX - 1).await?
+        {
             self.place.send_replace(place);
             let _ = self.ring.send(Told::Reset(place));
         }

@@ -1,8 +1,9 @@
-//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as data.
+//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as
+//! data.
 //!
-//! The words are those of the page's own address, so whoever looks at a picture can ask for what is in it. A page that does not
-//! understand a word, or that has no use for it, shows the graph without it; a program is told. A vertex that the graph does not have is
-//! one of these (404). Roles and nodes to unfold that it does not have are nothing wrong: what a program asks for may have gone, and what is left is what it wants.
+//! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
+//! graph without them. The API returns an error. An unknown vertex is a 404. Unknown roles and
+//! nodes to expand are ignored, because they may have been removed since.
 
 use api::Problem;
 use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
@@ -30,46 +31,50 @@ pub(crate) fn operations(all: Operations) -> Operations {
     .get(
         "/submissions/{id}/graph",
         of_review,
-        op("getSubmissionGraph", "What a review changes and one step around it, as a graph").about(about),
+        op("getSubmissionGraph", "What a review changes and one step around it, as a graph")
+            .about(about),
     )
 }
 
-/// Which of the graph is wanted, and how.
+/// Selection and display options of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct GraphWanted {
-    /// Roles whose noderoles are told one by one, by comma.
+    /// Roles to expand into single noderoles, separated by commas.
     roles: String,
-    /// Nodes whose noderoles are told one by one, by full or short name, by comma.
+    /// Nodes to expand into single noderoles, by full or short name, separated by commas.
     nodes: String,
-    /// Only this vertex, by its key, what it waits for and what waits for it.
+    /// Show only this vertex, its dependencies and its dependents. The value is the key of a
+    /// vertex.
     focus: String,
-    /// Of a focus which of the two: `up` or `down`; both unless said.
+    /// Restrict `focus` to dependencies (`up`) or dependents (`down`). Default: both.
     way: String,
-    /// Of a focus what is at most so many edges away.
+    /// Restrict `focus` to vertices within this number of edges.
     #[schemars(range(min = 1))]
     steps: Option<u32>,
-    /// Marks every way that begins at this vertex, by its key, and ends at `to`.
+    /// Highlight all paths from this vertex to `to`. The value is the key of a vertex.
     from: String,
-    /// The end of that.
+    /// The end of the highlighted paths. The value is the key of a vertex.
     to: String,
-    /// Marks the longest way, by `count` of noderoles or by the `time` that their last runs took.
+    /// Highlight the longest path, by `count` of noderoles or by the `time` of their last runs.
     longest: String,
-    /// `trail`: what is marked alone, one by one.
+    /// `trail`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
-    /// Of a deployment: as it was meant at this target.
+    /// Show a deployment as of this target.
     #[schemars(range(min = 1))]
     target: Option<i64>,
 }
 
-/// One of a few words, or nothing.
+/// Parses an optional parameter with a fixed set of values.
 fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    found.map(Some).ok_or_else(|| Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", "))))
+    found.map(Some).ok_or_else(|| {
+        Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", ")))
+    })
 }
 
 fn list(text: &str) -> impl Iterator<Item = &str> {
@@ -84,21 +89,38 @@ impl TryFrom<GraphWanted> for GraphWish {
     type Error = Problem;
 
     fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
-        let role = |name: &str| RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")));
-        let way =
-            one_of("way", &wanted.way, &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)])?;
-        let longest = one_of("longest", &wanted.longest, &[("count", Length::Count), ("time", Length::Time)])?;
+        let role = |name: &str| {
+            RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")))
+        };
+        let way = one_of(
+            "way",
+            &wanted.way,
+            &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)],
+        )?;
+        let longest = one_of(
+            "longest",
+            &wanted.longest,
+            &[("count", Length::Count), ("time", Length::Time)],
+        )?;
         let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
         let trail = match (longest, said(wanted.from), said(wanted.to)) {
             (Some(length), None, None) => Some(TrailWish::Longest(length)),
             (None, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
             (None, Some(from), None) => Some(TrailWish::From(from)),
             (None, None, None) => None,
-            (None, None, Some(_)) => return Err(Problem::invalid("to: say from which vertex, too, as from.")),
-            (Some(_), _, _) => return Err(Problem::invalid("longest: leave from and to out: one of both is marked.")),
+            (None, None, Some(_)) => {
+                return Err(Problem::invalid("to: say from which vertex, too, as from."));
+            }
+            (Some(_), _, _) => {
+                return Err(Problem::invalid(
+                    "longest: leave from and to out: one of both is marked.",
+                ));
+            }
         };
         if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
-            return Err(Problem::invalid("way, steps: they are of a focus. Say on which vertex, too, as focus."));
+            return Err(Problem::invalid(
+                "way, steps: they are of a focus. Say on which vertex, too, as focus.",
+            ));
         }
         if wanted.steps == Some(0) {
             return Err(Problem::invalid("steps: at least one edge away."));
@@ -135,8 +157,7 @@ async fn of_review(
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.target.is_some() {
-        let detail =
-            "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
+        let detail = "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
     Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
@@ -149,19 +170,25 @@ mod tests {
     use super::*;
 
     fn wish(query: &str) -> Result<GraphWish, Problem> {
-        let pairs: Vec<(String, String)> =
-            query.split('&').filter_map(|pair| pair.split_once('=')).map(|(a, b)| (a.into(), b.into())).collect();
+        let pairs: Vec<(String, String)> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect();
         let fields = pairs.into_iter().map(|(name, value)| {
-            let number = matches!(name.as_str(), "steps" | "target").then(|| value.parse::<i64>().ok()).flatten();
+            let number = matches!(name.as_str(), "steps" | "target")
+                .then(|| value.parse::<i64>().ok())
+                .flatten();
             (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
         });
         let wanted: GraphWanted =
-            serde_json::from_value(serde_json::Value::Object(fields.collect())).expect("words that it knows");
+            serde_json::from_value(serde_json::Value::Object(fields.collect()))
+                .expect("words that it knows");
         wanted.try_into()
     }
 
     #[test]
-    fn the_words_mean_what_they_mean_in_a_pages_address() {
+    fn parameters_match_those_of_the_page() {
         for query in [
             "",
             "roles=app,web-ready&nodes=n1,n2.house.example.com",
@@ -174,13 +201,14 @@ mod tests {
             "target=3",
         ] {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let address = Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
+            let address =
+                Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
             assert_eq!(wish(query), Ok(address.wish), "{query}");
         }
     }
 
     #[test]
-    fn words_that_mean_nothing_are_refused_with_those_that_do() {
+    fn invalid_parameter_error_lists_valid_values() {
         for (query, said) in [
             ("way=left", "none of up, down, both"),
             ("longest=far", "none of count, time"),

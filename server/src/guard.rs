@@ -1,23 +1,25 @@
-//! What every request passes first, and what every answer carries.
+//! Checks every request and adds headers to every response.
 //!
-//! # Theory
+//! **Cross-site requests.** A browser adds the session cookie to requests that any page triggers.
+//! The cookie proves the user, not the user's intent. A request that may change something (any
+//! method but GET, HEAD and OPTIONS) must prove that it comes from a page of this server, or from
+//! no page at all:
+//! * If `Sec-Fetch-Site` is present, it must be `same-origin`. Pages can't forge it. If `Origin` is
+//!   present, it must be ours.
+//! * Without both, the client is not a current browser and must send `X-Gantry: 1`. An API client
+//!   can set it. A form can't, and a script of another origin would need a CORS preflight, which
+//!   this server never grants.
+//! * `Authorization: Bearer` is sufficient. No browser adds it on its own, a cross-origin script
+//!   would need a preflight too, and cookies of such a request are ignored ([`crate::session`]).
 //!
-//! *Whose request is it?* The browser adds the session's cookie to whatever any page makes it send here, so a cookie proves who, and
-//! not whose idea it was. Every request that may change something (any method but GET, HEAD and OPTIONS) therefore has to prove that
-//! it comes from a page of this server or from no page at all:
-//! * `Sec-Fetch-Site`, which pages can't forge, must be `same-origin` where it is sent; `Origin` must be our own where it is sent;
-//! * with neither, it is no browser of this decade, and the header `X-Gantry: 1` is asked for: a program sets it easily, a form can't,
-//!   and a script of another origin would have to ask for leave first, which nobody here gives;
-//! * a request with `Authorization: Bearer` is proof enough: no browser adds that by itself, a script of another origin would have to ask
-//!   for leave as well, and no cookie of such a request is looked at ([`crate::session`]).
+//! A GET changes nothing and needs no proof. `SameSite=Lax` on the cookie is a second defense.
 //!
-//! GET changes nothing anywhere, and so needs no proof. `SameSite=Lax` on the cookie says the same once more.
+//! **Request smuggling.** A proxy and this server must not interpret one request differently. So a
+//! request has exactly one `Host` header with one host, and a body of one length ([`check_head`]).
 //!
-//! *Which request is it?* A proxy and this server must not read one request differently. So a request has one `Host` header, names one
-//! host, and has a body of one length ([`check_head`]).
-//!
-//! *What may a page do?* Only what it brings along: scripts with this answer's nonce or from our own files, styles and fonts of our
-//! own, no frames around it, no plug-ins, no base. Answers that are no pages may do nothing at all.
+//! **Content security.** A page may use only scripts with this response's nonce or from our files,
+//! and our styles and fonts. Frames, plug-ins and `base` are forbidden. Responses that are not
+//! pages may load nothing.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -32,19 +34,21 @@ use crate::refusal::Refusal;
 use crate::session;
 use crate::state::AppState;
 
-/// What a program that is no browser says instead of an origin.
+/// The header that API clients send instead of an origin.
 pub(crate) const PROGRAM: HeaderName = HeaderName::from_static("x-gantry");
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// For answers that are no pages.
-const NOTHING: HeaderValue =
-    HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+/// The policy of responses that are not pages.
+const NOTHING: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
 
-/// Headers of every answer, unless it has its own.
+/// Default headers of every response.
 const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-    // A page's own requests carry where they come from (forms without scripts go back there); nobody else learns it.
+    // Requests to our own pages have a referrer, because forms without scripts return there. Other
+    // sites get none.
     (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
     (
         HeaderName::from_static("permissions-policy"),
@@ -53,17 +57,29 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
              microphone=(), midi=(), payment=(), usb=()",
         ),
     ),
-    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
-    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
-    // All that a page brings along is ours, so it can be kept apart from everybody else's.
-    (HeaderName::from_static("cross-origin-embedder-policy"), HeaderValue::from_static("require-corp")),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+    // All resources of a page are ours, so it can be isolated from other origins.
+    (
+        HeaderName::from_static("cross-origin-embedder-policy"),
+        HeaderValue::from_static("require-corp"),
+    ),
     (HeaderName::from_static("origin-agent-cluster"), HeaderValue::from_static("?1")),
-    (HeaderName::from_static("x-permitted-cross-domain-policies"), HeaderValue::from_static("none")),
+    (
+        HeaderName::from_static("x-permitted-cross-domain-policies"),
+        HeaderValue::from_static("none"),
+    ),
     (header::CONTENT_SECURITY_POLICY, NOTHING),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
-/// A page's policy. `nonce` is of this answer alone.
+/// The policy of a page. `nonce` is unique to this response.
 pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!(
         "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
@@ -73,10 +89,12 @@ pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
     .ok()
 }
 
-/// Rejects requests whose head another server may read differently, and heads above [`limits::HEAD`].
+/// Rejects requests whose head another server may interpret differently, and heads above
+/// [`limits::HEAD`].
 ///
-/// With `Transfer-Encoding`, hyper removes a `Content-Length` before a request gets here. So a connection ends after every request with
-/// `Transfer-Encoding`: nothing after such a body is read as a request (RFC 9112, 6.3).
+/// With `Transfer-Encoding`, hyper removes a `Content-Length` before a request gets here. So a
+/// connection ends after every request with `Transfer-Encoding`: nothing after such a body is read
+/// as a request (RFC 9112, 6.3).
 pub(crate) async fn check_head(request: Request, next: Next) -> Response {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut answer = match head_fault(&request) {
@@ -99,8 +117,9 @@ fn head_fault(request: &Request) -> Option<Problem> {
     let (headers, uri) = (request.headers(), request.uri());
     if head_size(request) > limits::HEAD {
         let limit = limits::HEAD / 1024;
-        let detail =
-            format!("The request line and headers are larger than {limit} KiB. Send fewer or shorter headers.");
+        let detail = format!(
+            "The request line and headers are larger than {limit} KiB. Send fewer or shorter headers."
+        );
         return Some(Problem::new(431, "head_too_large", "Request headers too large", detail));
     }
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -111,12 +130,14 @@ fn head_fault(request: &Request) -> Option<Problem> {
     if let (Some(target), Some(host)) = (uri.authority(), first)
         && !host.as_bytes().eq_ignore_ascii_case(target.as_str().as_bytes())
     {
-        return bad("The request target and the Host header name different hosts. Send the same host in both.");
+        return bad(
+            "The request target and the Host header name different hosts. Send the same host in both.",
+        );
     }
     None
 }
 
-/// Bytes of a request line and headers, with the separators that they are written with.
+/// Size in bytes of a request line and headers, with separators.
 fn head_size(request: &Request) -> usize {
     let uri = request.uri();
     let origin = uri.scheme_str().map_or(0, |scheme| scheme.len() + "://".len());
@@ -124,11 +145,13 @@ fn head_size(request: &Request) -> usize {
         + uri.authority().map_or(0, |host| host.as_str().len())
         + uri.path_and_query().map_or(0, |path| path.as_str().len());
     let line = request.method().as_str().len() + target + "  HTTP/1.1\r\n".len();
-    let header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + ": \r\n".len()
+    };
     line + request.headers().iter().map(header).sum::<usize>() + "\r\n".len()
 }
 
-/// Adds to every answer what it should carry.
+/// Adds the default headers to a response.
 pub(crate) async fn carry(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
@@ -142,7 +165,7 @@ pub(crate) async fn carry(State(state): State<AppState>, request: Request, next:
     answer
 }
 
-/// Lets pass what is meant for this server and what nobody else made a browser send.
+/// Rejects requests for other hosts and cross-site requests.
 pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let host = host(&request);
     if !host.as_deref().is_some_and(|host| state.address.is_host(host)) {
@@ -150,7 +173,10 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
             StatusCode::MISDIRECTED_REQUEST.as_u16(),
             "other_host",
             "Another server's name",
-            format!("This server answers to {}. Start it with the public address that people use.", state.address),
+            format!(
+                "This server answers to {}. Start it with the public address that people use.",
+                state.address
+            ),
         ))
         .into_response();
     }
@@ -169,14 +195,17 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
 
 fn host(request: &Request) -> Option<String> {
     let named = request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-    named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)
+    named
+        .or_else(|| request.uri().authority().map(|authority| authority.as_str()))
+        .map(str::to_owned)
 }
 
 fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> bool {
     let site = headers.get(FETCH_SITE);
     let origin = headers.get(header::ORIGIN);
     let same_site = site.map(|site| site == "same-origin");
-    let same_origin = origin.map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
+    let same_origin = origin
+        .map(|origin| origin.to_str().is_ok_and(|origin| address.is_own_origin(origin, host)));
     match (same_site, same_origin) {
         (Some(false), _) | (_, Some(false)) => false,
         (Some(true), _) | (_, Some(true)) => true,
@@ -201,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_own_pages_and_programs_change_anything() {
+    fn cross_site_changes_are_rejected() {
         let here = ("origin", "http://127.0.0.1:7700");
         assert!(own(&[("sec-fetch-site", "same-origin")]));
         assert!(own(&[("sec-fetch-site", "same-origin"), here]));

@@ -1,6 +1,7 @@
-//! Whether the process lives (`/healthz`) and whether it can be of use (`/readyz`): for whoever starts it and sends people to it.
+//! Liveness (`/healthz`) and readiness (`/readyz`), for process supervisors and load balancers.
 //!
-//! Neither takes one of the places that requests have: a server that is full lives, and whoever starts it must not end it for that.
+//! Neither needs a request permit: a server at its limit is alive, and must not be restarted for
+//! that.
 
 use std::time::Duration;
 
@@ -11,26 +12,26 @@ use api::Problem;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 
-/// Whether the process lives.
+/// Path of the liveness check.
 pub(crate) const LIVES: &str = "/healthz";
-/// Whether it can be of use.
+/// Path of the readiness check.
 pub(crate) const READY: &str = "/readyz";
-/// What is counted: [`crate::metrics`].
+/// Path of the metrics ([`crate::metrics`]).
 pub(crate) const METRICS: &str = "/metrics";
-/// What is answered however much else is asked for.
+/// Paths that need no request permit.
 pub(crate) const WATCHED: [&str; 3] = [LIVES, READY, METRICS];
 
-/// How long the database may take, with those who ask before.
+/// Timeout for the database, including the wait for earlier checks.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The process answers.
+/// The process is alive.
 pub(crate) async fn lives() -> &'static str {
     "lives\n"
 }
 
-/// The database answers, too, and the server is not on its way out.
+/// The database answers and the server is not shutting down.
 pub(crate) async fn ready(State(state): State<AppState>) -> Result<&'static str, Refusal> {
-    // One connection at most, also when many ask.
+    // At most one connection, however many checks arrive.
     let ask = async {
         let _asks = state.asks_database.lock().await;
         sqlx::query("SELECT number FROM head").fetch_one(state.control.store().pool()).await
@@ -38,6 +39,9 @@ pub(crate) async fn ready(State(state): State<AppState>) -> Result<&'static str,
     let answers = matches!(tokio::time::timeout(ANSWER, ask).await, Ok(Ok(_)));
     match answers && !state.stopping.is_cancelled() {
         true => Ok("ready\n"),
-        false => Err(Problem::unavailable("The database does not answer, or this server is stopping.").into()),
+        false => {
+            Err(Problem::unavailable("The database does not answer, or this server is stopping.")
+                .into())
+        }
     }
 }

@@ -1,21 +1,24 @@
-//! `Idempotency-Key`: a POST that is sent again is not done again.
+//! `Idempotency-Key`: a repeated POST is executed only once.
 //!
-//! # Theory
+//! A client that gets no response does not know whether its request was executed. With a key it can
+//! repeat the request safely. The first request with a key claims the key and is executed. Its
+//! response is stored for 24 hours. A repeated request with the same key gets the stored response
+//! (`Idempotency-Replayed: true`). A different request with that key gets 422. A request that
+//! arrives while the first one is in progress gets 409 with `Retry-After`.
 //!
-//! Whoever gets no answer does not know whether it was done. With a key of theirs they send it again: the first request of a key claims
-//! it, is carried out, and its answer is kept for 24 hours; the same request under the same key gets that answer
-//! (`Idempotency-Replayed: true`), another one 422, and one that comes while the first is under way 409 with `Retry-After`.
+//! * Only successful responses (2xx) are stored. An error frees the key.
+//! * A response that shows a secret, or that is too large, is not stored. A repeated request then
+//!   gets 409, which says that the first one succeeded.
+//! * Keys belong to a person. Requests are compared by a digest of method, path, `If-Match`, token
+//!   (none for a session) and body.
+//! * A claim is renewed while its request is in progress, so a repeated request never executes
+//!   concurrently.
 //!
-//! * Only what was done is kept (2xx). A refusal did nothing and frees the key; so does an error, after which nobody knows.
-//! * An answer that shows a secret is never stored, and one that is too large isn't either. That it was done is kept, and told (409).
-//! * Keys are each person's own. What is the same is told by a digest of method, address, `If-Match`, the token that it came by (none: a
-//!   session) and body.
-//! * A claim is renewed for as long as its request is carried out, so nothing is begun a second time beside it, however long it takes.
-//!
-//! The answer is kept behind the work, in a transaction of its own. So a server that dies between the two leaves a claim without an
-//! answer: for two minutes the key is under way, and then the same request is carried out again. What it is about usually refuses that by
-//! itself (a proposal's version, a submission that was committed, a name that is taken); what has no such rule (a comment, a token) is
-//! there twice then. `docs/api.md` says so.
+//! The response is stored after the work, in a separate transaction. If a server dies between the
+//! two, the claim has no response. The key stays claimed for two minutes. After that, a repeated
+//! request is executed again. Most operations reject this themselves (proposal version, committed
+//! review, name in use). Others, such as comments and tokens, create a duplicate. `docs/api.md`
+//! documents this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +32,9 @@ use control::Control;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use store::StoreError;
-use store::idempotency::{Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key};
+use store::idempotency::{
+    Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key,
+};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -41,20 +46,23 @@ use crate::refusal::Refusal;
 use crate::session::Who;
 use crate::state::AppState;
 
-/// The header.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Most bytes of an answer that is kept.
+/// Maximum size of a stored response in bytes.
 const MOST: usize = 64 * 1024;
-/// Headers that are kept with it; all others are every answer's.
+/// Headers that are stored with a response. All others are the same for every response.
 const HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
-/// Carries a request out once for its key. `secret`: its answer shows one.
+/// Executes a request once for its key. `secret`: its response shows a secret.
 pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret: bool) -> Response {
     match claim(state, request).await {
         Ok(Turn::Run(request, None)) => next.run(request).await,
         Ok(Turn::Run(request, Some((key, claim)))) => {
-            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(state.control.clone(), key.clone(), claim)));
+            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(
+                state.control.clone(),
+                key.clone(),
+                claim,
+            )));
             let answer = next.run(request).await;
             drop(renewed);
             note(state, &key, claim, answer, secret).await
@@ -64,20 +72,22 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
     }
 }
 
-/// What is to be done with a request.
+/// How to handle a request.
 enum Turn {
     Run(Request, Option<(Key, Uuid)>),
     Answer(Response),
 }
 
-/// Holds a claim until it is stopped or the claim is another's.
+/// Renews a claim until it is stopped or another request has the claim.
 async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
     loop {
         tokio::time::sleep(LEASE / 4).await;
         match renew_key(control.store().pool(), &key, claim).await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => tracing::warn!(%error, "the claim of an idempotency key can't be renewed"),
+            Err(error) => {
+                tracing::warn!(%error, "the claim of an idempotency key can't be renewed")
+            }
         }
     }
 }
@@ -85,7 +95,7 @@ async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
 async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     let word = word(request.headers())?;
     let actor = request.extensions().get::<Who>().and_then(|who| who.0.as_ref());
-    // Nobody: it is refused further in.
+    // Without an actor, an inner layer rejects the request.
     let Some(actor) = actor else { return Ok(Turn::Run(request, None)) };
     let person = actor.person;
     let token = actor.token.as_ref().map(|token| token.id.into_bytes()).unwrap_or_default();
@@ -100,7 +110,8 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
         digest.update(part);
     }
     let key = Key { person, key: word, request: digest.finalize().into() };
-    let mut connection = state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
+    let mut connection =
+        state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
     match claim_key(&mut connection, &key).await.map_err(|error| away(&error))? {
         Claimed::Yours(claim) => Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim)))),
         Claimed::Answered(kept) => Ok(Turn::Answer(again(kept))),
@@ -109,7 +120,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                 "under_way",
                 "A request with this idempotency key is being carried out. Send it again later: it gets the answer then.",
             );
-            // It is usually done long before its claim ends.
+            // The request usually ends long before its claim expires.
             Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(MOMENT))))
         }
         Claimed::Other => Err(Refusal(Problem::new(
@@ -133,17 +144,20 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     }
 }
 
-/// The database could not be asked: nothing was done.
+/// The database did not answer, so nothing was executed.
 fn away(error: &StoreError) -> Refusal {
     tracing::warn!(%error, "an idempotency key can't be claimed");
-    Refusal(Problem::unavailable("The database does not answer at the moment. Nothing was done; send it again."))
+    Refusal(Problem::unavailable(
+        "The database does not answer at the moment. Nothing was done; send it again.",
+    ))
 }
 
 fn word(headers: &HeaderMap) -> Result<String, Problem> {
     let mut all = headers.get_all(KEY).iter();
     let only = all.next().filter(|_| all.next().is_none()).and_then(|value| value.to_str().ok());
-    let fits =
-        |text: &&str| (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let fits = |text: &&str| {
+        (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
     only.filter(fits).map(str::to_owned).ok_or_else(|| {
         Problem::invalid(format!(
             "Idempotency-Key: send one, of 1 to {LONGEST_KEY} visible characters, such as a UUID."
@@ -180,11 +194,19 @@ fn again(kept: Kept) -> Response {
     answer
 }
 
-/// Keeps what was answered, or gives the key back.
-async fn note(state: &AppState, key: &Key, claim: Uuid, answer: Response, secret: bool) -> Response {
+/// Stores the response, or frees the key.
+async fn note(
+    state: &AppState,
+    key: &Key,
+    claim: Uuid,
+    answer: Response,
+    secret: bool,
+) -> Response {
     let (parts, body) = answer.into_parts();
-    // It is in memory already: a handler made it of a value.
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    // The body is in memory already, because a handler made it from a value.
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Refusal(Problem::internal()).into_response();
+    };
     let pairs = HEADERS.iter().filter_map(|name| {
         let value = parts.headers.get(name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), Value::from(value)))
@@ -194,7 +216,8 @@ async fn note(state: &AppState, key: &Key, claim: Uuid, answer: Response, secret
         false if bytes.len() > MOST => Err(Withheld::Large),
         false => Ok(bytes.to_vec()),
     };
-    let kept = Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
+    let kept =
+        Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
     let noted = async {
         let mut connection = state.control.store().pool().acquire().await?;
         match parts.status.is_success() {

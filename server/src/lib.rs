@@ -1,20 +1,25 @@
-//! # The web server: pages, REST, the live stream, signing in
+//! The web server: pages, REST, the live stream, sign-in.
 //!
-//! One process of it holds nothing that another could miss: sessions and all else are in the database, so any number of servers may
-//! stand beside each other. It authorises nothing by itself either. What it adds to [`control`] is the web: who sent this request,
-//! was it their own idea, in which form do they want the answer.
+//! A server process has no state that another one could miss. Sessions and everything else are in
+//! the database, so any number of servers can run in parallel. A server does not authorize requests
+//! itself. It adds the web to [`control`]: the sender of a request, protection against cross-site
+//! requests, and the format of the answer.
 //!
-//! A request passes, from outside in: its id and its span; the form of refusals; headers of every answer; limits (how many at once,
-//! how long; health and metrics have none of that); compression; the checks of [`guard`]; then the router. Pages, server functions and
-//! REST look up the session there; files of the site and health don't.
+//! A request passes these layers, from outside in:
+//! 1. Request id and span.
+//! 2. The format of errors, then response headers.
+//! 3. Limits on concurrency and time, except for health and metrics.
+//! 4. Compression, then the checks of [`guard`].
+//! 5. The router. Pages, server functions and REST look up the session there. Site files and health
+//!    checks don't.
 //!
 //! Invariants:
-//! * no GET changes anything, and nothing else is taken from a page that is not ours;
-//! * tokens, cookies and query strings are never logged;
-//! * every refusal is a [`Problem`](api::Problem) with its status, whoever refuses;
-//! * a stream misses nothing: [`feed`].
+//! * A GET changes nothing. Other methods are accepted from our own pages or from API clients only.
+//! * Tokens, cookies and query strings are never logged.
+//! * Every error is a [`Problem`](api::Problem) with its status, whichever layer returns it.
+//! * A stream misses no event ([`feed`]).
 
-// A page is one deep type.
+// A page is one deeply nested type.
 #![recursion_limit = "512"]
 
 mod accounts;
@@ -72,7 +77,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
-use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::request_id::{
+    MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
 use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
@@ -93,36 +100,36 @@ use state::AppState;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a server has to know besides its database.
+/// Settings of a server.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Under which address people reach it. None: on this machine, where it listens.
+    /// The public address. `None`: the address of the listener, for users on this machine.
     pub address: Option<PublicAddress>,
-    /// The folder with the site's files, as `cargo xtask site` leaves it. None: what this program carries, else `target/site`.
+    /// The folder with the site's files, as `cargo xtask site` writes it. `None`: the embedded
+    /// site, or else `target/site`.
     pub site: Option<PathBuf>,
-    /// Whoever sends this may collect metrics from anywhere. None: only this machine may.
+    /// Grants access to metrics from any address. `None`: only this machine has access.
     pub metrics_token: Option<MetricsToken>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Trusted reverse proxies (`X-Forwarded-For`).
     pub trusted_proxies: TrustedProxies,
-    /// What to sign checkpoints of the audit with, and where they go. None: there are none.
+    /// Key and destination of audit checkpoints. `None`: no checkpoints.
     pub checkpoints: Option<Checkpoints>,
 }
 
-/// Why a server can't serve, or not any more.
+/// Why a server can't start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Nobody could be told how to reach it safely.
+    /// There is no safe address to reach the server.
     #[error("say under which address people reach this server: {0}")]
     Address(#[from] AddressError),
-    /// The listener failed.
     #[error("the web server can't go on: {0}")]
     Listener(#[from] std::io::Error),
 }
 
-/// Serves until `shutdown` is done, then lets open answers end for [`limits::GRACE`].
+/// Serves until `shutdown` resolves, then waits up to [`limits::GRACE`] for answers in progress.
 ///
 /// # Errors
-/// When there is no safe address to reach it under, or the listener fails.
+/// If there is no safe public address, or the listener fails.
 pub async fn serve(
     listener: TcpListener,
     config: Config,
@@ -138,10 +145,19 @@ pub async fn serve(
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(sweep::until_stopped(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
+    tokio::spawn(sweep::until_stopped(
+        Arc::clone(&state.control),
+        state.metrics.clone(),
+        stopping.clone(),
+    ));
     if let Some(checkpoints) = config.checkpoints {
         let control = Arc::clone(&state.control);
-        tokio::spawn(checkpoints::until_stopped(control, state.metrics.clone(), checkpoints, stopping.clone()));
+        tokio::spawn(checkpoints::until_stopped(
+            control,
+            state.metrics.clone(),
+            checkpoints,
+            stopping.clone(),
+        ));
     }
     let router = router(state);
     let stop = stopping.clone();
@@ -149,7 +165,8 @@ pub async fn serve(
         shutdown.await;
         stop.cancel();
     });
-    let serving = connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
+    let serving =
+        connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
     let too_late = async {
         stopping.cancelled().await;
         tokio::time::sleep(limits::GRACE).await;
@@ -161,8 +178,13 @@ pub async fn serve(
     Ok(())
 }
 
-/// What handlers reach. The feed's task ends with `stopping`.
-fn state(address: PublicAddress, site: Site, control: Control, stopping: CancellationToken) -> AppState {
+/// The shared state of all handlers. The task of the feed ends with `stopping`.
+fn state(
+    address: PublicAddress,
+    site: Site,
+    control: Control,
+    stopping: CancellationToken,
+) -> AppState {
     let leptos = LeptosOptions::builder().output_name("gantry").site_pkg_dir(site.pkg()).build();
     AppState {
         people: People::over(control.store().clone()),
@@ -185,21 +207,25 @@ fn state(address: PublicAddress, site: Site, control: Control, stopping: Cancell
     }
 }
 
-/// Answers a request within the limits, or says that it can't.
+/// Answers a request within the limits, or returns an error.
 ///
-/// What a request does goes on when its client hangs up or its time is over: nobody wrote it to be broken off anywhere, and to whom a
-/// commit was not confirmed it still was one or was none. It keeps its place for as long as it goes on, so places bound the work and
-/// not only those who wait for it. How long that may be is up to [`Patience::body`] and the database's own limit on statements.
+/// A request continues after its client disconnects or its time is over. No handler is written to
+/// be canceled at an arbitrary point. A commit that was not confirmed either happened or did not.
+/// The request keeps its permit until it ends. So the permits limit the work, not only the waiting
+/// clients. [`Patience::body`] and the statement timeout of the database limit its duration.
 ///
-/// Whoever watches this server needs its answer most when it has no place left: what they ask ([`health::WATCHED`]) needs none. It reads
-/// no body, and bounds by itself how long it asks the database, and by how many connections.
+/// Monitoring needs an answer most when no permit is left. Its paths ([`health::WATCHED`])
+/// therefore need no permit. They read no body, and limit the time and connections of their
+/// database queries themselves.
 async fn within_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
     if health::WATCHED.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
-        return Refusal(Problem::unavailable("This server answers as many requests as it can. Try again in a moment."))
-            .into_response();
+        return Refusal(Problem::unavailable(
+            "This server answers as many requests as it can. Try again in a moment.",
+        ))
+        .into_response();
     };
     let patience = state.patience;
     let request = request.map(|body| patient::within(body, patience.body));
@@ -228,7 +254,7 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
     }
 }
 
-/// Every route there is.
+/// All routes.
 fn routes(state: &AppState) -> Router {
     let for_people = rest::operations(Some(state))
         .into_router()
@@ -254,7 +280,7 @@ fn routes(state: &AppState) -> Router {
     checked.merge(unchecked).layer(from_fn(metrics::name_route)).with_state(state.clone())
 }
 
-/// Everything that answers.
+/// The complete service.
 fn router(state: AppState) -> Router {
     let around = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), metrics::count))
@@ -274,17 +300,18 @@ fn router(state: AppState) -> Router {
         .layer(from_fn(refusal::shape))
         .layer(from_fn(guard::check_head))
         .layer(from_fn_with_state(state.clone(), within_limits));
-    // Around the router and not a layer of it: which methods an address takes it says outside of its layers.
+    // Layers wrap the router as a fallback service. As router layers, they would not apply to its
+    // 405 answers.
     Router::new().fallback_service(around.service(routes(&state)))
 }
 
-/// Ids of requests are ours: a client's could be anything, and would be logged.
+/// Removes a request id sent by the client. It could be anything and would be logged.
 async fn forget_id(mut request: Request, next: Next) -> Response {
     request.headers_mut().remove(REQUEST_ID);
     next.run(request).await
 }
 
-/// A request in the log: no query, for a query may hold a token.
+/// The span of a request in the log. It omits the query, which may contain a token.
 fn span(request: &Request) -> Span {
     let id = request.extensions().get::<RequestId>().map(RequestId::header_value);
     let id = id.and_then(|id| HeaderValue::to_str(id).ok()).unwrap_or_default();

@@ -1,14 +1,18 @@
-//! `GET /events`, and for programs `GET /api/v1/watch`: the live stream of a browser's tabs, or of a program, as server-sent events.
+//! `GET /events`, and `GET /api/v1/watch` for API clients: the live stream as server-sent events.
 //!
-//! * `topics`: a comma-separated list of [`Topic`]s; only events of these come. Absent: all, but no growth of logs.
-//! * `after`: the cursor of the page's data, or an event's id. `Last-Event-ID`, which browsers send when they come back, goes before.
+//! * `topics`: a comma-separated list of [`Topic`]s to receive. Without it, all topics but the
+//!   growth of logs.
+//! * `after`: the cursor of the page's data, or an event id. `Last-Event-ID`, which browsers send
+//!   when they reconnect, takes precedence.
 //!
-//! Messages hold a [`Live`](api::live::Live) as JSON and the event's id. A message that says `reset` means: fetch everything again.
-//! Every 15 seconds an event named `heartbeat` comes, with the id up to which everything was told; so a quiet stream resumes close to
-//! the journal's end, and a page knows that the line is alive.
+//! A message has a [`Live`](api::live::Live) as JSON and the event's id. `reset` means: fetch
+//! everything again. Every 15 seconds there is an event named `heartbeat`. Its id is the position
+//! up to which all events were sent, so a quiet stream resumes close to the end of the journal. It
+//! also shows that the connection is alive.
 //!
-//! The stream ends within 30 seconds ([`Rhythm`]) when the session does, or the token; coming back is then refused with 401. It ends, too,
-//! when who opened it may not look any more; then coming back is refused with 403.
+//! The stream ends within 30 seconds ([`Rhythm`]) after its session or token ends; reconnecting
+//! then returns 401. It also ends when its user loses the permission to view; reconnecting then
+//! returns 403.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -39,12 +43,12 @@ use crate::refusal::{Asked, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// What streams do by the clock.
+/// Intervals of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rhythm {
-    /// How often a stream says that it is there.
+    /// Interval of heartbeats.
     pub heartbeat: Duration,
-    /// How often it asks whether who opened it still comes in, and may look.
+    /// Interval of the check that the user is still signed in and has the permission to view.
     pub still_signed_in: Duration,
 }
 
@@ -54,13 +58,13 @@ impl Default for Rhythm {
     }
 }
 
-/// What a stream is asked for.
+/// Parameters of a stream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// A comma-separated list of topics; none: all, but no growth of logs.
+    /// Comma-separated list of topics to receive. Default: all topics except the growth of logs.
     topics: String,
-    /// Behind this place: an event's id, or the cursor of a page's data.
+    /// Return events after this one: the id of an event, or the cursor of a page's data.
     after: String,
 }
 
@@ -87,8 +91,10 @@ pub(crate) async fn events(
         }
     };
     let mut answer = Sse::new(held).into_response();
-    // For proxies that would wait for more before they pass something on.
-    answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    // For proxies that would otherwise buffer the stream.
+    answer
+        .headers_mut()
+        .insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     Ok(answer)
 }
 
@@ -111,15 +117,19 @@ fn full(full: Full) -> Problem {
 }
 
 fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let last =
+        headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let text = if last.is_empty() { after } else { last };
     match text {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
     }
 }
 
-/// Which topics a stream wants; none: all.
+/// The topics of a stream. An empty set means all.
 #[derive(Debug, PartialEq, Eq)]
 struct Topics(BTreeSet<Topic>);
 
@@ -131,9 +141,9 @@ impl Topics {
             .collect::<Result<_, NotATopic>>()
             .map_err(|error| Problem::invalid(format!("`topics`: {error}.")))?;
         match topics.len() > MAX_TOPICS {
-            true => {
-                Err(Problem::invalid(format!("A stream takes at most {MAX_TOPICS} topics; open another or name none.")))
-            }
+            true => Err(Problem::invalid(format!(
+                "A stream takes at most {MAX_TOPICS} topics; open another or name none."
+            ))),
             false => Ok(Self(topics)),
         }
     }
@@ -143,11 +153,14 @@ impl Topics {
     }
 
     fn runs(&self) -> Vec<RunId> {
-        self.0.iter().filter_map(|topic| if let Topic::Run(run) = topic { Some(*run) } else { None }).collect()
+        self.0
+            .iter()
+            .filter_map(|topic| if let Topic::Run(run) = topic { Some(*run) } else { None })
+            .collect()
     }
 }
 
-/// The runs whose logs a stream watches, and whose they are.
+/// The runs whose logs a stream follows, with their deployments.
 #[derive(Debug, Default)]
 struct Logs {
     runs: Vec<RunId>,
@@ -155,9 +168,10 @@ struct Logs {
 }
 
 impl Logs {
-    /// How far they are now. What can't be told now is told by the next growth.
+    /// Queries the current lengths. On an error, the next growth reports them.
     async fn look(&mut self, state: &AppState) -> Vec<Live> {
-        let now = journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
+        let now =
+            journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
         for live in &now {
             if let Live::Run { run, noderole, .. } = live {
                 self.noderoles.insert(*run, *noderole);
@@ -166,7 +180,7 @@ impl Logs {
         now
     }
 
-    /// A run that is queued later than its page was opened is known by its first event.
+    /// A run that is queued after its page was opened becomes known with its first event.
     fn learn(&mut self, told: &Told) {
         if let Told::Entry(entry) = told
             && let Live::Run { run, noderole, .. } = entry.live
@@ -180,7 +194,12 @@ impl Logs {
         match grown {
             _ if self.runs.is_empty() => Vec::new(),
             Grown::To(run, log_bytes) => match self.noderoles.get(&run) {
-                Some(noderole) => vec![Live::Run { run, noderole: *noderole, state: RunState::Running, log_bytes }],
+                Some(noderole) => vec![Live::Run {
+                    run,
+                    noderole: *noderole,
+                    state: RunState::Running,
+                    log_bytes,
+                }],
                 None => Vec::new(),
             },
             Grown::Unsure => self.look(state).await,
@@ -197,7 +216,7 @@ fn stream(
     let Joined { mut events, logs: mut growth, first } = joined;
     async_stream::stream! {
         let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.still_signed_in));
-        // Lets the page know at once that the line is open, and where it stands.
+        // Shows at once that the connection works, and its position.
         yield Ok(beat(events.place()));
         if let Some(told) = first {
             yield Ok(message(&told));
@@ -217,7 +236,7 @@ fn stream(
                 grown = growth.next() => Turn::Grown(grown),
             };
             match turn {
-                // Nobody knows counts as no: the page comes back when somebody does.
+                // An error counts as no. The page reconnects when the database answers again.
                 Turn::StillSignedIn if state.people.still_looks(&actor).await != Ok(true) => break,
                 Turn::StillSignedIn => {}
                 Turn::Heartbeat => yield Ok(beat(events.place())),
@@ -227,7 +246,7 @@ fn stream(
                         yield Ok(message(told));
                     }
                 }
-                // The server stops, or the database is away: the page comes back.
+                // The server stops or the database is unavailable. The page reconnects.
                 Turn::Told(Ok(None) | Err(_)) => break,
                 Turn::Grown(grown) => {
                     for live in logs.news(&state, grown).await {
@@ -245,7 +264,7 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-/// What a stream does next.
+/// The next action of a stream.
 enum Turn {
     StillSignedIn,
     Heartbeat,
@@ -253,11 +272,11 @@ enum Turn {
     Grown(Grown),
 }
 
-/// What is told, out of what happened.
+/// Filters events by topic.
 #[derive(Debug)]
 struct Sieve {
     topics: Topics,
-    /// The last event that came through: one that several topics hear is journalled once for each of them.
+    /// The last event sent. An event with several topics is in the journal once per topic.
     last: Option<Arc<Entry>>,
 }
 
@@ -266,8 +285,10 @@ impl Sieve {
         let Told::Entry(entry) = told else {
             return true;
         };
-        let again =
-            self.last.as_ref().is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
+        let again = self
+            .last
+            .as_ref()
+            .is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
         if again || !self.topics.want(entry) {
             return false;
         }
@@ -282,11 +303,11 @@ fn message(told: &Told) -> Event {
         Told::Reset(place) => (*place, &Live::Reset),
     };
     let event = Event::default().id(place.to_string());
-    // A `Live` has no form that JSON lacks.
+    // Every `Live` can be serialized as JSON.
     event.json_data(live).unwrap_or_else(|_| beat(place))
 }
 
-/// News that stand nowhere in the journal: the browser keeps the id that it has.
+/// A message that is not in the journal. It has no id, so the browser keeps its last one.
 fn unplaced(live: &Live) -> Event {
     Event::default().json_data(live).unwrap_or_default()
 }
@@ -302,31 +323,41 @@ mod tests {
 
     fn entry(topic: &str, xid: i64, target: i64) -> Told {
         let live = Live::Target { target: TargetNo(target) };
-        Told::Entry(Arc::new(Entry { position: Position { xid, id: 1 }, topic: topic.into(), live }))
+        Told::Entry(Arc::new(Entry {
+            position: Position { xid, id: 1 },
+            topic: topic.into(),
+            live,
+        }))
     }
 
     #[test]
-    fn what_several_topics_hear_is_told_once() {
+    fn event_with_several_topics_is_sent_once() {
         let deployment = "deployment:00000000-0000-0000-0000-000000000001";
         let through = |topics: &str, told: &[Told]| {
             let mut sieve = Sieve { topics: Topics::parse(topics).expect("topics"), last: None };
             told.iter().map(|told| sieve.lets_through(told)).collect::<Vec<_>>()
         };
-        let happened =
-            [entry("targets", 1, 1), entry(deployment, 1, 1), entry(deployment, 1, 2), entry("targets", 2, 2)];
+        let happened = [
+            entry("targets", 1, 1),
+            entry(deployment, 1, 1),
+            entry(deployment, 1, 2),
+            entry("targets", 2, 2),
+        ];
         assert_eq!(through("", &happened), [true, false, true, true]);
         assert_eq!(through("targets", &happened), [true, false, false, true]);
         assert_eq!(through(deployment, &happened), [false, true, true, false]);
         assert_eq!(through("nodes,", &happened), [false; 4]);
         assert_eq!(through("nodes", &[Told::Reset(Position::of_cursor(1))]), [true]);
         assert_eq!(through("nodes", &[entry("of another version", 1, 1)]), [false]);
-        for wrong in ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()] {
+        for wrong in
+            ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()]
+        {
             assert_eq!(Topics::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }
     }
 
     #[test]
-    fn a_browser_that_comes_back_goes_on_where_it_was() {
+    fn reconnecting_browser_resumes_after_last_event() {
         let mut headers = HeaderMap::new();
         assert_eq!(place(&headers, ""), Ok(None));
         assert_eq!(place(&headers, "12"), Ok(Some(Position { xid: 12, id: 0 })));

@@ -1,8 +1,8 @@
-//! `GET /runs/{id}/log`: a run's whole log as a file, in parts as they are read.
+//! `GET /runs/{id}/log`: a run's complete log as a file, streamed in parts.
 //!
-//! What a log has said it never says otherwise, so a download that broke off is gone on with by a `Range` (one; of several the whole
-//! log comes), byte for byte, also while the log still grows. A log that has ended has an `ETag`; with another one in `If-Range` the
-//! whole comes. How many go on at once: [`downloads`].
+//! A log is append-only, so a client can resume a download with `Range`, also while the log grows.
+//! Several ranges return the whole log. A log that has ended has an `ETag`. If `If-Range` has
+//! another tag, the whole log is returned. [`downloads`] limits the number of downloads.
 
 use std::ops::Range;
 
@@ -20,10 +20,11 @@ use crate::refusal::{Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// Pieces read at once. A worker's pieces have 64 KiB at most, so this is what a download takes of memory.
+/// Chunks per query. A chunk of a worker has at most 64 KiB, so this limits the memory of a
+/// download.
 const PIECES: u32 = 16;
 
-/// The log up to where it is when this is asked, byte for byte; what comes later is for the run's page.
+/// Streams the log up to its length at the time of the request. Later output is on the run's page.
 pub(crate) async fn download(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
@@ -38,11 +39,13 @@ pub(crate) async fn download(
         Wanted::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
         Wanted::Whole => {
             let place = downloads::take(&state, actor.person)?;
-            downloads::body(place, bytes(state.control.store().clone(), id, 0..length)).into_response()
+            downloads::body(place, bytes(state.control.store().clone(), id, 0..length))
+                .into_response()
         }
         Wanted::Part(range) => {
             let place = downloads::take(&state, actor.person)?;
-            let body = downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
+            let body =
+                downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
             (StatusCode::PARTIAL_CONTENT, body).into_response()
         }
     };
@@ -72,16 +75,16 @@ pub(crate) async fn download(
     Ok(answer)
 }
 
-/// What of a log is wanted.
+/// The requested part of a log.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Whole,
     Part(Range<u64>),
-    /// What lies behind its end.
+    /// A range after the end of the log.
     Nothing,
 }
 
-/// What `Range` asks for. One that can't be read, or several, are as none (RFC 9110, 14.2).
+/// Parses `Range`. An invalid header, or one with several ranges, is ignored (RFC 9110, 14.2).
 fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let Some(asked) = text(header::RANGE) else { return Wanted::Whole };
@@ -90,12 +93,13 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
     }
     let read = match parse_range_header(asked) {
         Ok(read) => read.ranges,
-        // The last no bytes: that can be read, and there is nothing of it.
+        // A suffix of zero bytes is valid and can't be satisfied.
         Err(RangeUnsatisfiableError::ZeroSuffix) => return Wanted::Nothing,
         Err(_) => return Wanted::Whole,
     };
     let [range] = read.as_slice() else { return Wanted::Whole };
-    // Not by the library's `validate`: it refuses what is to be ignored, and a suffix that is longer than the log.
+    // Not via the library's `validate`: it rejects ranges that must be ignored, and a suffix longer
+    // than the log.
     match (range.start, range.end) {
         (StartPosition::Index(first), EndPosition::Index(last)) if last < first => Wanted::Whole,
         (StartPosition::Index(first), _) if first >= length => Wanted::Nothing,
@@ -103,19 +107,23 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
             Wanted::Part(first..length.min(last.saturating_add(1)))
         }
         (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Part(first..length),
-        // All of an empty log is no part that could be named.
+        // An empty log has no range that could be named.
         (StartPosition::FromLast(_), _) if length == 0 => Wanted::Whole,
         (StartPosition::FromLast(count), _) => Wanted::Part(length.saturating_sub(count)..length),
     }
 }
 
-fn bytes(store: Store, run: RunId, part: Range<u64>) -> impl Stream<Item = Result<Bytes, StoreError>> {
+fn bytes(
+    store: Store,
+    run: RunId,
+    part: Range<u64>,
+) -> impl Stream<Item = Result<Bytes, StoreError>> {
     async_stream::try_stream! {
         let mut offset = part.start;
         while offset < part.end {
             let pieces = running::read_log_span(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
-                // Better a download that breaks off than one that lacks something.
+                // Breaking off the download is better than omitting a part.
                 Err(StoreError::corrupt(format!("the log of run {run}"), format!("there is nothing at byte {offset}")))?;
             }
             for piece in pieces {
@@ -135,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_http_says() {
+    fn range_header_follows_rfc_9110() {
         let asks = |range: &str, of: Option<&str>| {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, HeaderValue::from_str(range).expect("text"));
@@ -150,11 +158,21 @@ mod tests {
         assert_eq!(asks("bytes=90-200", None), Wanted::Part(90..100));
         assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
         assert_eq!(asks("bytes=-0", None), Wanted::Nothing);
-        assert_eq!(asks("bytes=100-50", None), Wanted::Whole, "what can't be is ignored before it is looked for");
+        assert_eq!(
+            asks("bytes=100-50", None),
+            Wanted::Whole,
+            "what can't be is ignored before it is looked for"
+        );
         assert_eq!(asks("bytes=-99999999999", None), Wanted::Part(0..100));
         assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Part(99..100));
-        for whole in ["bytes=9-1", "bytes=5-2", "bytes=0-1,5-6", "lines=1-2", "bytes=x", "bytes=-99999999999999999999"]
-        {
+        for whole in [
+            "bytes=9-1",
+            "bytes=5-2",
+            "bytes=0-1,5-6",
+            "lines=1-2",
+            "bytes=x",
+            "bytes=-99999999999999999999",
+        ] {
             assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
         }
         assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Part(40..100));

@@ -1,10 +1,11 @@
-//! `/api/v1/nodes/NODE` and `/api/v1/self`: a machine, by its name or id, and what it says of itself.
+//! `/api/v1/nodes/NODE` and `/api/v1/self`: a node by its name or id, and the reports of a node.
 //!
-//! The entity tag of a machine begins with the version of what people say of it, and a change names that version (`If-Match`); how the
-//! machine is at the moment is no part of it, so nobody is refused a change because a worker looked meanwhile.
+//! The entity tag of a node begins with the version of its record, and a change names that version
+//! (`If-Match`). The node's actual state is not part of the version, so a health check never causes
+//! a conflict for a user.
 //!
-//! `/self` is for machines: who asks is known by `Authorization: Bearer TOKEN` alone. Such a token means nothing anywhere else, and a
-//! person's or a program's means nothing here.
+//! `/self` is for nodes. The token in `Authorization: Bearer TOKEN` identifies the node. A node's
+//! token is valid only here, and tokens of people are not valid here.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use api::Problem;
-use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView};
+use api::nodes::{
+    CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView,
+};
 use control::{Itself, Seen};
 use engine::ids::NodeId;
 
@@ -31,17 +34,29 @@ use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/nodes/{id}", node, op("getNode", "A node, by its name or its id"))
-        .patch("/nodes/{id}", change, op("changeNode", "Change what people say of a node").on_version().also(&[428]))
+        .patch(
+            "/nodes/{id}",
+            change,
+            op("changeNode", "Change what people say of a node").on_version().also(&[428]),
+        )
         .delete(
             "/nodes/{id}",
             take_out,
-            op("takeOutNode", "Take out the record of a node that no target speaks of").on_version(),
+            op("takeOutNode", "Take out the record of a node that no target speaks of")
+                .on_version(),
         )
-        .get("/nodes/{id}/looks", looks, op("listLooks", "What workers saw of a node, newest first or as asked"))
+        .get(
+            "/nodes/{id}/looks",
+            looks,
+            op("listLooks", "What workers saw of a node, newest first or as asked"),
+        )
         .get(
             "/nodes/{id}/noderoles",
             noderoles,
-            op("listNodeNoderoles", "What a node carries, in the order in which it runs or as asked"),
+            op(
+                "listNodeNoderoles",
+                "What a node carries, in the order in which it runs or as asked",
+            ),
         )
         .put(
             "/nodes/{id}/availability",
@@ -51,9 +66,15 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/nodes/{id}/tokens",
             mint,
-            op("mintNodeToken", "Make a token that a node reports with; shown once").on_version().secret(),
+            op("mintNodeToken", "Make a token that a node reports with; shown once")
+                .on_version()
+                .secret(),
         )
-        .delete("/nodes/{id}/tokens/{token}", revoke, op("revokeNodeToken", "Revoke a node's token").on_version())
+        .delete(
+            "/nodes/{id}/tokens/{token}",
+            revoke,
+            op("revokeNodeToken", "Revoke a node's token").on_version(),
+        )
         .post(
             "/self/startup",
             startup,
@@ -64,16 +85,24 @@ pub(crate) fn operations(all: Operations) -> Operations {
             shutdown,
             op("reportShutdown", "A machine says that it stops").body(limits::REPORT_BODY),
         )
-        .post("/self/bootenv", bootenv, op("reportBootenv", "A machine says what it boots").body(limits::REPORT_BODY))
-        .put("/self/facts", facts, op("reportFacts", "A machine says what it is").body(limits::REPORT_BODY))
+        .post(
+            "/self/bootenv",
+            bootenv,
+            op("reportBootenv", "A machine says what it boots").body(limits::REPORT_BODY),
+        )
+        .put(
+            "/self/facts",
+            facts,
+            op("reportFacts", "A machine says what it is").body(limits::REPORT_BODY),
+        )
 }
 
-/// An entity tag that names a version.
+/// An entity tag with a version.
 fn tag(version: i32) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The machine that a path names as `{id}`: by its id, or by its name.
+/// The node in the path parameter `{id}`, by id or name.
 pub(crate) struct Machine(pub NodeId);
 
 impl FromRequestParts<AppState> for Machine {
@@ -81,7 +110,8 @@ impl FromRequestParts<AppState> for Machine {
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
         let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
-        let Place(named) = Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        let Place(named) =
+            Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
         let named = named.get("id").map(String::as_str).unwrap_or_default();
         Ok(Self(state.control.node_named(&actor, named).await?))
     }
@@ -90,7 +120,9 @@ impl FromRequestParts<AppState> for Machine {
 impl Asks for Machine {
     fn ask(sketch: &mut Sketch<'_>) {
         let said = "Its id or its name.";
-        sketch.places.push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
+        sketch
+            .places
+            .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
     }
 }
 
@@ -172,7 +204,12 @@ async fn availability(
 ) -> Answer<Done> {
     state
         .control
-        .set_available(&actor, Seen { node, version: version(&headers)? }, wanted.available, wanted.reason)
+        .set_available(
+            &actor,
+            Seen { node, version: version(&headers)? },
+            wanted.available,
+            wanted.reason,
+        )
         .await?;
     Ok(Json(Done {}))
 }
@@ -195,12 +232,17 @@ async fn mint(
 ) -> MadeAt<MintedToken> {
     let minted = state
         .control
-        .mint_node_token(&actor, Seen { node, version: version(&headers)? }, wanted.name, wanted.days)
+        .mint_node_token(
+            &actor,
+            Seen { node, version: version(&headers)? },
+            wanted.name,
+            wanted.days,
+        )
         .await?;
     Ok(Created(format!("/nodes/{node}/tokens/{}", minted.id), minted))
 }
 
-/// The part of the path behind the machine.
+/// The path parameters after the node.
 #[derive(Debug, Deserialize)]
 struct Revoked {
     token: Uuid,
@@ -227,11 +269,14 @@ async fn revoke(
     Revoked { token }: Revoked,
     headers: HeaderMap,
 ) -> Answer<Done> {
-    state.control.revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token).await?;
+    state
+        .control
+        .revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token)
+        .await?;
     Ok(Json(Done {}))
 }
 
-/// The machine that a request comes from, by its token.
+/// The node that a request comes from, identified by its token.
 struct AsItself(Itself);
 
 impl FromRequestParts<AppState> for AsItself {
@@ -256,7 +301,11 @@ struct Startup {
     boot_id: String,
 }
 
-async fn startup(state: State<AppState>, AsItself(itself): AsItself, Given(said): Given<Startup>) -> Answer<Done> {
+async fn startup(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(said): Given<Startup>,
+) -> Answer<Done> {
     state.control.report_startup(&itself, said.boot_id).await?;
     Ok(Json(Done {}))
 }
@@ -265,7 +314,11 @@ async fn startup(state: State<AppState>, AsItself(itself): AsItself, Given(said)
 #[serde(deny_unknown_fields)]
 struct Shutdown {}
 
-async fn shutdown(state: State<AppState>, AsItself(itself): AsItself, Perhaps(_): Perhaps<Shutdown>) -> Answer<Done> {
+async fn shutdown(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Perhaps(_): Perhaps<Shutdown>,
+) -> Answer<Done> {
     state.control.report_shutdown(&itself).await?;
     Ok(Json(Done {}))
 }
@@ -276,12 +329,20 @@ struct Bootenv {
     bootenv: String,
 }
 
-async fn bootenv(state: State<AppState>, AsItself(itself): AsItself, Given(said): Given<Bootenv>) -> Answer<Done> {
+async fn bootenv(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(said): Given<Bootenv>,
+) -> Answer<Done> {
     state.control.report_bootenv(&itself, said.bootenv).await?;
     Ok(Json(Done {}))
 }
 
-async fn facts(state: State<AppState>, AsItself(itself): AsItself, Given(facts): Given<Value>) -> Answer<Done> {
+async fn facts(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(facts): Given<Value>,
+) -> Answer<Done> {
     state.control.report_facts(&itself, facts).await?;
     Ok(Json(Done {}))
 }

@@ -1,15 +1,15 @@
-//! `GET /metrics`: what a Prometheus server collects.
+//! `GET /metrics` for Prometheus.
 //!
-//! # Theory
+//! Labels have a fixed set of values and never contain client input: the route's template, a known
+//! method, the status. Clients can't increase the number of time series. Process metrics are
+//! counted as they happen. Database metrics are queried on collection, at most once per [`FRESH`].
+//! If the database does not answer, they are omitted (`gantry_database_up 0`), because old numbers
+//! would look current.
 //!
-//! Labels come from a known set and never from what somebody sends: the template of a route, a known method, the status. So nobody can
-//! make this process hold more of them by asking for more. What tells of the process is counted while it happens; what tells of the
-//! database is asked for when it is collected, at most once in [`FRESH`], and left out while the database does not answer
-//! (`gantry_database_up 0`): old numbers would look like new ones.
-//!
-//! Who may: numbers tell how much there is to do and how it goes, so they are not for everybody. With a token (`Config::metrics_token`)
-//! whoever sends it as a bearer. Without one only this machine itself, by the server's own name, and only where no proxy is in front
-//! (a public address by HTTPS has one): behind a proxy everybody comes from this machine.
+//! Metrics show the amount of work and its progress, so access is restricted. With a token
+//! (`Config::metrics_token`), a client must send it as a bearer token. Without one, only this
+//! machine has access, and only under the server's own name and without a reverse proxy. A public
+//! HTTPS address implies a proxy, whose clients would all seem to be on this machine.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -39,15 +39,15 @@ use crate::limits;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 
-/// Numbers of the database are as old as this at most.
+/// Maximum age of database metrics.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long the database may take to tell them, with those who ask before.
+/// Timeout of the database query, including the wait for earlier ones.
 const ANSWER: Duration = Duration::from_secs(5);
-/// Upper ends of what a request took, in seconds.
+/// Upper bounds of the request duration histogram, in seconds.
 const TOOK: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// What headers of proxies tell that a request was passed on.
+/// Headers that show that a proxy forwarded the request.
 const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
-/// The route of what no route is for.
+/// Label of requests without a route.
 const NO_ROUTE: &str = "none";
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -65,7 +65,7 @@ struct Asked {
     route: Route,
 }
 
-/// The template of a route: of those that there are.
+/// A route's template.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Route(Arc<str>);
 
@@ -87,7 +87,7 @@ struct OfSweep {
     outcome: &'static str,
 }
 
-/// What is counted. Cheap to clone.
+/// The counters. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
 
@@ -101,7 +101,7 @@ struct Inner {
     up: Gauge,
     sweeps: Family<OfSweep, Counter>,
     process: Registry,
-    /// What the database told last, and when.
+    /// The last database metrics and the time of their query.
     database: Mutex<Option<(Instant, Numbers)>>,
 }
 
@@ -124,26 +124,51 @@ impl Default for Metrics {
             database: Mutex::default(),
         };
         let to = &mut inner.process;
-        to.register("build", "Which build this is", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        to.register(
+            "build",
+            "Which build this is",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
         let started = FloatGauge::default();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         started.set(now.as_secs_f64());
-        to.register_with_unit("start_time", "When this server started, since 1970", Unit::Seconds, started);
+        to.register_with_unit(
+            "start_time",
+            "When this server started, since 1970",
+            Unit::Seconds,
+            started,
+        );
         to.register("http_requests", "Requests that were answered", inner.answered.clone());
         let took = "How long it took until answers began";
         to.register_with_unit("http_request_duration", took, Unit::Seconds, inner.took.clone());
-        to.register("http_requests_underway", "Requests whose answers have not begun", inner.underway.clone());
+        to.register(
+            "http_requests_underway",
+            "Requests whose answers have not begun",
+            inner.underway.clone(),
+        );
         to.register("streams_open", "Live streams that are open", inner.streams.clone());
-        to.register("database_connections", "Connections of this server's pool, by state", inner.pool.clone());
-        to.register("database_connections_most", "Connections that the pool may have", inner.pool_most.clone());
+        to.register(
+            "database_connections",
+            "Connections of this server's pool, by state",
+            inner.pool.clone(),
+        );
+        to.register(
+            "database_connections_most",
+            "Connections that the pool may have",
+            inner.pool_most.clone(),
+        );
         to.register("database_up", "Whether the database told its numbers", inner.up.clone());
-        to.register("sweeps", "Rounds of what the server looks after by itself", inner.sweeps.clone());
+        to.register(
+            "sweeps",
+            "Rounds of what the server looks after by itself",
+            inner.sweeps.clone(),
+        );
         Self(Arc::new(inner))
     }
 }
 
 impl Metrics {
-    /// Notes a round of a sweep.
+    /// Counts a round of a background sweep.
     pub(crate) fn swept(&self, sweep: &'static str, went_well: bool) {
         let outcome = if went_well { "done" } else { "failed" };
         self.0.sweeps.get_or_create(&OfSweep { sweep, outcome }).inc();
@@ -163,7 +188,7 @@ fn known(method: &Method) -> &'static str {
     }
 }
 
-/// Counts a request, also one that ends without an answer.
+/// Counts a request, including one that ends without a response.
 struct Underway<'m>(&'m Inner);
 
 impl<'m> Underway<'m> {
@@ -179,20 +204,28 @@ impl Drop for Underway<'_> {
     }
 }
 
-/// Where a request notes the route that it came to.
+/// Holds the route that a request matched.
 #[derive(Debug, Clone, Default)]
 struct Routed(Arc<OnceLock<MatchedPath>>);
 
-/// Tells whoever counts, who stands around the router and does not see it, which route a request came to.
-pub(crate) async fn name_route(matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
+/// Passes the matched route to [`count`], which runs outside of the router and does not see it.
+pub(crate) async fn name_route(
+    matched: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
     if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<Routed>()) {
         let _ = routed.0.set(matched);
     }
     next.run(request).await
 }
 
-/// Counts every request, from outside of all limits.
-pub(crate) async fn count(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+/// Counts every request, outside of all limits.
+pub(crate) async fn count(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let inner = &*state.metrics.0;
     let routed = Routed::default();
     request.extensions_mut().insert(routed.clone());
@@ -200,22 +233,34 @@ pub(crate) async fn count(State(state): State<AppState>, mut request: Request, n
     let underway = Underway::begin(inner);
     let answer = next.run(request).await;
     drop(underway);
-    // What was refused before it came to a route has none.
+    // A request that was rejected before the router has no route.
     let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
-    inner.took.get_or_create(&Asked { method, route: route.clone() }).observe(began.elapsed().as_secs_f64());
-    inner.answered.get_or_create(&Answered { method, route, status: answer.status().as_u16() }).inc();
+    inner
+        .took
+        .get_or_create(&Asked { method, route: route.clone() })
+        .observe(began.elapsed().as_secs_f64());
+    inner
+        .answered
+        .get_or_create(&Answered { method, route, status: answer.status().as_u16() })
+        .inc();
     answer
 }
 
-/// All of it as text.
-pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> Result<Response, Refusal> {
+/// Returns all metrics as text.
+pub(crate) async fn collect(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response, Refusal> {
     may_collect(&state, &request)?;
     let numbers = tokio::time::timeout(ANSWER, numbers(&state)).await.ok().flatten();
     let inner = &*state.metrics.0;
     let pool = state.control.store().pool();
     let idle = i64::try_from(pool.num_idle()).unwrap_or(i64::MAX);
     inner.pool.get_or_create(&InState { state: "idle" }).set(idle);
-    inner.pool.get_or_create(&InState { state: "used" }).set((i64::from(pool.size()) - idle).max(0));
+    inner
+        .pool
+        .get_or_create(&InState { state: "used" })
+        .set((i64::from(pool.size()) - idle).max(0));
     inner.pool_most.set(pool.options().get_max_connections().into());
     let free = state.streams.free();
     inner.streams.set(i64::try_from(limits::STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
@@ -223,7 +268,7 @@ pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> 
     let mut text = String::new();
     let written = match numbers {
         None => encode(&mut text, &inner.process),
-        // One text ends once: the numbers of the database go before its end.
+        // The text has one end marker, so the database metrics go before it.
         Some(numbers) => encode(&mut text, &inner.process).and_then(|()| {
             text.truncate(text.trim_end().trim_end_matches("# EOF").len());
             encode(&mut text, &of_database(&numbers))
@@ -235,7 +280,7 @@ pub(crate) async fn collect(State(state): State<AppState>, request: Request) -> 
 }
 
 async fn numbers(state: &AppState) -> Option<Numbers> {
-    // Whoever comes meanwhile waits for the same answer.
+    // Concurrent requests wait for the same result.
     let mut kept = state.metrics.0.database.lock().await;
     if let Some((at, numbers)) = &*kept
         && at.elapsed() < FRESH
@@ -266,9 +311,17 @@ fn of_database(numbers: &Numbers) -> Registry {
         ("error", steps.error),
     ];
     by_state("steps", "Steps by state", &states);
-    by_state("runs_open", "Runs that are open, by state", &[("queued", tally.queued), ("running", tally.running)]);
+    by_state(
+        "runs_open",
+        "Runs that are open, by state",
+        &[("queued", tally.queued), ("running", tally.running)],
+    );
     let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
-    by_state("nodes", "Machines; those that are dead, and those that are out of service, among all", &nodes);
+    by_state(
+        "nodes",
+        "Machines; those that are dead, and those that are out of service, among all",
+        &nodes,
+    );
     by_state(
         "deployments",
         "Deployments; those that are held among all",
@@ -284,11 +337,16 @@ fn of_database(numbers: &Numbers) -> Registry {
     one("reviews_open", "Reviews that are open, at most 1000 counted", tally.open_reviews);
     let age = FloatGauge::default();
     age.set(tally.oldest_age);
-    to.register_with_unit("queue_oldest_age", "How long the oldest queued run has waited", Unit::Seconds, age);
+    to.register_with_unit(
+        "queue_oldest_age",
+        "How long the oldest queued run has waited",
+        Unit::Seconds,
+        age,
+    );
     to
 }
 
-/// The token that shows metrics: long enough by construction, and kept as its hash.
+/// The metrics token. It has a minimum length and is stored as a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricsToken(Hash);
 
@@ -298,7 +356,7 @@ impl MetricsToken {
     }
 }
 
-/// What could be guessed would show what is not for everybody.
+/// The token is too short, so it could be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the token for metrics is too short: take at least {} characters, such as the output of `openssl rand -hex 16`",
@@ -318,7 +376,7 @@ impl FromStr for MetricsToken {
     }
 }
 
-/// Whether a request may see numbers.
+/// Checks whether a request may read metrics.
 fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     if let Some(token) = &state.metrics_token {
@@ -337,7 +395,8 @@ fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
     let is_near = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let is_ours = host.is_some_and(|host| state.address.is_host(host));
-    let direct = !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    let direct =
+        !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
     match is_near && is_ours && direct {
         true => Ok(()),
         false => Err(Problem::forbidden(

@@ -1,4 +1,4 @@
-//! `/api/v1`: how it stands, who carries it out, who did what, and how far a target has come.
+//! `/api/v1`: overview, workers, audit, and the rollout of a target.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::rest::Answer;
 use crate::session::SignedIn;
 use crate::state::AppState;
 
-/// Lines of JSON, as an export of the audit is written.
+/// The content type of an audit export.
 const LINES: &str = "application/jsonl";
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -67,7 +67,11 @@ async fn workers(
     Ok(Json(state.control.workers(&actor, &wanted).await?))
 }
 
-async fn worker(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<WorkerView> {
+async fn worker(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<WorkerView> {
     Ok(Json(state.control.worker(&actor, id).await?))
 }
 
@@ -79,7 +83,10 @@ async fn search(
     Ok(Json(state.control.search(&actor, &wanted).await?))
 }
 
-async fn policy(state: State<AppState>, SignedIn(actor): SignedIn) -> Result<Versioned<PolicyView>, Refusal> {
+async fn policy(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Result<Versioned<PolicyView>, Refusal> {
     let policy = state.control.policy_in_force(&actor).await?;
     Ok(Versioned(policy.number.0, policy))
 }
@@ -109,12 +116,17 @@ async fn export(
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
     let place = downloads::take(&state, actor.person)?;
     let body = downloads::body(place, lines((*state.control).clone(), chain, header));
-    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body).into_response())
+    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body)
+        .into_response())
 }
 
-/// The header, the entries up to its end, the rows of a whole export, and the end with the totals. An export that breaks off has no end,
-/// and so nobody takes it for a whole one.
-fn lines(control: Control, mut chain: Chain, header: Header) -> impl Stream<Item = Result<Bytes, Problem>> {
+/// Streams the header, the entries, the rows of a full export, and a final line with totals. An
+/// export that breaks off has no final line, so it can't be mistaken for a complete one.
+fn lines(
+    control: Control,
+    mut chain: Chain,
+    header: Header,
+) -> impl Stream<Item = Result<Bytes, Problem>> {
     async_stream::try_stream! {
         let (after, end) = (header.after, header.end);
         let mut totals = Totals::default();
@@ -164,11 +176,13 @@ async fn target(
 ) -> Answer<TargetView> {
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::WAIT {
-        return Err(
-            Problem::invalid(format!("wait: at most {} seconds; then ask again.", limits::WAIT.as_secs())).into()
-        );
+        return Err(Problem::invalid(format!(
+            "wait: at most {} seconds; then ask again.",
+            limits::WAIT.as_secs()
+        ))
+        .into());
     }
-    // The answer has to begin before the request's own time is over.
+    // The response must begin before the request's time is over.
     let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
     let view = match state.waiting.take(actor.person) {
         Ok(_place) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,

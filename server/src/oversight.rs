@@ -1,4 +1,4 @@
-//! The overseeing pages' [`Oversight`], bound to whoever sent the request.
+//! Implements [`Oversight`] for the overview pages, bound to the client of the request.
 
 use api::Problem;
 use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};

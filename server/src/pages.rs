@@ -1,7 +1,7 @@
-//! The console's pages and their server functions: [`app`], rendered here.
+//! Renders the console's pages and their server functions ([`app`]).
 //!
-//! Each request gets a context with an `Arc<dyn Console>` bound to whoever sent it, and a content security policy with the nonce that
-//! leptos puts on its inline scripts.
+//! Each request gets a context with an `Arc<dyn Console>` that is bound to its client. It also gets
+//! a content security policy with the nonce of leptos's inline scripts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use control::people::Actor;
 use leptos::context::{provide_context, use_context};
 use leptos::nonce::use_nonce;
 use leptos_axum::{
-    ErrorHandler, LeptosRoutes, ResponseOptions, generate_route_list_with_exclusions_and_ssg_and_context,
+    ErrorHandler, LeptosRoutes, ResponseOptions,
+    generate_route_list_with_exclusions_and_ssg_and_context,
 };
 use tower::ServiceExt as _;
 
@@ -31,9 +32,10 @@ use crate::typed;
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
-    // Finding the routes renders the frame once, for nobody.
+    // Finding the routes renders the frame once, without a client.
     let context = context(state.clone());
-    let (routes, _) = generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
+    let (routes, _) =
+        generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
     let leptos = state.leptos.clone();
     Router::new()
         .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
@@ -42,7 +44,7 @@ pub(crate) fn routes(state: &AppState) -> Router<AppState> {
         .route_layer(from_fn_with_state(state.clone(), session::look_up))
 }
 
-/// The page for an address that there is not.
+/// The page for an unknown path.
 pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response {
     if !wants_page(&request) {
         return axum::http::StatusCode::NOT_FOUND.into_response();
@@ -52,13 +54,14 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
         Err(problem) => return Refusal(problem).into_response(),
     }
     let leptos = state.leptos.clone();
-    match ErrorHandler::new_with_context(context(state), app::shell, leptos).oneshot(request).await {
+    match ErrorHandler::new_with_context(context(state), app::shell, leptos).oneshot(request).await
+    {
         Ok(answer) => answer,
         Err(never) => match never {},
     }
 }
 
-/// What pages and server functions find in their context.
+/// The context of pages and server functions.
 fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
     let manifest = state.site.manifest();
     move || {
@@ -72,7 +75,9 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
             people: state.people.clone(),
             address: Arc::clone(&state.address),
             actor: actor(),
-            visitor: use_context::<Parts>().map(|parts| session::visitor(&state, &parts)).unwrap_or_default(),
+            visitor: use_context::<Parts>()
+                .map(|parts| session::visitor(&state, &parts))
+                .unwrap_or_default(),
             host: host(),
             answer,
         });

@@ -1,7 +1,8 @@
-//! How long a server waits: for what a client sends, and for what it answers itself.
+//! Timeouts for requests.
 //!
-//! Whoever sends a body byte by byte keeps a request's place for as long as that takes, so the whole of it has a time of its own. That
-//! ends before the answer's does: it is told as what it is, while nothing was done yet.
+//! A client that sends its body slowly keeps a request permit for that time, so the body has a
+//! timeout of its own. It is shorter than the timeout of the response: the error then names the
+//! body, and nothing has been executed yet.
 
 use std::io;
 use std::time::Duration;
@@ -12,12 +13,12 @@ use tokio::time::Instant;
 
 use crate::limits;
 
-/// How long this server waits.
+/// Timeouts of this server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// Until a request's body is there, all of it.
+    /// Time to receive the whole body of a request.
     pub body: Duration,
-    /// Until its answer begins.
+    /// Time until the response begins.
     pub answer: Duration,
 }
 
@@ -27,12 +28,12 @@ impl Default for Patience {
     }
 }
 
-/// A body that took too long.
+/// A body exceeded its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the body did not come in time")]
 pub(crate) struct TooLate;
 
-/// A body that ends with [`TooLate`] when it is not there so long after now.
+/// A body that ends with [`TooLate`] if it is not complete within this time.
 pub(crate) fn within(body: Body, time: Duration) -> Body {
     if body.is_end_stream() {
         return body;
@@ -53,10 +54,10 @@ pub(crate) fn within(body: Body, time: Duration) -> Body {
     })
 }
 
-/// Whether an error that a body ended with is that it was too late.
+/// Whether a body ended because of its timeout.
 pub(crate) fn is_too_late(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
-        // An io::Error passes over what it was made of when it is asked for its source.
+        // The `source` of an `io::Error` skips its inner error, so check that separately.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         inner.is_some_and(|inner| inner.is::<TooLate>()) || error.is::<TooLate>()
     })

@@ -1,6 +1,7 @@
-//! `/api/v1/people`, `/me` and `/tokens`: who there is, what they may, and one's own account.
+//! `/api/v1/people`, `/me` and `/tokens`: people, their permissions, and the client's own account.
 //!
-//! What lets somebody in is in the answer that makes it, once, and that answer is not stored by anything on its way.
+//! Credentials (tokens, links) are shown once, in the response that creates them. That response
+//! must not be cached.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,9 +11,9 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionsWanted, Signature,
-    SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
+    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
+    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage,
+    SessionsWanted, Signature, SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
@@ -96,7 +97,11 @@ async fn people(
     Ok(Json(state.people.list(&actor, &wanted).await?))
 }
 
-async fn add(state: State<AppState>, SignedIn(actor): SignedIn, Given(wish): Given<PersonWish>) -> MadeAt<PersonMade> {
+async fn add(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<PersonWish>,
+) -> MadeAt<PersonMade> {
     let made = state.people.add(&actor, &wish).await?;
     Ok(Created(format!("/people/{}", made.id), made))
 }
@@ -122,7 +127,7 @@ async fn change_grants(
     Given(wish): Given<GrantsWish>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
-        // Whoever may not is told that, rather than how.
+        // A missing permission takes precedence over invalid input.
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
         return Err(Refusal(Problem::new(
@@ -142,7 +147,10 @@ async fn disable(
     Place(person): Place<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
-    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true).await?;
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true)
+        .await?;
     Ok(Json(Done {}))
 }
 
@@ -152,7 +160,10 @@ async fn enable(
     Place(person): Place<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
-    state.people.set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false).await?;
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false)
+        .await?;
     Ok(Json(Done {}))
 }
 
@@ -239,12 +250,16 @@ async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -
     Ok(Json(state.people.end_other_sessions(&actor).await?))
 }
 
-async fn end_session(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+async fn end_session(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
     state.people.end_session(&actor, id).await?;
     Ok(Json(Done {}))
 }
 
-/// The session gets another cookie, and the one before lets nobody in.
+/// The session gets a new cookie, and the old one becomes invalid.
 async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
@@ -271,7 +286,11 @@ async fn make_token(
     Ok(Created(format!("/tokens/{}", made.id), made))
 }
 
-async fn revoke_token(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<Uuid>) -> Answer<Done> {
+async fn revoke_token(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
     state.people.revoke_token(&actor, id).await?;
     Ok(Json(Done {}))
 }

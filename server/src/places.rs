@@ -1,7 +1,7 @@
-//! Places for what stays open: live streams, downloads, and requests that wait for something to happen.
+//! Permits for long-lived requests: live streams, downloads, and requests that wait for an event.
 //!
-//! There are so many of them in all, so that a server is not kept busy by those who wait, and so many for each person, so that one who takes all of
-//! theirs (by a program that never closes anything, say) takes them from nobody else.
+//! They are limited in total, to bound the load, and per person. A person who uses all of theirs,
+//! for example with a client that never closes streams, takes none from others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::ids::PersonId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many places, and so many of them for each person.
+/// A number of permits with a limit per person.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     all: Arc<Semaphore>,
     each: usize,
-    /// Who has how many; who has none is not in it.
+    /// Permits per person. People without permits are not in the map.
     taken: Arc<Mutex<HashMap<PersonId, usize>>>,
 }
 
-/// Why there is no place.
+/// Why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// All are taken.
+    /// All permits are taken.
     ForAll,
-    /// This person has as many as one may have.
+    /// This person has the maximum number of permits.
     ForOne,
 }
 
-/// A place that somebody has until this is dropped.
+/// A permit. It is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Place {
     _one: OwnedSemaphorePermit,
@@ -40,12 +40,12 @@ impl Places {
         Self { all: Arc::new(Semaphore::new(all)), each, taken: Arc::default() }
     }
 
-    /// How many nobody has.
+    /// Number of free permits.
     pub(crate) fn free(&self) -> usize {
         self.all.available_permits()
     }
 
-    /// Takes one for somebody.
+    /// Takes a permit for a person.
     pub(crate) fn take(&self, person: PersonId) -> Result<Place, Full> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let has = taken.get(&person).copied().unwrap_or_default();
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_person_leaves_places_for_others() {
+    fn one_person_leaves_permits_for_others() {
         let places = Places::new(3, 2);
         let (ada, bo) = (PersonId(uuid::Uuid::from_u128(1)), PersonId(uuid::Uuid::from_u128(2)));
         let first = places.take(ada).expect("a place");

@@ -1,10 +1,9 @@
-//! Which proxies are believed when they say for whom they ask.
+//! Trusted reverse proxies (`X-Forwarded-For`).
 //!
-//! # Theory
-//!
-//! `X-Forwarded-For` is a header like any other: whoever reaches this server can write into it what they like. A proxy appends the address
-//! that it was asked from, so an entry is worth as much as the one that added it. [`TrustedProxies::behind`] starts with the connection's
-//! own address, which nobody can make up, and takes the next entry from the right only while the one before is a proxy that we know.
+//! A client can send any `X-Forwarded-For`. Each proxy appends the address of its own client, so an
+//! entry is only as reliable as the proxy that added it. [`TrustedProxies::behind`] starts with the
+//! address of the connection, which can't be forged. It takes the next entry from the right only
+//! while the previous address is a trusted proxy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,10 +12,10 @@ use std::str::FromStr;
 use axum::http::HeaderMap;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// Most entries of the list.
+/// Maximum number of entries.
 const MOST: usize = 64;
 
-/// An address, or all that begin like it.
+/// An address or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -59,26 +58,28 @@ impl fmt::Display for Network {
     }
 }
 
-/// What is no list of proxies.
+/// Why a list of proxies is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProxiesError {
     /// An entry is neither an address nor a network.
-    #[error("{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them")]
+    #[error(
+        "{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them"
+    )]
     Form(String),
-    /// There are too many.
+    /// The list is too long.
     #[error("these are more than {} proxies: name their network", MOST)]
     TooMany,
 }
 
-/// The proxies that are believed. Without any said it is this machine's own.
+/// The trusted proxies. Default: this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
 impl TrustedProxies {
-    /// What is built in: whoever asks from this machine.
+    /// The default: clients on this machine.
     pub const LOOPBACK: &'static str = "127.0.0.0/8,::1";
 
-    /// The address that somebody asks from, as far as it is known: that of the connection, or what a proxy says that is believed.
+    /// The client's address: that of the connection, or the one that a trusted proxy reports.
     pub(crate) fn behind(&self, connected: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut from = connected?.to_canonical();
         let lines = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -102,11 +103,12 @@ impl Default for TrustedProxies {
 impl FromStr for TrustedProxies {
     type Err = ProxiesError;
 
-    /// Nobody is believed where the list is empty.
+    /// An empty list trusts no proxy.
     fn from_str(text: &str) -> Result<Self, ProxiesError> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        let network =
-            |word: &str| Network::parse(word).ok_or_else(|| ProxiesError::Form(word.chars().take(100).collect()));
+        let network = |word: &str| {
+            Network::parse(word).ok_or_else(|| ProxiesError::Form(word.chars().take(100).collect()))
+        };
         let networks: Vec<Network> = words.map(network).collect::<Result<_, _>>()?;
         if networks.len() > MOST {
             return Err(ProxiesError::TooMany);
@@ -139,28 +141,43 @@ mod tests {
     }
 
     #[test]
-    fn only_known_proxies_say_for_whom_they_ask() {
+    fn only_trusted_proxies_set_client_address() {
         let here = TrustedProxies::LOOPBACK;
         assert_eq!(from(here, "127.0.0.1", &["203.0.113.9"]), "203.0.113.9");
-        assert_eq!(from(here, "::1", &["1.1.1.1, 203.0.113.9"]), "203.0.113.9", "the client wrote the first");
+        assert_eq!(
+            from(here, "::1", &["1.1.1.1, 203.0.113.9"]),
+            "203.0.113.9",
+            "the client wrote the first"
+        );
         assert_eq!(from(here, "::ffff:127.0.0.1", &["1.1.1.1", "203.0.113.9"]), "203.0.113.9");
-        assert_eq!(from(here, "198.51.100.4", &["203.0.113.9"]), "198.51.100.4", "it is no proxy of ours");
+        assert_eq!(
+            from(here, "198.51.100.4", &["203.0.113.9"]),
+            "198.51.100.4",
+            "it is no proxy of ours"
+        );
         assert_eq!(from("", "127.0.0.1", &["203.0.113.9"]), "127.0.0.1");
         assert_eq!(from(here, "127.0.0.1", &["nonsense"]), "127.0.0.1");
         assert_eq!(from(here, "127.0.0.1", &[]), "127.0.0.1");
-        assert_eq!(from("10.0.0.0/24, 127.0.0.1", "127.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.7"]), "203.0.113.9");
+        assert_eq!(
+            from("10.0.0.0/24, 127.0.0.1", "127.0.0.1", &["1.1.1.1, 203.0.113.9, 10.0.0.7"]),
+            "203.0.113.9"
+        );
         assert_eq!(from("fd00::/8", "fd12::1", &["2001:db8::1"]), "2001:db8::1");
         assert_eq!(TrustedProxies::default().behind(None, &HeaderMap::new()), None);
     }
 
     #[test]
-    fn networks_are_told_apart_by_their_first_bits() {
+    fn networks_match_by_prefix() {
         let has = |network: &str, address: &str| {
             Network::parse(network).expect("a network").has(address.parse().expect("an address"))
         };
         assert!(has("10.0.0.0/23", "10.0.1.255") && !has("10.0.0.0/23", "10.0.2.0"));
         assert!(has("0.0.0.0/0", "203.0.113.9") && !has("0.0.0.0/0", "::1"));
-        assert!(has("::/0", "2001:db8::1") && has("10.0.0.7", "10.0.0.7") && !has("10.0.0.7", "10.0.0.6"));
+        assert!(
+            has("::/0", "2001:db8::1")
+                && has("10.0.0.7", "10.0.0.7")
+                && !has("10.0.0.7", "10.0.0.6")
+        );
         for wrong in ["10.0.0.0/33", "::/129", "10.0.0.0/", "/8", "proxy.example.com", "10.0.0/8"] {
             assert!(wrong.parse::<TrustedProxies>().is_err(), "{wrong}");
         }
@@ -169,6 +186,9 @@ mod tests {
             (shown.as_str(), shown.parse::<TrustedProxies>()),
             ("127.0.0.0/8,::1/128", Ok(TrustedProxies::default()))
         );
-        assert_eq!("10.0.0.1,".repeat(MOST + 1).parse::<TrustedProxies>(), Err(ProxiesError::TooMany));
+        assert_eq!(
+            "10.0.0.1,".repeat(MOST + 1).parse::<TrustedProxies>(),
+            Err(ProxiesError::TooMany)
+        );
     }
 }

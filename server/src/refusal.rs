@@ -1,11 +1,13 @@
-//! How the server says no: one form for every refusal, whoever makes it.
+//! One format for all errors of the server.
 //!
-//! Handlers answer with a [`Refusal`], extractors' rejections become one, and what layers and the router answer by themselves (no
-//! such route, wrong method, too large) is reshaped on its way out. Programs get RFC 9457 `application/problem+json`; a browser that
-//! went there as a page gets the same as a small page without scripts.
+//! Handlers return a [`Refusal`], and rejections of extractors become one. Errors of layers and the
+//! router (404, 405, 413) are converted on their way out. API clients get RFC 9457
+//! `application/problem+json`. A browser that navigates to a page gets a small page without
+//! scripts.
 //!
-//! Whoever is refused because nobody knows who asks (401) is told how to say it: a program by a token, in the header that HTTP has for that
-//! and in words; a page's reader by signing in. The header asks for `Bearer`, which no browser opens a dialog for.
+//! A 401 tells how to authenticate: with a token in the `Authorization` header for API clients,
+//! with a link to the sign-in page for people. `WWW-Authenticate` requests `Bearer`, for which no
+//! browser opens a dialog.
 
 use std::fmt::Write as _;
 
@@ -27,11 +29,11 @@ use crate::patient::is_too_late;
 use crate::state::AppState;
 use crate::strict::Strict;
 
-/// A problem as an answer.
+/// A problem as a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal(pub Problem);
 
-/// The status of a problem; a number that is none is our own mistake.
+/// The status of a problem. An invalid number is a bug and becomes 500.
 pub(crate) fn status_of(problem: &Problem) -> StatusCode {
     StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
@@ -39,7 +41,9 @@ pub(crate) fn status_of(problem: &Problem) -> StatusCode {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut answer = (status_of(&self.0), Json(&self.0)).into_response();
-        answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        answer
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.0.again_after {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -49,18 +53,17 @@ impl IntoResponse for Refusal {
 }
 
 impl Refusal {
-    /// The same, where it would tell a page's reader what to do.
+    /// Replaces a hint for the console by one for API clients.
     fn for_programs(self) -> Self {
         if self.0.code != SIGNED_OUT {
             return self;
         }
-        let detail =
-            "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
+        let detail = "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
         Self(Problem { detail: detail.into(), ..self.0 })
     }
 }
 
-/// How to say who asks (RFC 9110, 11.6.1; RFC 6750, 3).
+/// The `WWW-Authenticate` header (RFC 9110, 11.6.1; RFC 6750, 3).
 fn wanted_proof(refusal: Option<&Refusal>) -> HeaderValue {
     let is_of_token = refusal.is_some_and(|Refusal(problem)| problem.code == TOKEN_REFUSED);
     HeaderValue::from_static(match is_of_token {
@@ -77,7 +80,10 @@ impl From<Problem> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(Problem::invalid(format!("The address does not name anything: {}.", wrong_in_path(&rejection))))
+        Self(Problem::invalid(format!(
+            "The address does not name anything: {}.",
+            wrong_in_path(&rejection)
+        )))
     }
 }
 
@@ -94,8 +100,10 @@ impl From<FormRejection> for Refusal {
         match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
             _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
-            // Its text may quote what was sent, and that may be a token.
-            _ => Self(Problem::invalid("The form can't be read. Send it as application/x-www-form-urlencoded.")),
+            // The library's text may quote the input, which may be a token.
+            _ => Self(Problem::invalid(
+                "The form can't be read. Send it as application/x-www-form-urlencoded.",
+            )),
         }
     }
 }
@@ -110,19 +118,19 @@ impl From<BytesRejection> for Refusal {
     }
 }
 
-/// A part of the path, typed.
+/// Typed path parameters.
 #[derive(Debug, Clone, Copy, FromRequestParts)]
 #[from_request(via(Path), rejection(Refusal))]
 pub(crate) struct Place<T>(pub T);
 
-/// What follows the question mark, typed.
+/// Typed query parameters.
 #[derive(Debug, Clone, Copy, FromRequestParts)]
 #[from_request(via(Query), rejection(Refusal))]
 pub(crate) struct Asked<T>(pub T);
 
-/// A JSON body, typed. What does not fit is named by field, line and column.
+/// A typed JSON body. An error names the field, line and column.
 ///
-/// Its size is bounded by the body limit, and its depth by `serde_json`, which gives up behind [`crate::limits::LEVELS`].
+/// The body limit bounds its size. `serde_json` bounds its depth ([`crate::limits::LEVELS`]).
 #[derive(Debug, Clone)]
 pub(crate) struct Given<T>(pub T);
 
@@ -143,7 +151,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     }
 }
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 #[derive(Debug, Clone)]
 pub(crate) struct Perhaps<T>(pub T);
 
@@ -162,7 +170,8 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
@@ -174,7 +183,8 @@ fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
         not_readable(&path, error.inner())
     })?;
     reader.end().map_err(|error| not_readable(".", &error))?;
-    // Last, because what is no JSON, or not the one that is wanted, is told above with the field that it is in.
+    // This check comes last: a syntax or type error above is more specific, because it names the
+    // field.
     if let Ok(text) = std::str::from_utf8(bytes) {
         written::check(text).map_err(|error| not_readable(".", &error))?;
     }
@@ -187,17 +197,20 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
         path => format!("{path}, "),
     };
     let at = told(format!("{place}line {}, column {}", error.line(), error.column()));
-    // serde_json ends its text with the place, which stands in `at` already.
+    // serde_json appends the position to its text, but `at` has it already.
     let text = error.to_string();
     let detail = told(plain_words(text.split(" at line ").next().unwrap_or(&text)));
-    let mut problem = Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
+    let mut problem =
+        Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
 }
 
-/// What is wrong with a part of an address.
+/// Describes an invalid path parameter.
 fn wrong_in_path(rejection: &PathRejection) -> String {
-    let PathRejection::FailedToDeserializePathParams(failed) = rejection else { return rejection.body_text() };
+    let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
+        return rejection.body_text();
+    };
     let not = |value: &str, wanted: &str| format!("{value:?} is not {wanted}");
     match failed.kind() {
         ErrorKind::ParseError { value, expected_type }
@@ -213,11 +226,11 @@ fn wrong_in_path(rejection: &PathRejection) -> String {
     }
 }
 
-/// How the library says that a text is no id.
+/// The library's error for an invalid id.
 const NO_ID: &str = "UUID parsing failed";
 const AN_ID: &str = "an id (an example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
 
-/// A type of the program in words for people; None: that is no number's.
+/// A number type in plain words. `None` if the type is not a number.
 fn kind_of_number(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "u8" => "a whole number from 0 to 255",
@@ -233,7 +246,7 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// What the reader of JSON says of its form, and the same in words.
+/// Messages of the JSON parser and their replacements.
 const OF_FORM: [(&str, &str); 12] = [
     ("expected value", "there is no value where one is to be"),
     ("expected ident", "only true, false and null are written without quotation marks"),
@@ -243,8 +256,14 @@ const OF_FORM: [(&str, &str); 12] = [
     ("invalid number", "a number is not written as JSON has it"),
     ("number out of range", "the number is too large"),
     ("invalid escape", "there is no such escape; a backslash itself is written \\\\"),
-    ("unexpected end of hex escape", "an escape ends too early: it is \\u and four hexadecimal digits"),
-    ("lone leading surrogate in hex escape", "an escape is the first half of a character, without the second"),
+    (
+        "unexpected end of hex escape",
+        "an escape ends too early: it is \\u and four hexadecimal digits",
+    ),
+    (
+        "lone leading surrogate in hex escape",
+        "an escape is the first half of a character, without the second",
+    ),
     ("invalid unicode code point", "these bytes are no character of UTF-8"),
     (
         "control character (\\u0000-\\u001F) found while parsing a string",
@@ -252,17 +271,19 @@ const OF_FORM: [(&str, &str); 12] = [
     ),
 ];
 
-/// What a library says of a field or a word of the request: behind nothing, or behind the name of where that is.
+/// Matches a library's message about a field or value: at the start of the text, or after the name
+/// of its location.
 fn said_of<'t>(text: &'t str, words: &str) -> Option<(&'t str, &'t str)> {
     text.split_once(words).filter(|(place, _)| place.is_empty() || place.ends_with(": "))
 }
 
-/// Names as a library lists them, as a list.
+/// Formats the names that a library lists.
 fn listed(known: &str) -> String {
     known.strip_prefix("one of ").unwrap_or(known).replace("` or `", "`, `")
 }
 
-/// What a library says of input, without the words of the program: names of its types mean nothing to whoever sent it.
+/// Rewrites a library's message about the input without Rust type names, which mean nothing to
+/// clients.
 fn plain_words(text: &str) -> String {
     if let Some((before, _)) = text.split_once(NO_ID) {
         return format!("{before}it is not {AN_ID}");
@@ -307,28 +328,36 @@ fn plain_words(text: &str) -> String {
     format!("{before}, expected {plain}")
 }
 
-/// The problem of an answer that has only a status.
+/// The problem for a response that only has a status.
 fn of_status(status: StatusCode) -> Problem {
     match status {
         StatusCode::NOT_FOUND => Problem::not_found("There is nothing at this address."),
-        StatusCode::METHOD_NOT_ALLOWED => {
-            Problem::new(405, "method_not_allowed", "Not this way", "This address does not take that method.")
-        }
+        StatusCode::METHOD_NOT_ALLOWED => Problem::new(
+            405,
+            "method_not_allowed",
+            "Not this way",
+            "This address does not take that method.",
+        ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
-            let detail =
-                format!("A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB.");
+            let detail = format!(
+                "A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB."
+            );
             Problem::new(413, "too_large", "Too large", detail)
         }
         StatusCode::REQUEST_TIMEOUT => {
             let most = crate::limits::BODY_TIME.as_secs();
-            let detail =
-                format!("A request's body has to be there within {most} seconds. Nothing was done; send it again.");
+            let detail = format!(
+                "A request's body has to be there within {most} seconds. Nothing was done; send it again."
+            );
             Problem::new(408, "body_too_slow", "It came too slowly", detail)
         }
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            Problem::new(415, "unsupported", "Not in this form", "The body has a type that is not taken here.")
-        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::new(
+            415,
+            "unsupported",
+            "Not in this form",
+            "The body has a type that is not taken here.",
+        ),
         status if status.is_client_error() => Problem::new(
             status.as_u16(),
             "refused",
@@ -339,20 +368,24 @@ fn of_status(status: StatusCode) -> Problem {
     }
 }
 
-/// The same; of a method that an address does not take with those that it takes.
+/// Like `of_status`. For 405, also lists the methods that the path supports.
 fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
     let problem = of_status(status);
-    let allowed = headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let allowed: Vec<&str> = allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
+    let allowed =
+        headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let allowed: Vec<&str> =
+        allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
     match (status, allowed.as_slice()) {
-        (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => {
-            Problem { detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")), ..problem }
-        }
+        (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => Problem {
+            detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")),
+            ..problem
+        },
         _ => problem,
     }
 }
 
-/// Adds to a refusal who gives the permission that is missing. It asks the database, so it belongs to what a request does.
+/// Adds to an error the people who can grant the missing permission. It queries the database, so it
+/// must run within the request's limits.
 pub(crate) async fn say_whom_to_ask(state: &AppState, mut answer: Response) -> Response {
     if let Some(Refusal(problem)) = answer.extensions_mut().remove::<Refusal>() {
         let told = Refusal(state.control.whom_to_ask(problem).await);
@@ -361,15 +394,18 @@ pub(crate) async fn say_whom_to_ask(state: &AppState, mut answer: Response) -> R
     answer
 }
 
-/// Gives every refusal its form on the way out.
+/// Converts every error response to the standard format.
 pub(crate) async fn shape(request: Request, next: Next) -> Response {
     let wants_page = wants_page(&request);
     let mut answer = next.run(request).await;
     let status = answer.status();
     let known = answer.extensions().get::<Refusal>().cloned();
-    let may_come_back = known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
-    // Pages and what a layer answers by itself know no better time.
-    if status == StatusCode::SERVICE_UNAVAILABLE && may_come_back && !answer.headers().contains_key(header::RETRY_AFTER)
+    let may_come_back =
+        known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
+    // Pages and layers know no better time.
+    if status == StatusCode::SERVICE_UNAVAILABLE
+        && may_come_back
+        && !answer.headers().contains_key(header::RETRY_AFTER)
     {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(MOMENT.as_secs()));
     }
@@ -389,7 +425,7 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         true => (status, Html(page(&refusal.0))).into_response(),
         false => refusal.into_response(),
     };
-    // Allow and the like stay.
+    // Keeps headers such as `Allow`.
     shaped.headers_mut().remove(header::RETRY_AFTER);
     for (name, value) in answer.headers() {
         if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
@@ -399,20 +435,25 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     shaped
 }
 
-/// Pages and server functions say no in their own way; layers and the router say nothing, or a line of plain text.
+/// Whether the response already has a format: pages and server functions have their own. Layers and
+/// the router send an empty body or a line of plain text.
 fn has_own_form(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    headers.contains_key("serverfnerror") || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
+    headers.contains_key("serverfnerror")
+        || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
 }
 
-/// Whether a person's browser is going somewhere, as opposed to a program or a page's script that asks for data.
+/// Whether a browser navigates to a page, as opposed to an API client or a script that fetches
+/// data.
 pub(crate) fn wants_page(request: &Request) -> bool {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    reads && !is_for_programs(request.uri().path()) && accepts.is_some_and(|kinds| kinds.contains("text/html"))
+    reads
+        && !is_for_programs(request.uri().path())
+        && accepts.is_some_and(|kinds| kinds.contains("text/html"))
 }
 
-/// Addresses where nobody goes with a browser: the REST interface and the pages' own calls.
+/// Paths that are never navigated to: the REST API and the server functions of pages.
 pub(crate) fn is_for_programs(path: &str) -> bool {
     path.starts_with("/api/") || path.starts_with("/call/")
 }
@@ -463,28 +504,44 @@ mod tests {
             r#"{"edits":[]} and more"#,
             r#"{"edits":[{"version":999}]}"#,
         ];
-        let problems: Vec<_> =
-            cases.iter().map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0).collect();
+        let problems: Vec<_> = cases
+            .iter()
+            .map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0)
+            .collect();
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
-        assert_eq!(read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status, 400);
+        assert_eq!(
+            read_json::<serde_json::Value>(deep.as_bytes()).expect_err("a refusal").0.status,
+            400
+        );
     }
 
     #[test]
-    fn a_body_has_as_many_levels_as_is_said() {
+    fn body_depth_matches_documented_limit() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
-        let read =
-            |levels| read_json::<serde_json::Value>(nested(levels).as_bytes()).map_err(|refusal| refusal.0.status);
+        let read = |levels| {
+            read_json::<serde_json::Value>(nested(levels).as_bytes())
+                .map_err(|refusal| refusal.0.status)
+        };
         assert!(read(crate::limits::LEVELS).is_ok());
         assert_eq!(read(crate::limits::LEVELS + 1).map(drop), Err(400));
     }
 
     #[test]
-    fn types_of_the_program_are_told_in_words() {
+    fn rust_types_are_described_in_words() {
         for (said, told) in [
-            ("invalid type: integer `7`, expected struct NodeWish", "invalid type: integer `7`, expected an object"),
-            ("invalid type: sequence, expected internally tagged enum Edit", "invalid type: list, expected an object"),
-            ("invalid type: string \"x\", expected i64", "invalid type: string \"x\", expected a whole number"),
+            (
+                "invalid type: integer `7`, expected struct NodeWish",
+                "invalid type: integer `7`, expected an object",
+            ),
+            (
+                "invalid type: sequence, expected internally tagged enum Edit",
+                "invalid type: list, expected an object",
+            ),
+            (
+                "invalid type: string \"x\", expected i64",
+                "invalid type: string \"x\", expected a whole number",
+            ),
             (
                 "invalid value: integer `999`, expected u8",
                 "invalid value: integer `999`, expected a whole number from 0 to 255",
@@ -498,21 +555,33 @@ mod tests {
                 "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
             ("before: invalid digit found in string", "before: it is not a whole number"),
-            ("unknown field `a`, expected one of `b`, `c`", "there is no field `a` here. There are: `b`, `c`"),
-            ("x: unknown field `a`, expected `b` or `c`", "x: there is no field `a` here. There are: `b`, `c`"),
-            ("unknown variant `a`, expected `b`", "`a` is none of the words for it. There are: `b`"),
+            (
+                "unknown field `a`, expected one of `b`, `c`",
+                "there is no field `a` here. There are: `b`, `c`",
+            ),
+            (
+                "x: unknown field `a`, expected `b` or `c`",
+                "x: there is no field `a` here. There are: `b`, `c`",
+            ),
+            (
+                "unknown variant `a`, expected `b`",
+                "`a` is none of the words for it. There are: `b`",
+            ),
             ("missing field `a`", "the field `a` is missing"),
             ("a text, missing field `a`", "a text, missing field `a`"),
             ("EOF while parsing an object", "it ends before it is whole"),
         ] {
             assert_eq!(plain_words(said), told);
         }
-        assert!(plain_words("UUID parsing failed: invalid character: found `x` at 0").starts_with("it is not an id"));
+        assert!(
+            plain_words("UUID parsing failed: invalid character: found `x` at 0")
+                .starts_with("it is not an id")
+        );
     }
 
-    /// Against the library itself: what it says otherwise one day is seen here.
+    /// Uses the library itself, so that a change of its messages is noticed.
     #[test]
-    fn what_is_no_json_is_told_in_words() {
+    fn invalid_json_is_described_in_words() {
         for (sent, told) in [
             (r#"{"a": }"#, "there is no value where one is to be"),
             ("nothing", "only true, false and null are written without quotation marks"),
@@ -522,9 +591,13 @@ mod tests {
             ("[-]", "a number is not written as JSON has it"),
             (r#"["\q"]"#, r"there is no such escape; a backslash itself is written \\"),
             (r#"["\ud800"]"#, r"an escape ends too early: it is \u and four hexadecimal digits"),
-            ("[\"a\nb\"]", r"a text has a line break or another such character in it; write it as an escape: \n"),
+            (
+                "[\"a\nb\"]",
+                r"a text has a line break or another such character in it; write it as an escape: \n",
+            ),
         ] {
-            let Refusal(problem) = read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
+            let Refusal(problem) =
+                read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
             assert_eq!(problem.errors[0].detail, told, "{sent}");
         }
         let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");
@@ -532,13 +605,13 @@ mod tests {
     }
 
     #[test]
-    fn pages_hold_no_markup_of_others() {
+    fn error_pages_escape_markup() {
         let page = page(&Problem::not_found("There is no <script>alert('x')</script> & \"more\"."));
         assert!(!page.contains("<script") && page.contains("&#60;script&#62;"));
     }
 
     #[test]
-    fn what_a_key_means_twice_is_not_taken() {
+    fn duplicate_json_key_is_rejected() {
         assert!(read_json::<serde_json::Value>(b"{\"a\": 1, \"b\": 1}").is_ok());
         let twice = b"{\"data\": {\"a\": 1,\n\"a\": 2}}";
         let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("it stands twice");

@@ -1,7 +1,8 @@
-//! `/api/v1`: what programs ask, over the same use cases as the pages.
+//! `/api/v1`: the REST API, over the same use cases as the pages.
 //!
-//! Every handler is one call into [`control`]. Whoever asks is known by the session's cookie, or by a token (see
-//! [`crate::session`]); a program with a cookie sends `X-Gantry: 1` with whatever changes something (see [`crate::guard`]). Refusals are problem details (RFC 9457).
+//! Every handler is one call into [`control`]. A session cookie or a token authenticates the client
+//! ([`crate::session`]). A client with a cookie must send `X-Gantry: 1` with every change
+//! ([`crate::guard`]). Errors are problem details (RFC 9457).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -16,12 +17,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
+    RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
-    DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView, Opened, Point, ProposalView,
-    Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook, TargetPage,
+    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage,
+    Discussion, DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView,
+    Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
+    TargetPage,
 };
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::AddedNodes;
@@ -48,12 +51,12 @@ use crate::state::AppState;
 use crate::{graphs, limits, live, machines, overseeing, people_rest, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
-/// Of what was made and has no address of its own.
+/// The response for a created resource without a URL of its own.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
-/// Of what was made and is found at an address from now on.
+/// The response for a created resource with its URL.
 pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
 
-/// The operations; without a state only for their list.
+/// The operations. Without a state, only for their list.
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
@@ -127,37 +130,58 @@ fn about_deployments(all: Operations) -> Operations {
 }
 
 fn about_proposals(all: Operations) -> Operations {
-    all.post("/nodes/{id}/proposals", propose_on_node, op("openNodeProposal", "Open a proposal on one node"))
-        .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
-        .get("/proposals/{id}", proposal, op("getProposal", "An open proposal with its edits").also(&[409]))
-        .get(
-            "/proposals/{id}/noderole",
-            drafted,
-            op("getDraftedNoderole", "A noderole's data as an open proposal would have it").also(&[409]),
-        )
-        .post("/proposals/{id}/edits", edit, op("editProposal", "Append edits, all or none").on_version().also(&[422]))
-        .post("/proposals/{id}/undo", undo, op("undoEdit", "Take back the last edit").on_version().also(&[428]))
-        .post(
-            "/proposals/{id}/redo",
-            redo,
-            op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
-        )
-        .post(
-            "/proposals/{id}/discard",
-            discard,
-            op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
-        )
-        .post("/proposals/{id}/submit", submit, op("submitProposal", "Submit a proposal for review").on_version())
-        .post(
-            "/proposals/{id}/foresee",
-            foresee,
-            op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
-        )
-        .get(
-            "/proposals/{id}/report",
-            report,
-            op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
-        )
+    all.post(
+        "/nodes/{id}/proposals",
+        propose_on_node,
+        op("openNodeProposal", "Open a proposal on one node"),
+    )
+    .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
+    .get(
+        "/proposals/{id}",
+        proposal,
+        op("getProposal", "An open proposal with its edits").also(&[409]),
+    )
+    .get(
+        "/proposals/{id}/noderole",
+        drafted,
+        op("getDraftedNoderole", "A noderole's data as an open proposal would have it")
+            .also(&[409]),
+    )
+    .post(
+        "/proposals/{id}/edits",
+        edit,
+        op("editProposal", "Append edits, all or none").on_version().also(&[422]),
+    )
+    .post(
+        "/proposals/{id}/undo",
+        undo,
+        op("undoEdit", "Take back the last edit").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/redo",
+        redo,
+        op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/discard",
+        discard,
+        op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/submit",
+        submit,
+        op("submitProposal", "Submit a proposal for review").on_version(),
+    )
+    .post(
+        "/proposals/{id}/foresee",
+        foresee,
+        op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
+    )
+    .get(
+        "/proposals/{id}/report",
+        report,
+        op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
+    )
 }
 
 fn about_submissions(all: Operations) -> Operations {
@@ -192,36 +216,52 @@ fn about_submissions(all: Operations) -> Operations {
 
 fn about_targets(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked")).get(
-        "/targets/compare",
-        compare,
-        op("compareTargets", "What differs between two targets").content(DIFFERENCE),
-    )
+    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked"))
+        .get(
+            "/targets/compare",
+            compare,
+            op("compareTargets", "What differs between two targets").content(DIFFERENCE),
+        )
 }
 
 fn about_runs(all: Operations) -> Operations {
-    all.get("/noderoles/{id}", noderole, op("getNoderole", "A role on a node: its state, why, and its data"))
-        .get("/noderoles/{id}/data", noderole_values, op("getNoderoleData", "What a run of it would see now"))
-        .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
-        .get(
-            "/nodes/{id}/results",
-            results,
-            op("listResults", "Results that are kept for a node, newest first or as asked, each by its beginning"),
-        )
-        .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
-        .get("/runs/{id}", run, op("getRun", "A run"))
-        .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
-        .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
-        .get("/runs/{id}/log/search", search_log, op("searchRunLog", "Lines of a run's log that have a text"))
-        .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
+    all.get(
+        "/noderoles/{id}",
+        noderole,
+        op("getNoderole", "A role on a node: its state, why, and its data"),
+    )
+    .get(
+        "/noderoles/{id}/data",
+        noderole_values,
+        op("getNoderoleData", "What a run of it would see now"),
+    )
+    .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
+    .get(
+        "/nodes/{id}/results",
+        results,
+        op(
+            "listResults",
+            "Results that are kept for a node, newest first or as asked, each by its beginning",
+        ),
+    )
+    .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
+    .get("/runs/{id}", run, op("getRun", "A run"))
+    .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
+    .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
+    .get(
+        "/runs/{id}/log/search",
+        search_log,
+        op("searchRunLog", "Lines of a run's log that have a text"),
+    )
+    .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
 }
 
-/// The document of all operations, made once for each process.
+/// The OpenAPI document, generated once per process.
 pub(crate) fn described() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let document = contract::document(&operations(None).into_list());
-        // A value that was made of values has no form that JSON lacks.
+        // A value made from values can always be serialized.
         serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     })
 }
@@ -230,7 +270,8 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], described()).into_response()
 }
 
-/// The version that a change of a proposal is made on. `If-Match` may name it, or the body; where both do, both have to be the same.
+/// The expected version of a proposal, from `If-Match` or the body. If both name one, they must be
+/// equal.
 fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, Problem> {
     match (contract::version(headers)?, version) {
         (Some(other), Some(version)) if other != version => Err(Problem::new(
@@ -258,16 +299,16 @@ struct AtVersion {
     version: i32,
 }
 
-/// A command that fits one version of a proposal.
+/// Change of one version of a proposal.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OnVersion {
-    /// Absent: `If-Match` names it.
+    /// Expected version of the proposal. Optional if `If-Match` names it.
     #[serde(default)]
     version: Option<i32>,
 }
 
-/// Nothing to say but that it is done.
+/// Success without further data.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Done {}
 
@@ -279,11 +320,19 @@ async fn deployments(
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
 
-async fn board(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<Board> {
+async fn board(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
 }
 
-async fn way(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> Answer<DeploymentWay> {
+async fn way(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<DeploymentWay> {
     Ok(Json(state.control.deployment_way(&actor, &name).await?))
 }
 
@@ -300,7 +349,7 @@ async fn carriers(
 #[serde(deny_unknown_fields)]
 struct DraftedWanted {
     node: NodeId,
-    /// A role; `app/1` where a node carries it once more.
+    /// Role of the noderole. Use `app/1` for a second instance on the node.
     noderole: NoderoleKey,
 }
 
@@ -318,12 +367,16 @@ struct Proposed {
     proposal: ProposalId,
 }
 
-/// Where a proposal is, whatever opened it.
+/// The response with the URL of a proposal, for all operations that open one.
 fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
     Created(format!("/proposals/{proposal}"), made)
 }
 
-async fn propose(state: State<AppState>, SignedIn(actor): SignedIn, Place(name): Place<String>) -> MadeAt<Proposed> {
+async fn propose(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> MadeAt<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
     Ok(at_proposal(proposal, Proposed { proposal }))
@@ -346,7 +399,7 @@ async fn proposals(
     Ok(Json(state.control.proposals(&actor, &wanted).await?))
 }
 
-/// An open proposal and what it may touch.
+/// A new proposal and its scope.
 #[derive(Debug, Serialize, JsonSchema)]
 struct OpenProposal {
     scope: ScopeView,
@@ -392,12 +445,15 @@ struct Prioritising {
     reason: String,
 }
 
-/// Whoever sends a number that is far too large is told the bounds of priorities, not of numbers.
+/// A number that is far out of range gets an error with the range of priorities, not of integers.
 fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
     let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
-    small
-        .ok_or_else(|| D::Error::custom(format!("a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")))
+    small.ok_or_else(|| {
+        D::Error::custom(format!(
+            "a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        ))
+    })
 }
 
 async fn prioritise(
@@ -415,7 +471,7 @@ async fn prioritise(
 #[serde(deny_unknown_fields)]
 struct Restoring {
     target: TargetNo,
-    /// Leaves out what can't be brought back.
+    /// Skip parts that can't be restored, instead of failing.
     #[serde(default)]
     partial: bool,
 }
@@ -426,7 +482,8 @@ async fn restore(
     Place(name): Place<String>,
     Given(restoring): Given<Restoring>,
 ) -> MadeAt<Restored> {
-    let restored = state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
+    let restored =
+        state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
     Ok(at_proposal(restored.proposal, restored))
 }
 
@@ -444,7 +501,8 @@ async fn edit(
     headers: HeaderMap,
     Given(given): Given<Edits>,
 ) -> Answer<AtVersion> {
-    let version = state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
+    let version =
+        state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
     Ok(Json(AtVersion { version }))
 }
 
@@ -463,7 +521,11 @@ async fn foresee(
     Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
 }
 
-async fn report(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<ProposalId>) -> Answer<Report> {
+async fn report(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Answer<Report> {
     Ok(Json(state.control.report(&actor, id).await?))
 }
 
@@ -529,7 +591,10 @@ async fn submit(
     headers: HeaderMap,
     Given(given): Given<Submitting>,
 ) -> MadeAt<Submitted> {
-    let submission = state.control.submit(&actor, id, agreed(&headers, Some(given.version))?, given.title).await?;
+    let submission = state
+        .control
+        .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
+        .await?;
     Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
 }
 
@@ -557,7 +622,11 @@ async fn consequences(
     Ok(Json(state.control.consequences(&actor, id).await?))
 }
 
-async fn opened(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Opened> {
+async fn opened(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Opened> {
     Ok(Json(state.control.opened(&actor, id).await?))
 }
 
@@ -582,7 +651,7 @@ struct Verdict {
     kind: VerdictKind,
     #[serde(default)]
     reason: String,
-    /// Absent: the verdict is not signed.
+    /// Passkey signature. Optional: without it, the verdict is not signed.
     #[serde(default)]
     signature: Option<Signature>,
 }
@@ -610,7 +679,7 @@ async fn verdict_options(
     headers: HeaderMap,
     Given(to_sign): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
-    // A reader without permission learns that, rather than how to open the site.
+    // A missing permission takes precedence over the error about passkeys and the site.
     actor.require_in_person()?;
     actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;
@@ -622,18 +691,19 @@ struct Committed {
     target: TargetNo,
 }
 
-/// A target, where its way to reality is followed.
+/// The response with the URL of a target's rollout.
 fn followed(target: TargetNo) -> Created<Committed> {
     Created(format!("/targets/{target}"), Committed { target })
 }
 
-/// The name that stands for a change that can't be undone; nothing for the others.
+/// Options of a commit. If the change can't be undone, `name` must be the name of the affected
+/// deployment or node.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Committing {
     #[serde(default)]
     name: Option<String>,
-    /// Ends the runs under way of steps that it changes.
+    /// Cancel running steps that this change replaces.
     #[serde(default)]
     cancel: bool,
 }
@@ -659,7 +729,7 @@ async fn discussion(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Saying {
-    /// Absent: it is about the change as a whole.
+    /// Part of the review that the comment is about. Default: the whole review.
     #[serde(default)]
     anchor: String,
     #[schemars(length(min = 1))]
@@ -677,10 +747,10 @@ async fn open_thread(
     Place(id): Place<SubmissionId>,
     Given(saying): Given<Saying>,
 ) -> Made<Said> {
-    let anchor: Anchor = saying
-        .anchor
-        .parse()
-        .map_err(|error: engine::blueprint::anchor::NotAnAnchor| Problem::invalid(error.to_string()))?;
+    let anchor: Anchor =
+        saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
+            Problem::invalid(error.to_string())
+        })?;
     let comment = state.control.open_thread(&actor, id, anchor, saying.body).await?;
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
@@ -702,17 +772,25 @@ async fn reply(
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
 
-async fn resolve(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+async fn resolve(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<CommentId>,
+) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, true).await?;
     Ok(Json(Done {}))
 }
 
-async fn reopen(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<CommentId>) -> Answer<Done> {
+async fn reopen(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<CommentId>,
+) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, false).await?;
     Ok(Json(Done {}))
 }
 
-/// Where a list of documents goes on.
+/// Cursor of a list of documents.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Behind {
@@ -725,10 +803,16 @@ async fn since_look(
     Place(id): Place<SubmissionId>,
     Asked(asked): Asked<Behind>,
 ) -> Answer<SinceLook> {
-    Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?))
+    Ok(Json(
+        state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?,
+    ))
 }
 
-async fn look(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<SubmissionId>) -> Answer<Done> {
+async fn look(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<SubmissionId>,
+) -> Answer<Done> {
     state.control.look(&actor, id).await?;
     Ok(Json(Done {}))
 }
@@ -747,14 +831,14 @@ struct Pair {
     from: String,
     to: String,
     deployment: Option<String>,
-    /// What a link can ask for, which has no say in the Accept header.
+    /// For links, which can't set an Accept header.
     #[serde(rename = "as")]
     form: Option<Form>,
-    /// JSON goes on behind this document.
+    /// Return documents after this one (JSON only).
     after: Option<Anchor>,
 }
 
-/// How a difference is written down.
+/// Format of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Form {
@@ -776,7 +860,8 @@ async fn compare(
     Asked(pair): Asked<Pair>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let (from, to, deployment) = (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
+    let (from, to, deployment) =
+        (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
     let found = state.control.compare(&actor, from, to, deployment).await?;
     compared(pair.form, &headers, found, pair.after.as_ref())
 }
@@ -792,16 +877,20 @@ async fn review_difference(
     compared(asked.form, &headers, found, asked.after.as_ref())
 }
 
-/// In the form that the address names; else as text for those who accept text alone, else as JSON. A text is the whole; JSON has so many
-/// documents, and says behind which to go on.
+/// Returns the format named in the URL. Without one, text if the client accepts only text, and JSON
+/// otherwise. Text is complete. JSON is paged by document.
 fn compared(
     form: Option<Form>,
     headers: &HeaderMap,
     found: Comparison,
     after: Option<&Anchor>,
 ) -> Result<Response, Refusal> {
-    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let as_text = form.map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| form == Form::Text);
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let as_text = form
+        .map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| {
+            form == Form::Text
+        });
     let mut answer = match as_text {
         true => found.text().into_response(),
         false => Json(found.page(after, DOCUMENTS_SHOWN)?).into_response(),
@@ -862,11 +951,19 @@ async fn retry(
     Ok(Json(Done {}))
 }
 
-async fn runs(state: State<AppState>, SignedIn(actor): SignedIn, Asked(wanted): Asked<RunsWanted>) -> Answer<RunPage> {
+async fn runs(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<RunsWanted>,
+) -> Answer<RunPage> {
     Ok(Json(state.control.find_runs(&actor, &wanted).await?))
 }
 
-async fn run(state: State<AppState>, SignedIn(actor): SignedIn, Place(id): Place<RunId>) -> Answer<RunView> {
+async fn run(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<RunId>,
+) -> Answer<RunView> {
     Ok(Json(state.control.run(&actor, id).await?))
 }
 
@@ -903,10 +1000,12 @@ async fn search_log(
     Place(id): Place<RunId>,
     Asked(wanted): Asked<LookedFor>,
 ) -> Answer<LogFound> {
-    Ok(Json(state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?))
+    Ok(Json(
+        state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
+    ))
 }
 
-/// A body that says nothing.
+/// An empty object.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
@@ -934,7 +1033,11 @@ struct Added {
     node: NodeId,
 }
 
-async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new): Given<NodeWish>) -> MadeAt<Added> {
+async fn add_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(new): Given<NodeWish>,
+) -> MadeAt<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok(Created(format!("/nodes/{node}"), Added { node }))
 }
@@ -942,7 +1045,7 @@ async fn add_node(state: State<AppState>, SignedIn(actor): SignedIn, Given(new):
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Inventory {
-    /// A node a line.
+    /// Node list with one node per line.
     text: String,
 }
 
@@ -984,7 +1087,7 @@ struct Files {
     files: BTreeMap<String, String>,
 }
 
-/// A script as plain text, whatever it is: a browser shows it and runs nothing.
+/// Returns any script as plain text, so that a browser shows it and executes nothing.
 async fn script(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
@@ -1035,7 +1138,11 @@ async fn imports(
     Ok(Json(state.control.imports(&actor, &wanted).await?))
 }
 
-async fn import(state: State<AppState>, SignedIn(actor): SignedIn, Given(given): Given<Files>) -> Made<Imported> {
+async fn import(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(given): Given<Files>,
+) -> Made<Imported> {
     let files = given.files.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
     let imported = state.control.import_barclamps(Some(&actor), &files).await?;
     Ok((StatusCode::CREATED, Json(imported)))

@@ -76,7 +76,11 @@ async fn present(
     Ok(Json(Done {}))
 }
 
-async fn options(state: State<AppState>, SignedIn(actor): SignedIn, headers: HeaderMap) -> Answer<FactorOptions> {
+async fn options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+) -> Answer<FactorOptions> {
     actor.require_to_enrol()?;
     Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
 }
@@ -100,38 +104,42 @@ async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Don
     Ok(Json(Done {}))
 }
 
-async fn reset(state: State<AppState>, SignedIn(actor): SignedIn, Place(person): Place<PersonId>) -> Answer<Done> {
+async fn reset(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+) -> Answer<Done> {
     state.people.reset_factor(Some(&actor), person).await?;
     Ok(Json(Done {}))
 }
 
-/// What a button of the page does.
+/// The button that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Act {
-    /// Presents a code.
+    /// Submits a code.
     Present,
     /// Sets up an authenticator app.
     Start,
-    /// Confirms it with a code.
+    /// Confirms the app with a code.
     Confirm,
-    /// Removes it.
+    /// Removes the app.
     Remove,
 }
 
-/// What the page posts.
+/// The fields of the form.
 #[derive(Debug, Deserialize)]
 struct Posted {
     act: Act,
     #[serde(default)]
     code: Code,
-    /// Where the person was going.
+    /// The page to return to.
     #[serde(default)]
     next: String,
 }
 
-/// `POST /second-factor`: presents a code, or sets up, confirms or removes an authenticator app. A browser that is refused returns to the
-/// page, with a word for the problem in the address.
+/// `POST /second-factor`: submits a code, or sets up, confirms or removes an authenticator app.
+/// After an error, a browser returns to the page with an error code in the URL.
 pub(crate) async fn post(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,

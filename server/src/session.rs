@@ -1,8 +1,10 @@
-//! Who a request comes from: a session's cookie or a token, and the actor behind it.
+//! Authenticates requests: session cookie or token, and the actor.
 //!
-//! A request with `Authorization` is asked about that alone: its cookies count for nothing. A browser never adds that header by itself, nor
-//! does another page's script without leave, so such a request needs no other proof of whose idea it was ([`crate::guard`]). Tokens are for
-//! programs: REST, the live stream, downloads. Pages and their calls take the cookie only.
+//! If a request has `Authorization`, only that counts and its cookies are ignored. A browser never
+//! adds that header itself, and a cross-origin script can't add it without a preflight. Such a
+//! request therefore needs no further cross-site check ([`crate::guard`]). Tokens are for API
+//! clients: REST, the live stream, downloads. Pages and their server functions accept only the
+//! cookie.
 
 use std::net::SocketAddr;
 
@@ -25,18 +27,20 @@ use crate::address::PublicAddress;
 use crate::refusal::{Refusal, wants_page};
 use crate::state::AppState;
 
-/// Who a request comes from, as the session's middleware found out. None: nobody is signed in.
+/// The authenticated client of a request, set by the session middleware. `None` if it is not signed
+/// in.
 #[derive(Debug, Clone)]
 pub(crate) struct Who(pub Option<Actor>);
 
-/// The token that is sent, if one is: whatever stands behind `Bearer`. A header of another kind is an empty token, which lets nobody in.
+/// The bearer token of a request, if it has `Authorization`. Another scheme counts as an empty
+/// token, which is never valid.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let sent = headers.get(header::AUTHORIZATION)?.to_str().unwrap_or_default();
     let token = sent.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     Some(token.map(|(_, token)| token.trim()).unwrap_or_default())
 }
 
-/// The actor of a request that needs one.
+/// The actor of a request that requires authentication.
 #[derive(Debug, Clone)]
 pub(crate) struct SignedIn(pub Actor);
 
@@ -64,20 +68,21 @@ fn name(address: &PublicAddress) -> &'static str {
     if address.is_secure() { FAR } else { NEAR }
 }
 
-/// The cookie of a session that begins.
+/// The cookie of a new session.
 pub(crate) fn begin(address: &PublicAddress, session: &Token) -> Cookie<'static> {
-    let lasts = time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
+    let lasts =
+        time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
     Cookie::build((name(address), session.reveal().to_owned()))
         .path("/")
         .http_only(true)
         .secure(address.is_secure())
-        // Not Strict: a link to a review in somebody's chat should show the review.
+        // Not Strict: a link to a review in a chat must show the review.
         .same_site(SameSite::Lax)
         .max_age(lasts)
         .build()
 }
 
-/// The cookie that takes a session's place when it ends.
+/// The cookie that replaces a session's cookie when it ends.
 pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
     Cookie::build((name(address), ""))
         .path("/")
@@ -88,20 +93,25 @@ pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
         .build()
 }
 
-/// The session that a browser sends along, whether it holds or not.
+/// The session cookie of a request, valid or not.
 pub(crate) fn cookie(state: &AppState, headers: &HeaderMap) -> Option<String> {
-    CookieJar::from_headers(headers).get(name(&state.address)).map(|cookie| cookie.value().to_owned())
+    CookieJar::from_headers(headers)
+        .get(name(&state.address))
+        .map(|cookie| cookie.value().to_owned())
 }
 
-/// Looks up whose browser a request comes from.
-pub(crate) async fn actor_of(state: &AppState, headers: &HeaderMap) -> Result<Option<Actor>, Problem> {
+/// Looks up the actor of a session.
+pub(crate) async fn actor_of(
+    state: &AppState,
+    headers: &HeaderMap,
+) -> Result<Option<Actor>, Problem> {
     match cookie(state, headers).filter(|_| bearer(headers).is_none()) {
         Some(cookie) => state.people.actor_of_session(&cookie).await,
         None => Ok(None),
     }
 }
 
-/// What a session may ask for that has to set a password first.
+/// Paths that a session may use before it has set its required password.
 const BEFORE_PASSWORD: [&str; 8] = [
     "/api/v1/people/me",
     "/api/v1/me/password",
@@ -113,7 +123,8 @@ const BEFORE_PASSWORD: [&str; 8] = [
     "/sign-out",
 ];
 
-/// Refuses everything else to a session that has to set a password first; a browser is sent to do that.
+/// Rejects other paths for a session that must set a password first. Redirects a browser to that
+/// page.
 fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     let refused = actor?.require_password().err()?;
     let path = request.uri().path();
@@ -126,7 +137,8 @@ fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response>
     })
 }
 
-/// What a session may ask for that lacks its second factor. The database accepts a passkey only as the first factor of its person.
+/// Paths that a session may use before it has presented its second factor. The database accepts a
+/// passkey only as the first factor of its person.
 const BEFORE_FACTOR: [&str; 15] = [
     "/api/v1/me/passkeys",
     "/api/v1/me/passkeys/options",
@@ -145,7 +157,7 @@ const BEFORE_FACTOR: [&str; 15] = [
     "/sign-in",
 ];
 
-/// Refuses everything else to a session that lacks its second factor; a browser is sent to present it.
+/// Rejects other paths for a session without its second factor. Redirects a browser to that page.
 fn before_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     let refused = actor?.require_factor().err()?;
     if BEFORE_FACTOR.contains(&request.uri().path()) {
@@ -158,7 +170,7 @@ fn before_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     })
 }
 
-/// The answer to a session that may not do this yet.
+/// The response to a session that may not use this path yet.
 fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     match actor.is_some_and(Actor::needs_password) {
         true => before_password(request, actor),
@@ -166,8 +178,12 @@ fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     }
 }
 
-/// Puts [`Who`] into every request of a page.
-pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+/// Adds [`Who`] to a page request.
+pub(crate) async fn look_up(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     match actor_of(&state, request.headers()).await {
         Ok(actor) => {
             if let Some(refused) = before(&request, actor.as_ref()) {
@@ -180,8 +196,12 @@ pub(crate) async fn look_up(State(state): State<AppState>, mut request: Request,
     }
 }
 
-/// Puts [`Who`] into every request that may be a program's. What is done by a token is audited with it.
-pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+/// Adds [`Who`] to a request that may use a token. The audit records the token.
+pub(crate) async fn look_up_any(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let found = match bearer(request.headers()) {
         Some(token) => state.people.actor_of_token(token).await,
         None => actor_of(&state, request.headers()).await,
@@ -201,7 +221,7 @@ pub(crate) async fn look_up_any(State(state): State<AppState>, mut request: Requ
     }
 }
 
-/// Sends a browser that goes to a page without a session to the sign-in page, and from there back.
+/// Redirects a browser without a session to the sign-in page, and back afterwards.
 pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
     let signed_in = request.extensions().get::<Who>().is_some_and(|who| who.0.is_some());
     let path = request.uri().path();
@@ -214,20 +234,22 @@ pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
     }
 }
 
-/// The client of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(pub Visitor);
 
 impl FromRequestParts<AppState> for Client {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &AppState,
+    ) -> Result<Self, Self::Rejection> {
         Ok(Self(visitor(state, parts)))
     }
 }
 
-/// Where a request comes from, for the audit and for slowing down those who guess. Where people come by HTTPS a proxy stands in front, and says
-/// it ([`crate::proxies`]); a server for this machine alone has none.
+/// The origin of a request, for the audit and for rate limits. Over HTTPS, a reverse proxy reports
+/// the address ([`crate::proxies`]). A server for this machine only has no proxy.
 pub(crate) fn visitor(state: &AppState, parts: &Parts) -> Visitor {
     let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());

@@ -1,10 +1,12 @@
-//! Coming in and going out.
+//! Sign-in and sign-out.
 //!
-//! A one-time sign-in is a link to a page with one button. Its token is in the fragment, so no request, log or Referer has it; the page's
-//! script puts it into the form. Following the link spends nothing: mail scanners, chats and browsers fetch links ahead, and one of those
-//! would have used it up. The button posts the token, and that spends it.
+//! A one-time sign-in link leads to a page with one button. The token is in the fragment, so no
+//! request, log or Referer contains it. The page's script copies it into the form. Opening the link
+//! does not use the token, because mail scanners, chats and browsers prefetch links. The button
+//! posts the token, which uses it.
 //!
-//! The same address takes a name and a password instead. Either way the browser gets a session of its own: the one that it had ends.
+//! The same path accepts a name and a password. In both cases the browser gets a new session, and
+//! its previous session ends.
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
@@ -24,12 +26,12 @@ use crate::refusal::{Refusal, wants_page};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
-/// How long a name that was typed stays for the next attempt.
+/// Lifetime of the cookie with the entered name, for the next attempt.
 const NAME_STAYS: time::Duration = time::Duration::minutes(2);
-/// Longer names than any account has are not kept.
+/// Longer names are not stored. No account has one.
 const LONGEST_NAME: usize = 96;
 
-/// What the sign-in page posts.
+/// The fields of the sign-in form.
 #[derive(Deserialize)]
 struct SigningIn {
     #[serde(default)]
@@ -38,16 +40,17 @@ struct SigningIn {
     name: String,
     #[serde(default)]
     password: Password,
-    /// Where they wanted to go.
+    /// The page to open after sign-in.
     #[serde(default)]
     next: String,
 }
 
-/// `POST /sign-in`: spends a one-time sign-in, or takes a name and a password; begins a session, and goes where they wanted to go. Whoever
-/// comes by a link that was made to set a password goes to do that first.
+/// `POST /sign-in`: uses a one-time sign-in, or checks a name and a password. Starts a session and
+/// redirects to the requested page. A link for setting a password redirects there first.
 ///
-/// A browser that is refused lands on the sign-in page again, with a word for the problem in the address, and with the name that was typed in
-/// a cookie of that page: in the address it would stand in logs, and people type passwords into the wrong field.
+/// After an error, a browser returns to the sign-in page with an error code in the URL. A cookie
+/// for that page has the entered name. In the URL, the name would appear in logs, and people type
+/// passwords into the wrong field.
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
     let browser = wants_page(&request);
     let (parts, body) = request.into_parts();
@@ -63,7 +66,12 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     let (by_link, name) = (form.name.trim().is_empty(), form.name.clone());
     let begun = match by_link {
         true => state.people.sign_in(token_in(&form.token), &visitor, before.as_deref()).await,
-        false => state.people.sign_in_by_password(&name, form.password, &visitor, before.as_deref()).await,
+        false => {
+            state
+                .people
+                .sign_in_by_password(&name, form.password, &visitor, before.as_deref())
+                .await
+        }
     };
     match begun {
         Ok(begun) => {
@@ -79,14 +87,17 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     }
 }
 
-/// Keeps a name for the next attempt, whether or not somebody has it. Only what could be one: of anything else, such as a password that was
-/// typed there, nothing is kept.
+/// Stores the entered name for the next attempt, whether or not it exists. Only a valid name is
+/// stored, because other input may be a password.
 fn typed_name(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
     let name = name.trim();
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
-    let cookie = Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
-    let cookie = cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
+    let cookie =
+        Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
+    let cookie =
+        cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
     is_name.then_some(cookie)
 }
 
@@ -115,7 +126,7 @@ pub(crate) async fn sign_out(
     Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
 }
 
-/// `POST /sign-out/everywhere`: ends every session of this person.
+/// `POST /sign-out/everywhere`: ends all sessions of this person.
 pub(crate) async fn sign_out_everywhere(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
@@ -124,13 +135,13 @@ pub(crate) async fn sign_out_everywhere(
     Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
 }
 
-/// The token, also of a whole link that somebody pasted.
+/// Extracts the token, also from a pasted link.
 fn token_in(text: &str) -> &str {
     text.trim().rsplit(['=', '/']).next().unwrap_or_default()
 }
 
-/// A place on this server, or its front page: a link may not use our sign-in to send people elsewhere. Browsers read `\` as `/` and
-/// drop tabs and line ends, so those are taken for what they become.
+/// A path on this server, or `/`: a link must not use our sign-in for an open redirect. Browsers
+/// read `\` as `/` and drop tabs and line breaks, so these are normalized first.
 pub(crate) fn own_place(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     match plain
@@ -149,20 +160,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pasted_link_will_do() {
-        for text in ["abc", " abc\n", "http://127.0.0.1:7780/sign-in#token=abc", "/sign-in#token=abc", "/sign-in/abc"] {
+    fn pasted_link_is_accepted_as_token() {
+        for text in [
+            "abc",
+            " abc\n",
+            "http://127.0.0.1:7780/sign-in#token=abc",
+            "/sign-in#token=abc",
+            "/sign-in/abc",
+        ] {
             assert_eq!(token_in(text), "abc", "{text:?}");
         }
     }
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn redirect_to_other_site_is_rejected() {
         for next in ["/deployments/web?tab=1", "/"] {
             assert_eq!(own_place(next), next);
         }
-        for next in
-            ["", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb", "/\t/evil.example", "/sign-in"]
-        {
+        for next in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+            "/a\nb",
+            "/\t/evil.example",
+            "/sign-in",
+        ] {
             assert_eq!(own_place(next), "/", "{next:?}");
         }
     }

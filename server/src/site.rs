@@ -1,12 +1,14 @@
-//! The site's files: scripts, styles, fonts, icons, as `cargo xtask site` leaves them, with their packed twins.
+//! The site's files: scripts, styles, fonts, icons, as `cargo xtask site` writes them, with
+//! compressed variants.
 //!
-//! What a build made (scripts, the module's parts, styles) lies in a folder named by what is in it, so browsers keep it for good: a page
-//! gets all of one build or, when that is gone, nothing of another. `site.json` says which build it is and which files each part of the
-//! module is made of. Fonts change so rarely that browsers ask once a week; whatever else keeps its name, so they ask each time whether
-//! theirs is still the one (`no-cache`, by time stamp).
+//! Build results (scripts, parts of the WebAssembly module, styles) are in a folder named by their
+//! content hash, so browsers cache them permanently. A page thus gets all files from one build, or
+//! a 404 if that build is gone. `site.json` names the build and the files of each part. Browsers
+//! revalidate fonts once a week, and all other files on each use (`no-cache`, by modification
+//! time).
 //!
-//! The site is read about once, at the start: its pages and this server are of one build, and a server started with one doesn't fit the
-//! next.
+//! The description of the site is read once, at start. Pages and server must come from the same
+//! build.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -30,14 +32,13 @@ use crate::state::AppState;
 
 const ABOUT: &str = "site.json";
 
-/// The site's files, and what they are.
+/// The site's files and their description.
 #[derive(Debug)]
 pub(crate) struct Site {
     files: Files,
     about: About,
 }
 
-/// Where the site's files are.
 #[derive(Debug)]
 enum Files {
     /// In a folder.
@@ -49,18 +50,19 @@ enum Files {
 /// `site.json`, as `cargo xtask site` writes it.
 #[derive(Debug, Deserialize)]
 struct About {
-    /// The folder's name in `pkg`.
+    /// The name of the build's folder in `pkg`.
     build: String,
-    /// The files of each part of the module, without their ending.
+    /// The files of each part of the module, without their extension.
     parts: HashMap<String, Vec<String>>,
 }
 
 impl Site {
-    /// A named folder; else what this program carries; else where a build leaves it.
+    /// Uses the given folder, or the embedded site, or the folder of a local build.
     pub(crate) fn named(folder: Option<PathBuf>) -> Self {
         let files = match folder {
             Some(folder) => Files::Folder(folder),
-            None => Carried::inside().map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
+            None => Carried::inside()
+                .map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
         };
         let about = files.about().unwrap_or_else(|| {
             let place = files.place();
@@ -70,15 +72,19 @@ impl Site {
         Self { files, about }
     }
 
-    /// The address below which this build's files are, without the first slash.
+    /// The path of this build's files, without the leading slash.
     pub(crate) fn pkg(&self) -> String {
         format!("pkg/{}", self.about.build)
     }
 
-    /// What pages need to have a part of the module fetched beforehand.
+    /// Tells pages which parts of the module to preload.
     pub(crate) fn manifest(&self) -> WasmSplitManifest {
         let loader = "split.js".to_owned();
-        WasmSplitManifest(ArcStoredValue::new((format!("/{}", self.pkg()), self.about.parts.clone(), loader)))
+        WasmSplitManifest(ArcStoredValue::new((
+            format!("/{}", self.pkg()),
+            self.about.parts.clone(),
+            loader,
+        )))
     }
 
     async fn answer(&self, asked: Request) -> Response {
@@ -105,7 +111,7 @@ impl Files {
         }
     }
 
-    /// None where there is no site, or one that nobody can read.
+    /// `None` if there is no site or it can't be read.
     fn about(&self) -> Option<About> {
         let json = match self {
             Self::Folder(folder) => Cow::from(std::fs::read(folder.join(ABOUT)).ok()?),
@@ -129,7 +135,7 @@ impl Files {
     }
 }
 
-/// Whatever no route is for: a file of the site, or the page that says there is nothing.
+/// The fallback: a file of the site, or the 404 page.
 pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Request) -> Response {
     if is_for_programs(request.uri().path()) {
         let path: String = request.uri().path().chars().take(200).collect();
@@ -144,7 +150,8 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
         return Redirect::permanent(&place).into_response();
     }
     let (parts, body) = request.into_parts();
-    let mut answer = state.site.answer(Request::from_parts(parts.clone(), axum::body::Body::empty())).await;
+    let mut answer =
+        state.site.answer(Request::from_parts(parts.clone(), axum::body::Body::empty())).await;
     if answer.status() == StatusCode::NOT_FOUND {
         return pages::not_found(state, Request::from_parts(parts, body)).await;
     }
@@ -152,7 +159,8 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
     answer
 }
 
-/// The address that somebody means who wrote a slash at its end. Never one that a browser takes for another host (`//evil.example`).
+/// The same path without a trailing slash. Never a path that browsers take for another host
+/// (`//evil.example`).
 fn without_slash(asked: &Uri) -> Option<String> {
     let path = asked.path().strip_suffix('/')?.trim_end_matches('/');
     let ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
@@ -165,10 +173,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_at_the_end_is_left_out_and_leads_nowhere_else() {
+    fn trailing_slash_redirects_within_the_site() {
         let place = |text: &str| without_slash(&text.parse().expect("an address"));
         let to = |text: &str| Some(text.to_owned());
-        assert_eq!((place("/nodes/"), place("/runs/8//?tab=log&a=/")), (to("/nodes"), to("/runs/8?tab=log&a=/")));
+        assert_eq!(
+            (place("/nodes/"), place("/runs/8//?tab=log&a=/")),
+            (to("/nodes"), to("/runs/8?tab=log&a=/"))
+        );
         assert_eq!(place("http://evil.example/nodes/"), to("/nodes"));
         for stays in ["/", "/nodes", "/nodes?a=/", "//", "//evil.example/", "///evil.example/"] {
             assert_eq!(place(stays), None, "{stays}");

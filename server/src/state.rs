@@ -1,4 +1,4 @@
-//! What every handler can reach.
+//! The shared state of all handlers.
 
 use std::sync::Arc;
 
@@ -19,36 +19,34 @@ use crate::places::Places;
 use crate::proxies::TrustedProxies;
 use crate::site::Site;
 
-/// What every handler can reach. Cheap to clone.
+/// The shared state of all handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub control: Arc<Control>,
     pub people: People,
     pub address: Arc<PublicAddress>,
-    /// Whose word counts about where a request comes from.
     pub proxies: Arc<TrustedProxies>,
-    /// Where the site's files are.
     pub site: Arc<Site>,
     pub feed: Feed,
-    /// Live streams that may still be opened.
+    /// Permits for live streams.
     pub streams: Places,
-    /// What those do by the clock.
+    /// Intervals of live streams.
     pub rhythm: Rhythm,
-    /// Downloads that may still be begun.
+    /// Permits for downloads.
     pub downloads: Places,
-    /// Held by whoever asks whether the database is there: one at a time, however many want to know.
+    /// Held by a readiness check: one at a time may use the database.
     pub asks_database: Arc<Mutex<()>>,
-    /// Requests that may still wait for something to happen.
+    /// Permits for requests that wait for an event.
     pub waiting: Places,
-    /// Requests that may still be begun. One holds its place until its work is over, answered or not.
+    /// Permits for requests. A request keeps its permit until its work ends, whether it was
+    /// answered or not.
     pub requests: Arc<Semaphore>,
-    /// How long those may take.
+    /// Timeouts of requests.
     pub patience: Patience,
-    /// What is counted.
     pub metrics: Metrics,
-    /// The digest of the token that shows what is counted.
+    /// Hash of the token that grants access to metrics.
     pub metrics_token: Option<Hash>,
-    /// The order to stop.
+    /// Signals shutdown.
     pub stopping: CancellationToken,
     pub leptos: LeptosOptions,
 }

@@ -1,21 +1,21 @@
-//! JSON that is taken as it is wanted: where an object is wanted, a list is none.
+//! Strict JSON: rejects an array where an object is expected.
 //!
-//! What reads JSON into types takes a list for an object, its elements for the fields in the order in which the program happens to have
-//! them. Nobody who sends one means that; and a field that comes in between one day would change what was meant. So [`Strict`] goes
-//! around whatever reads, hands itself on to all that lies within, and refuses a list where the type has named fields.
+//! Serde's derived types accept an array for an object, with elements in the order of the fields.
+//! No client intends that, and a new field would change its meaning. [`Strict`] wraps a
+//! deserializer and everything nested in it. It rejects an array if the type has named fields.
 //!
-//! Within a type that says by a field which one it is (an edit), the parts are kept before they are read, and are read without this: there
-//! only the whole is looked at.
+//! Serde buffers the content of internally tagged types (edits) and deserializes it without this
+//! wrapper. So for those, only the outer level is checked.
 
 use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess,
-    Visitor,
+    DeserializeSeed, Deserializer, EnumAccess, Error, Expected, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 
-/// Something that reads, or is read into.
+/// Wraps a deserializer, or a seed.
 pub(crate) struct Strict<T>(pub T);
 
-/// A visitor; `object`: that has named fields.
+/// A visitor. `object`: its type has named fields.
 struct Reading<V> {
     visitor: V,
     object: bool,
@@ -29,7 +29,8 @@ fn object<V>(visitor: V) -> Reading<V> {
     Reading { visitor, object: true }
 }
 
-/// Whether a type says by a field which one it is; no other trace of that reaches whoever reads.
+/// Whether a type is internally tagged. A deserializer can tell this only from the visitor's
+/// message.
 fn is_tagged<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     let expected: &dyn Expected = visitor;
     expected.to_string().starts_with("internally tagged enum")
@@ -58,15 +59,27 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_any(Reading { visitor, object: tagged })
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_unit_struct(name, any(visitor))
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_newtype_struct(name, any(visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_tuple(length, any(visitor))
     }
 
@@ -166,7 +179,10 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
     type Error = A::Error;
 
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_element_seed(Strict(seed))
     }
 
@@ -178,7 +194,10 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
     type Error = A::Error;
 
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_key_seed(Strict(seed))
     }
 
@@ -195,7 +214,10 @@ impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for Strict<A> {
     type Error = A::Error;
     type Variant = Strict<A::Variant>;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
+    fn variant_seed<S: DeserializeSeed<'de>>(
+        self,
+        seed: S,
+    ) -> Result<(S::Value, Self::Variant), A::Error> {
         self.0.variant_seed(Strict(seed)).map(|(value, variant)| (value, Strict(variant)))
     }
 }
@@ -211,7 +233,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
         self.0.newtype_variant_seed(Strict(seed))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, A::Error> {
+    fn tuple_variant<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, A::Error> {
         self.0.tuple_variant(length, any(visitor))
     }
 
@@ -276,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_read_as_without_it() {
+    fn valid_json_is_unaffected() {
         for good in [
             json!({"list": []}),
             json!({"list": [{"a": 1}], "maybe": {"a": 2}, "named": {"x": {"a": 3}}, "pair": [4, 5]}),
@@ -285,12 +311,16 @@ mod tests {
             json!({"list": [], "one_of": {"named": {"a": 1}}}),
             json!({"list": [], "one_of": {"wrapped": {"a": 1}}}),
         ] {
-            assert_eq!(read(&good).unwrap(), serde_json::from_value(good.clone()).unwrap(), "{good}");
+            assert_eq!(
+                read(&good).unwrap(),
+                serde_json::from_value(good.clone()).unwrap(),
+                "{good}"
+            );
         }
     }
 
     #[test]
-    fn a_list_is_no_object_wherever_it_stands() {
+    fn array_for_object_is_rejected_at_any_depth() {
         for bad in [
             json!([[]]),
             json!({"list": [[1]]}),
@@ -300,7 +330,10 @@ mod tests {
             json!({"list": [], "one_of": {"named": [1]}}),
             json!({"list": [], "one_of": {"wrapped": [1]}}),
         ] {
-            assert!(serde_json::from_str::<Outer>(&bad.to_string()).is_ok(), "it would be taken: {bad}");
+            assert!(
+                serde_json::from_str::<Outer>(&bad.to_string()).is_ok(),
+                "it would be taken: {bad}"
+            );
             let error = read(&bad).unwrap_err().to_string();
             assert!(error.contains("invalid type: sequence, expected an object"), "{bad}: {error}");
         }

@@ -1,6 +1,6 @@
-//! What a server looks after by itself: idempotency keys that are too old, and sessions that are over, in batches; the audit's seal; and reviews whose base moved and
-//! that nobody planned anew yet, because whoever's call committed ran out of time or died. Any number of servers may do this beside each
-//! other.
+//! Background tasks of a server: deletes expired idempotency keys and sessions in batches, seals
+//! the audit, and replans reviews. A review needs this if its base moved and the commit's request
+//! timed out or died before replanning it. Any number of servers may do this concurrently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
 
-/// How often. A review waits that long at most, once for each process that died.
+/// Interval. It limits the delay of a review after a process died.
 const EVERY: Duration = Duration::from_secs(20);
 
-/// Sweeps until told to stop. A sweep that is cut off leaves nothing half done: each review is a transaction of its own.
-pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopping: CancellationToken) {
+/// Runs until shutdown. An interrupted sweep leaves nothing half done, because each review is a
+/// transaction of its own.
+pub(crate) async fn until_stopped(
+    control: Arc<Control>,
+    metrics: Metrics,
+    stopping: CancellationToken,
+) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let sweeping = async {
@@ -29,8 +34,13 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
             metrics.swept("replan", replanned.is_ok());
             match replanned {
                 Ok(0) => {}
-                Ok(planned) => tracing::info!(planned, "reviews were planned anew, because their base had moved"),
-                Err(problem) => tracing::warn!(%problem, "the sweep for moved bases will be tried again"),
+                Ok(planned) => tracing::info!(
+                    planned,
+                    "reviews were planned anew, because their base had moved"
+                ),
+                Err(problem) => {
+                    tracing::warn!(%problem, "the sweep for moved bases will be tried again")
+                }
             }
         }
     };
@@ -40,7 +50,8 @@ pub(crate) async fn until_stopped(control: Arc<Control>, metrics: Metrics, stopp
     }
 }
 
-/// Also where no worker is that would: what was done has to be sealed soon, or its seal says little.
+/// Servers seal too, because there may be no worker. Entries must be sealed soon, or the seal
+/// proves little.
 async fn seal(control: &Control, metrics: &Metrics) {
     let sealed = housekeeping::seal(control.store().pool()).await;
     metrics.swept("seal_audit", sealed.is_ok());
@@ -59,7 +70,8 @@ async fn forget_keys(control: &Control, metrics: &Metrics) {
     }
 }
 
-/// Those of people who come back are gone when they do; these are of the others.
+/// Deletes expired sessions. A person's own are deleted at their next sign-in; these belong to
+/// people who don't return.
 async fn forget_sessions(control: &Control, metrics: &Metrics) {
     let gone = people::forget_sessions(control.store().pool()).await;
     metrics.swept("forget_sessions", gone.is_ok());

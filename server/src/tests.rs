@@ -1,4 +1,4 @@
-//! The router as a whole, over a database of each test's own.
+//! The complete router, with a separate database for each test.
 
 mod calls;
 mod canary;
@@ -43,11 +43,11 @@ use crate::{limits, live};
 
 const NEAR: &str = "127.0.0.1:7780";
 
-/// A server of its own, with one person who may look and operate.
+/// A server with one person who has the viewer and operator permissions.
 struct House {
     db: TestDatabase,
     router: Router,
-    /// The router's routes, without what is around them.
+    /// The router's routes, without the layers around them.
     routes: Router,
     people: People,
     ada: PersonId,
@@ -86,10 +86,12 @@ impl House {
     }
 
     async fn link_of(&self, person: PersonId) -> Token {
-        self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.expect("a sign-in")
+        self.people
+            .one_time_sign_in(None, person, Duration::from_secs(60))
+            .await
+            .expect("a sign-in")
     }
 
-    /// A cookie of a session.
     async fn cookie(&self) -> String {
         self.cookie_of(self.ada).await
     }
@@ -111,14 +113,17 @@ impl House {
         Request::get(path).header(header::HOST, self.host)
     }
 
-    /// As a page of this server posts.
+    /// A POST as a page of this server sends it.
     fn post(&self, path: &str) -> Builder {
         Request::post(path).header(header::HOST, self.host).header("sec-fetch-site", "same-origin")
     }
 
     fn post_json(&self, path: &str, cookie: &str, json: impl Into<Body>) -> Request<Body> {
         let builder = self.post(path).header(header::COOKIE, cookie);
-        builder.header(header::CONTENT_TYPE, "application/json").body(json.into()).expect("a request")
+        builder
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(json.into())
+            .expect("a request")
     }
 
     async fn ask(&self, request: Request<Body>) -> Answer {
@@ -129,12 +134,18 @@ impl House {
     }
 
     async fn ask_get(&self, path: &str, cookie: &str) -> Answer {
-        self.ask(self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")).await
+        self.ask(
+            self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request"),
+        )
+        .await
     }
 
-    /// As a browser goes to a page.
+    /// A browser's navigation to a page.
     async fn visit(&self, path: &str, cookie: &str) -> Answer {
-        let request = self.get(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html,*/*;q=0.8");
+        let request = self
+            .get(path)
+            .header(header::COOKIE, cookie)
+            .header(header::ACCEPT, "text/html,*/*;q=0.8");
         self.ask(request.body(Body::empty()).expect("a request")).await
     }
 }
@@ -145,7 +156,10 @@ fn site() -> TempDir {
         std::fs::create_dir_all(site.path().join(folder)).expect("a folder");
     }
     for (path, text) in [
-        ("site.json", r#"{"build": "a1b2", "parts": {"sign_in": ["chunk_0_sign_in", "split_sign_in"]}}"#),
+        (
+            "site.json",
+            r#"{"build": "a1b2", "parts": {"sign_in": ["chunk_0_sign_in", "split_sign_in"]}}"#,
+        ),
         ("pkg/a1b2/gantry.js", "plain"),
         ("pkg/a1b2/gantry.js.br", "packed"),
         ("pkg/a1b2/gantry.css", "plain"),
@@ -163,12 +177,15 @@ struct Answer {
     body: Bytes,
 }
 
-/// People, deployments and roles that details of problems begin with.
+/// Names of people, deployments and roles at the start of problem details.
 const NAMES: [&str; 7] = ["ada", "bo", "cy", "eve", "web", "system", "app"];
 
 impl Answer {
     fn header(&self, name: impl AsRef<str>) -> &str {
-        self.headers.get(name.as_ref()).map(|value| value.to_str().expect("text")).unwrap_or_default()
+        self.headers
+            .get(name.as_ref())
+            .map(|value| value.to_str().expect("text"))
+            .unwrap_or_default()
     }
 
     fn cookie(&self) -> &str {
@@ -185,12 +202,21 @@ impl Answer {
     }
 
     fn problem(&self) -> Value {
-        assert_eq!(self.header(header::CONTENT_TYPE), "application/problem+json", "{}", self.text());
+        assert_eq!(
+            self.header(header::CONTENT_TYPE),
+            "application/problem+json",
+            "{}",
+            self.text()
+        );
         let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
         assert_eq!(problem["status"], self.status.as_u16());
-        let first = problem["detail"].as_str().and_then(|detail| Some(detail.split_once(' ')?.0)).unwrap_or_default();
-        let is_name =
-            first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_lowercase()) || NAMES.contains(&first);
+        let first = problem["detail"]
+            .as_str()
+            .and_then(|detail| Some(detail.split_once(' ')?.0))
+            .unwrap_or_default();
+        let is_name = first.is_empty()
+            || !first.bytes().all(|byte| byte.is_ascii_lowercase())
+            || NAMES.contains(&first);
         assert!(is_name, "a detail begins with a capital letter or a name: {problem}");
         problem
     }

@@ -1,9 +1,10 @@
-//! What was typed in a form stays when the form is refused.
+//! Keeps form input when a form is rejected.
 //!
-//! With scripts it stays by itself. Without them the browser lands on the page anew, with the problem in the address (leptos does that), and
-//! would show an empty form. So what was typed comes back in the address, too, each field as `typed.NAME`; the page opens the form's dialog
-//! and fills it in (`app::parts::Refused`). Only fields that are named here are carried: there is no password among them, no token and no
-//! secret's value, and a form that is not named carries nothing. So many bytes that no address grows too long ([`MOST`]).
+//! With scripts, the input stays in the form. Without scripts, leptos reloads the page with the
+//! problem in the URL, and the form would be empty. So this layer adds the input to the URL, each
+//! field as `typed.NAME`. The page opens the form's dialog and fills it in (`app::parts::Refused`).
+//! Only the fields listed here are added. None of them is a password, token or secret. [`MOST`]
+//! limits the length of the URL.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -15,12 +16,15 @@ use api::Problem;
 
 use crate::refusal::Refusal;
 
-/// A form that is longer carries nothing: its reader still has it, one step back.
+/// Maximum bytes of input. A longer form is not kept; the user can still go back in the browser.
 pub(crate) const MOST: usize = 4096;
 
-/// Fields that come back, by the path of what takes them.
+/// Fields to keep, by the path that the form posts to.
 const KEPT: [(&str, &[&str]); 13] = [
-    ("/call/add-node", &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"]),
+    (
+        "/call/add-node",
+        &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"],
+    ),
     ("/call/add-nodes", &["text"]),
     ("/call/add-person", &["name", "viewer", "operator", "reviewer", "admin", "inside"]),
     ("/call/make-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
@@ -35,35 +39,41 @@ const KEPT: [(&str, &[&str]); 13] = [
     ("/call/judge", &["reason"]),
 ];
 
-/// Brings back what was typed in a form that is refused.
+/// Adds the input of a rejected form to the redirect.
 pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let Some(names) = kept_of(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
     let Ok(form) = to_bytes(body, MOST).await else {
-        return Refusal(Problem::invalid("The form ended before all of it was here. Send it again.")).into_response();
+        return Refusal(Problem::invalid(
+            "The form ended before all of it was here. Send it again.",
+        ))
+        .into_response();
     };
     let typed = typed(&String::from_utf8_lossy(&form), names);
     let mut answer = next.run(Request::from_parts(parts, Body::from(form))).await;
     let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
-    let back = location.and_then(|to| back_to(to, &typed)).and_then(|to| HeaderValue::from_str(&to).ok());
+    let back =
+        location.and_then(|to| back_to(to, &typed)).and_then(|to| HeaderValue::from_str(&to).ok());
     if let Some(back) = back {
         answer.headers_mut().insert(header::LOCATION, back);
     }
     answer
 }
 
-/// The fields that come back of a form that a browser posts without scripts; None: none do.
+/// The fields to keep for a form that a browser posts without scripts. `None` if there are none.
 fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
     let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
-    let text = |name: header::HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let text = |name: header::HeaderName| {
+        request.headers().get(name).and_then(|value| value.to_str().ok())
+    };
     let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     let is_short = said.is_some_and(|length| length <= MOST);
     (request.method() == Method::POST && wants_page && is_short).then_some(names)
 }
 
-/// What was typed in these fields, as words of an address.
+/// The input of these fields as query parameters.
 fn typed(form: &str, names: &[&str]) -> Vec<String> {
     let said = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -73,18 +83,21 @@ fn typed(form: &str, names: &[&str]) -> Vec<String> {
     form.split('&').filter_map(said).collect()
 }
 
-/// The address with what was typed, if it tells of a problem, and without what earlier ones brought back. None: it stays as it is.
+/// The URL with the input, without the input of earlier attempts. `None` if the URL has no problem.
 fn back_to(location: &str, typed: &[String]) -> Option<String> {
     let (page, query) = location.split_once('?')?;
     let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
     let has_typed = |pair: &&&str| pair.starts_with(app::parts::TYPED);
     let of_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
-    // Of several problems the last is this form's.
-    let last = |word: &str| pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned());
+    // If there are several problems, the last one belongs to this form.
+    let last = |word: &str| {
+        pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned())
+    };
     let problem: Vec<String> = ["__path=", "__err="].into_iter().filter_map(last).collect();
     let carried: &[String] = if problem.is_empty() { &[] } else { typed };
     let own = pairs.iter().filter(|pair| !of_problem(pair)).filter(|pair| !has_typed(pair));
-    let all: Vec<String> = own.map(|pair| (*pair).to_owned()).chain(carried.iter().cloned()).chain(problem).collect();
+    let all: Vec<String> =
+        own.map(|pair| (*pair).to_owned()).chain(carried.iter().cloned()).chain(problem).collect();
     Some(if all.is_empty() { page.to_owned() } else { format!("{page}?{}", all.join("&")) })
 }
 
@@ -93,17 +106,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_comes_back_and_nothing_else() {
-        let typed = typed("name=ci+bot&password=secret&days=&viewer=on", &["name", "days", "viewer"]);
+    fn only_listed_fields_are_kept() {
+        let typed =
+            typed("name=ci+bot&password=secret&days=&viewer=on", &["name", "days", "viewer"]);
         assert_eq!(typed, ["typed.name=ci%20bot", "typed.viewer=on"]);
     }
 
     #[test]
-    fn the_last_problem_alone_is_in_the_address() {
+    fn redirect_has_only_the_last_problem() {
         let typed = ["typed.fqdn=x".to_owned()];
         let first = "http://localhost/nodes?state=dead&__path=%2Fcall%2Fadd-node&__err=e30%3D";
         let then = back_to(first, &typed).expect("a query");
-        assert_eq!(then, "http://localhost/nodes?state=dead&typed.fqdn=x&__path=%2Fcall%2Fadd-node&__err=e30%3D");
+        assert_eq!(
+            then,
+            "http://localhost/nodes?state=dead&typed.fqdn=x&__path=%2Fcall%2Fadd-node&__err=e30%3D"
+        );
         let again = format!("{then}&__path=%2Fcall%2Fadd-node&__err=e31%3D");
         assert_eq!(
             back_to(&again, &["typed.fqdn=y".to_owned()]).expect("a query"),
@@ -118,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn no_form_with_a_secret_carries_it() {
+    fn secret_fields_are_never_kept() {
         for (call, names) in KEPT {
             for secret in ["password", "old", "new", "again", "token", "link", "username"] {
                 assert!(!names.contains(&secret), "{call} brings back {secret}");

@@ -1,10 +1,14 @@
-//! Ten tasks on each of ten nodes by SSH, and the same by `ansible-playbook` with as many forks, on the same servers in the same run.
+//! Ten tasks on each of ten nodes over SSH, compared with `ansible-playbook` with as many forks, on
+//! the same servers.
 //!
-//! The nodes are a testbed's: real SSH servers on this machine. A task is a script of three lines that appends to a file and returns a
-//! number; the ten of a node run one after the other, the nodes beside each other, ten at once. Ansible gets the same as ten `script`-like
-//! tasks (`raw`, which needs no Python on the node, and `shell`, which is what people write), with its connections kept open
-//! (ControlPersist) and pipelining, no facts gathered: the quickest that it is known to be. `cargo bench -p worker --bench ansible`.
-//! Without Python (`scripts/ansible`) the comparison is left out, and said so.
+//! The nodes are a testbed's SSH servers on this machine. A task is a script of three lines that
+//! appends to a file and returns a number. The ten tasks of a node run in sequence, and ten nodes
+//! run concurrently. Ansible gets the same as ten tasks, once with `raw` (needs no Python on the
+//! node) and once with `shell` (the usual choice). It uses its fastest settings: ControlPersist,
+//! pipelining, no fact gathering.
+//!
+//! `cargo bench -p worker --bench ansible`. Without Python (`scripts/ansible`), the comparison is
+//! skipped with a message.
 
 #[path = "../tests/it/cluster.rs"]
 #[allow(
@@ -28,18 +32,20 @@ const NODES: usize = 10;
 const TASKS: usize = 10;
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this. There is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), NODES).expect("a testbed");
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let testbed =
+        Testbed::start(folder.path(), &folder.path().join("secrets"), NODES).expect("a testbed");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(ours(&testbed));
     match programs() {
-        Ok(programs) => {
-            ["raw", "shell"].into_iter().for_each(|module| theirs(&testbed, &programs, folder.path(), module))
-        }
+        Ok(programs) => ["raw", "shell"]
+            .into_iter()
+            .for_each(|module| theirs(&testbed, &programs, folder.path(), module)),
         Err(reason) => println!("ansible is left out: {reason}"),
     }
 }
@@ -55,9 +61,12 @@ fn told(who: &str, took: Duration) {
 
 async fn ours(testbed: &Testbed) {
     let mut cluster = Cluster::over(testbed).await;
-    let names: Vec<&'static str> = (0..TASKS).map(|n| &*Box::leak(format!("t{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..TASKS).map(|n| &*Box::leak(format!("t{n}").into_boxed_str())).collect();
     for name in &names {
-        let script = format!("#!/bin/sh\necho {name} >>done\necho '{{\"{name}\": 1}}' >\"$GANTRY_OUTPUT\"\n");
+        let script = format!(
+            "#!/bin/sh\necho {name} >>done\necho '{{\"{name}\": 1}}' >\"$GANTRY_OUTPUT\"\n"
+        );
         cluster.add_script_role(name, &script, |_| {}).await;
     }
     let mut binds: Vec<Bind> = Vec::new();
@@ -114,7 +123,7 @@ fn theirs(testbed: &Testbed, programs: &Path, folder: &Path, module: &str) {
     let mut book = String::from("- hosts: all\n  gather_facts: false\n  tasks:\n");
     for n in 0..TASKS {
         let command = format!("echo t{n} >>{{{{ root }}}}/done-{module} && echo '{{\"t{n}\": 1}}'");
-        // A JSON text is one in YAML, too.
+        // JSON is valid YAML.
         let _ = writeln!(book, "    - name: t{n}\n      {module}: {}", serde_json::json!(command));
     }
     let write = |name: &str, text: &str| {

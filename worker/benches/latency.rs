@@ -1,9 +1,11 @@
-//! How long it takes from a commit to its first run, when nothing else is going on.
+//! Latency from a commit to its first run on an idle system.
 //!
-//! A worker idles over a small cluster; 300 times one noderole is changed by a commit, the ordinary way, and the next commit waits until its
-//! run has ended and everything is quiet. Measured from the moment at which the commit's call comes back, until the run was leased by
-//! the worker (it starts then), and until it is ACTIVE: by the database's clock, in milliseconds. `cargo bench -p worker --bench
-//! latency`.
+//! A worker idles over a small cluster. 300 times, a regular commit changes one noderole. The next
+//! commit waits until the run has ended. It prints two times in milliseconds by the database's
+//! clock. Both begin at the return of the commit call. One ends when the worker leases the run,
+//! which starts then, the other when the step is ACTIVE.
+//!
+//! `cargo bench -p worker --bench latency`.
 
 #[path = "../tests/it/cluster.rs"]
 #[allow(
@@ -24,7 +26,7 @@ const CHANGES: usize = 300;
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this. There is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -40,12 +42,13 @@ async fn main() {
     for n in 0..CHANGES {
         let node = n % 4;
         cluster.commit(&[bind(node, "one").data(json!({"n": n}))]).await;
-        let (returned,): (f64,) = sqlx::query_as("SELECT extract(epoch FROM clock_timestamp())::float8 * 1000")
-            .fetch_one(cluster.pool())
-            .await
-            .expect("the time");
+        let (returned,): (f64,) =
+            sqlx::query_as("SELECT extract(epoch FROM clock_timestamp())::float8 * 1000")
+                .fetch_one(cluster.pool())
+                .await
+                .expect("the time");
         let (started, ended) = ended(&cluster, n + 1).await;
-        // The first ones warm connections and prepared statements.
+        // The first ones warm up connections and prepared statements.
         if n >= 20 {
             to_start.push((started - returned).max(0.0));
             to_active.push((ended - returned).max(0.0));
@@ -53,7 +56,9 @@ async fn main() {
     }
     let _ = stop.send(());
     let _ = running.await;
-    for (what, times) in [("its first run starts", &mut to_start), ("that run's step is ACTIVE", &mut to_active)] {
+    for (what, times) in
+        [("its first run starts", &mut to_start), ("that run's step is ACTIVE", &mut to_active)]
+    {
         times.sort_by(f64::total_cmp);
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         println!(
@@ -66,7 +71,7 @@ async fn main() {
     }
 }
 
-/// When the newest run started and ended.
+/// Start and end time of the newest run.
 async fn ended(cluster: &Cluster, runs: usize) -> (f64, f64) {
     loop {
         let newest: Option<(f64, f64)> = sqlx::query_as(

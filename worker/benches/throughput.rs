@@ -1,13 +1,15 @@
-//! From claim to ACTIVE: how many runs a second one worker gets through when the runs themselves do nothing, and beside it what
-//! graphile-worker does with as many jobs that do nothing, on the same PostgreSQL in the same run.
+//! Throughput of one worker with empty runs, from claim to ACTIVE, in runs per second. Compared
+//! with empty jobs of graphile-worker on the same PostgreSQL.
 //!
-//! 4,000 independent steps (80 nodes, 50 roles that don't exclude each other) with the noop jig, a private PostgreSQL without
-//! fsync, one worker. What it measures is the way of a run through the database: claim, lease, preparing (chain, documents, input),
-//! finish with its events. A job of graphile-worker is a row that is taken and deleted; it knows no order, no approval, no input that
-//! is kept and no journal. So the two do not do the same, and the other one's figure is what a queue alone costs.
+//! 4,000 independent steps (80 nodes, 50 compatible roles) with the `noop` jig, a private
+//! PostgreSQL without fsync, one worker. This measures the database work of a run: claim, lease,
+//! preparation (chain, documents, input), finish with events. A job of graphile-worker is a row
+//! that is taken and deleted. It has no order, approval, stored input or journal, so its figure is
+//! the cost of a queue alone.
 //!
-//! `cargo bench -p worker --bench throughput`, or with `--profile dev` for the numbers of a debug build. Without npm's packages
-//! (`scripts/npm-packages worker/benches/graphile`) the comparison is left out, and said so.
+//! `cargo bench -p worker --bench throughput`; add `--profile dev` for a debug build. Without the
+//! npm packages (`scripts/npm-packages worker/benches/graphile`), the comparison is skipped with a
+//! message.
 
 #[path = "../tests/it/cluster.rs"]
 #[allow(
@@ -30,11 +32,12 @@ const NODES: usize = 80;
 const ROLES: usize = 50;
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this. There is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         for at_once in [10, 100] {
             measure(at_once).await;
@@ -48,19 +51,24 @@ fn main() {
 
 async fn measure(at_once: u32) {
     let mut cluster = Cluster::of(NODES).await;
-    let names: Vec<&'static str> = (0..ROLES).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..ROLES).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
         let mut role = role(name, JigClass::Noop);
         role.run.exclusive = false;
         cluster.add_role(role).await;
     }
-    let binds: Vec<Bind> = (0..NODES).flat_map(|node| names.iter().map(move |name| bind(node, name))).collect();
+    let binds: Vec<Bind> =
+        (0..NODES).flat_map(|node| names.iter().map(move |name| bind(node, name))).collect();
     let begun = Instant::now();
     cluster.commit(&binds).await;
     let committed = begun.elapsed();
     sqlx::query("ANALYZE").execute(cluster.db.owner()).await.expect("to analyze");
-    let config =
-        worker::Config { max_running: at_once, capacity: at_once, ..worker::Config::in_folder(cluster.folder()) };
+    let config = worker::Config {
+        max_running: at_once,
+        capacity: at_once,
+        ..worker::Config::in_folder(cluster.folder())
+    };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let pool = cluster.pool().clone();
     let begun = Instant::now();
@@ -97,7 +105,7 @@ async fn beside(modules: &str) {
     for (at_once, mode) in [(10, "plain"), (24, "plain"), (24, "batched")] {
         let database = TestDatabase::new().await;
         let drain = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/graphile/drain.mjs");
-        // Many more jobs where they take no time.
+        // These jobs are fast, so use more of them.
         let jobs = jobs * 5;
         let output = tokio::process::Command::new("node")
             .arg(drain)
@@ -112,7 +120,10 @@ async fn beside(modules: &str) {
                 "graphile-worker ({mode}), {jobs} jobs, {at_once} at once: {seconds:.2} s, {:.0} jobs/s",
                 jobs as f64 / seconds
             ),
-            None => println!("graphile-worker ({mode}): {}", String::from_utf8_lossy(&output.stderr).trim()),
+            None => println!(
+                "graphile-worker ({mode}): {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ),
         }
     }
 }

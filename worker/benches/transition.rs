@@ -1,10 +1,14 @@
-//! One transition in graphs of 1,000, 10,000, 100,000 and 1,000,000 steps: a transition costs its children, never the graph.
+//! One transition in graphs of 1,000, 10,000, 100,000 and 1,000,000 steps: a transition costs its
+//! children, never the graph.
 //!
-//! A small cluster is committed the ordinary way: pairs of steps, the second behind the first. Then its tables are filled up by the
-//! database's owner (with the guards off, which only the owner can) with the steps and edges of other nodes: half of them ACTIVE, half BLOCKED,
-//! each behind one of its own node and one of another. What is timed, one after the other, 200 times: claiming one step of all those,
-//! leasing it, and finishing it, which frees its child. `cargo bench -p worker --bench transition`; `GANTRY_BENCH_STEPS` names
-//! other sizes, with commas between them.
+//! A regular commit makes a small cluster of step pairs, where the second step depends on the
+//! first. The database's owner then adds steps and edges of other nodes, with the guards off. Half
+//! of these steps are ACTIVE and half BLOCKED, each with one parent on its own node and one on
+//! another. Measured 200 times: claim one of all steps, lease it, and finish it, which frees its
+//! child.
+//!
+//! `cargo bench -p worker --bench transition`. `GANTRY_BENCH_STEPS` sets other sizes, separated by
+//! commas.
 
 #[path = "../tests/it/cluster.rs"]
 #[allow(
@@ -25,19 +29,23 @@ use store::running::{self, Finished, Hello, RunEnd, WorkerId};
 use uuid::Uuid;
 
 const PAIRS: usize = 220;
-/// The first ones warm the connection's prepared statements.
+/// Iterations that warm up the connection's prepared statements.
 const WARM: usize = 20;
 const LEASE: Duration = Duration::from_secs(600);
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this. There is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let sizes = std::env::var("GANTRY_BENCH_STEPS").unwrap_or_else(|_| "1000,10000,100000,1000000".to_owned());
+    let sizes = std::env::var("GANTRY_BENCH_STEPS")
+        .unwrap_or_else(|_| "1000,10000,100000,1000000".to_owned());
     for size in sizes.split(',') {
-        measure(size.trim().parse().expect("GANTRY_BENCH_STEPS has numbers with commas between them")).await;
+        measure(
+            size.trim().parse().expect("GANTRY_BENCH_STEPS has numbers with commas between them"),
+        )
+        .await;
     }
 }
 
@@ -65,15 +73,20 @@ async fn measure(size: i64) {
     let (mut claims, mut leases, mut finishes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         let begun = Instant::now();
-        let claimed = running::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 }).await.expect("a claim");
+        let claimed = running::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 })
+            .await
+            .expect("a claim");
         claims.push(begun.elapsed());
         assert_eq!(claimed.runs.len(), 1);
         let begun = Instant::now();
-        let leased = running::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE).await.expect("a lease");
+        let leased = running::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE)
+            .await
+            .expect("a lease");
         leases.push(begun.elapsed());
         let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
         let begun = Instant::now();
-        let finished = running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
+        let finished =
+            running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
         finishes.push(begun.elapsed());
         assert_eq!(finished, Finished::Applied);
     }
@@ -93,7 +106,7 @@ fn told(times: &mut Vec<Duration>) -> String {
     format!("{:.2?} (p99 {:.2?})", times[times.len() / 2], times[times.len() * 99 / 100])
 }
 
-/// Rows of other nodes, twenty steps each, made out of the ones that are there.
+/// Copies existing rows to other nodes, twenty steps each.
 async fn fill(cluster: &Cluster, size: i64) {
     let there = cluster.count("step").await;
     let nodes = (size - there).max(0) / 20;

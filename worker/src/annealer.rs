@@ -1,8 +1,9 @@
-//! The annealer: claims what may start, and ends what was lost.
+//! The annealer claims runnable steps and ends lost runs.
 //!
-//! Every worker process runs one; the database sees to it that one at a time claims. It works when it is told that something may
-//! have become admissible, and looks by itself every few seconds, because notifications get lost and time passes (backoffs end,
-//! leases run out). It holds nothing between two looks.
+//! Every worker process runs an annealer. A database lock lets one claim at a time. A notification
+//! wakes it when a step may have become admissible. It also sweeps every few seconds, because
+//! notifications get lost and time passes (backoffs end, leases expire). It keeps no state between
+//! two passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,33 +22,33 @@ use crate::jig::script::{Left, ScriptJig};
 use crate::node_record;
 use crate::objects::Objects;
 
-/// Most overdue runs that one look of the janitor ends.
+/// Maximum overdue runs that one pass of the janitor ends.
 const OVERDUE: u32 = 100;
 
-/// How often the audit is sealed, room for logs is made and old events are forgotten.
+/// Interval at which the janitor seals the audit chain, trims logs and deletes old events.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
-/// How long a destructive run that was lost waits for its node to say whether it started, before it counts as started.
+/// Time to ask a node whether a lost destructive run started. After that, the run counts as
+/// started.
 const PROOF: Duration = Duration::from_secs(30);
 
-/// The annealer.
 pub struct Annealer {
-    /// The database.
     pub pool: PgPool,
-    /// Documents of nodes.
+    /// Cache of node documents.
     pub objects: Arc<Objects>,
-    /// Most runs at once, everywhere.
+    /// Limits on concurrent runs over all workers.
     pub limits: Limits,
-    /// How often it looks without being told.
+    /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
-    /// Rung when something may be admissible.
+    /// Notified when a step may have become admissible.
     pub todo: Arc<Notify>,
     /// Asks nodes whether a lost run started.
     pub script: Arc<ScriptJig>,
 }
 
 impl Annealer {
-    /// Anneals until it is dropped. Claiming never waits for the janitor, who may have to wait for nodes.
+    /// Runs until it is dropped. Claiming does not wait for the janitor, which may have to wait for
+    /// nodes.
     pub async fn anneal(self) {
         tokio::join!(self.keep_claiming(), self.keep_clean());
     }
@@ -92,14 +93,16 @@ impl Annealer {
         }
     }
 
-    /// Ends runs whose leases are over, and settles what a crash left between two batches. What can't be done is told and left: one
-    /// broken row must not keep all others waiting.
+    /// Ends runs with expired leases, and repairs the state that a crash left between two batches.
+    /// It logs and skips errors, so one broken row does not block the others.
     async fn clean_up(&self) {
         match running::settle_leftovers(&self.pool).await {
             Ok(0) => {}
-            // What was freed may be claimed; whoever comes round next would see it, this is sooner.
+            // The ended runs may have freed capacity. The sweep would notice this too, but later.
             Ok(_) => self.todo.notify_one(),
-            Err(error) => tracing::warn!(%error, "what a crash left could not be settled; trying again"),
+            Err(error) => {
+                tracing::warn!(%error, "what a crash left could not be settled; trying again")
+            }
         }
         let overdue = running::overdue_runs(&self.pool, OVERDUE).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the janitor could not look for lost runs; trying again");
@@ -114,13 +117,18 @@ impl Annealer {
             };
             match running::end_overdue_run(&self.pool, run, found).await {
                 Ok(Finished::Applied) => tracing::warn!(%run, ?found, "a lost run was ended"),
-                Ok(Finished::Late) => tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended"),
-                Err(error) => tracing::error!(%run, %error, "a lost run could not be ended; trying again"),
+                Ok(Finished::Late) => {
+                    tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended")
+                }
+                Err(error) => {
+                    tracing::error!(%run, %error, "a lost run could not be ended; trying again")
+                }
             }
         }
     }
 
-    /// Only a run that loses data is worth asking its node: all others are repeated anyway.
+    /// Asks the node whether a destructive run never started. Other lost runs are repeated without
+    /// asking.
     async fn proves_unstarted(&self, overdue: &OverdueRun) -> bool {
         if !(overdue.destructive && overdue.on_node && overdue.jig == "script") {
             return false;
@@ -129,7 +137,9 @@ impl Annealer {
         let asked = async {
             let hash = overdue.doc.as_deref().and_then(Hash::from_bytes);
             let row = overdue.connection.as_ref().unwrap_or(&Value::Null);
-            let connection = node_record::connection_of(&self.objects, hash, row).await.map_err(|e| e.to_string())?;
+            let connection = node_record::connection_of(&self.objects, hash, row)
+                .await
+                .map_err(|e| e.to_string())?;
             self.script.end_lost(&connection, step, overdue.epoch, run).await
         };
         match tokio::time::timeout(PROOF, asked).await {

@@ -1,28 +1,31 @@
-//! # The queue as an apalis backend
+//! The queue as an apalis backend.
 //!
-//! Workers are apalis workers: its builder, its tower layers, its monitor, its way to stop. Its backends for PostgreSQL would bring a
-//! second truth (a table of jobs beside `run`) that loses or multiplies long jobs, so this one is our own: the `run` table *is* the
-//! queue.
+//! Gantry uses apalis's worker builder, tower layers, monitor and shutdown. It does not use the
+//! PostgreSQL backends of apalis. They would add a second source of truth (a jobs table next to
+//! `run`) that loses or duplicates long jobs. Here, the `run` table *is* the queue.
 //!
-//! ## What the trial of apalis-core 1.0's traits gave
+//! The traits of apalis-core 1.0 work for this under conditions that their types don't state. These
+//! come from its source and from tests:
 //!
-//! They carry it, under conditions that the types don't state. Read in the source and tried:
-//!
-//! * The worker asks for a task only after the service said that it is ready, so behind a concurrency layer nothing is leased for
-//!   which there is no slot. We may then lease as many as there are free slots in one statement: [`Held::count`] says how many.
-//! * **An error from `poll_next` ends the worker and drops its running tasks.** So a database that is away never becomes an error
-//!   here: asking is retried inside the future that is being polled.
-//! * **Heartbeats must not hang on polling**: a backend with all slots taken is not polled until one is free. Renewal is a task of
-//!   its own ([`crate::heartbeat`]) over the register of held runs.
-//! * **Acknowledging is a tower layer** (`AcknowledgeLayer`, outermost, so that it also sees what the timeout and the panic catcher
-//!   make of a task). Its error would only be logged, so [`Finish`] retries until the run is finished or no longer ours.
-//! * All tasks of a worker are polled in one tokio task; they are spawned (`parallelize`) so that one can't delay another, with a
-//!   handle that aborts when it is dropped, because a dropped worker must not leave runs behind.
-//! * At shutdown the worker stops asking, waits for its tasks, then calls `poll_close` until it is ready: there an asking that was
-//!   under way is brought to its end, and what it leased goes back to the queue. Cancelling it half-way could lose a lease that the
-//!   database has granted.
-//! * Wake-ups: one bell ([`Held::bell`]) that keeps a ring which nobody waited for, rung by notifications, by freed slots and
-//!   after every reconnection; a sweep each [`Asking::sweep`] makes up for whatever was not rung.
+//! * The worker polls for a task only after the service is ready. With a concurrency layer, nothing
+//!   is leased without a free slot. One statement may lease as many runs as there are free slots
+//!   ([`Held::count`]).
+//! * **An error from `poll_next` ends the worker and drops its running tasks.** A database failure
+//!   therefore never becomes an error here. The polled future retries the query.
+//! * **Heartbeats must not depend on polling**: a backend whose slots are all taken is not polled
+//!   until one is free. A separate task ([`crate::heartbeat`]) renews the leases in the register.
+//! * **Acknowledging is a tower layer** (`AcknowledgeLayer`). It is the outermost layer, so it also
+//!   sees the results of the timeout and the panic catcher. apalis would only log its error. So
+//!   [`Finish`] retries until the run is finished or no longer leased here.
+//! * A worker polls all its tasks in one tokio task. They are spawned (`parallelize`) so that one
+//!   can't delay another. Their handles abort on drop, because a dropped worker must not leave
+//!   runs.
+//! * At shutdown the worker stops polling, waits for its tasks, then calls `poll_close` until it is
+//!   ready. `poll_close` completes a lease query in progress and returns the leased runs to the
+//!   queue. Canceling the query could lose a lease that the database has granted.
+//! * Notifications, freed slots and reconnections wake the queue through [`Held::bell`], which
+//!   stores one permit if no task waits. A sweep every [`Asking::sweep`] makes up for lost
+//!   notifications.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -51,29 +54,26 @@ use crate::jig::{Jigs, Stop};
 use crate::runner::Report;
 use crate::together::Together;
 
-/// A leased run on its way to its handler.
+/// A leased run that its handler has not received yet.
 #[derive(Debug, Clone)]
 pub struct LeasedRun {
-    /// The attempt.
     pub run: RunId,
-    /// Tells it to stop.
+    /// Signals the run to stop.
     pub stop: Stop,
 }
 
-/// How the queue is asked.
+/// Settings for polling the queue.
 #[derive(Debug, Clone)]
 pub struct Asking {
-    /// Who asks.
     pub worker: WorkerId,
-    /// Most runs at once.
+    /// Maximum concurrent runs.
     pub capacity: usize,
-    /// How long a lease is good for.
+    /// Duration of a lease.
     pub lease: Duration,
-    /// How often the queue is looked at without being told to.
+    /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
 }
 
-/// The queue.
 pub struct RunQueue {
     inner: Arc<Inner>,
     leased: VecDeque<LeasedRun>,
@@ -81,10 +81,9 @@ pub struct RunQueue {
     closing: Option<BoxFuture<'static, ()>>,
 }
 
-/// Ends of runs, told to the database together.
+/// Results of runs, written to the database in batches.
 pub type Ends = Together<(RunId, RunEnd), Finished>;
 
-/// The ends of one worker's runs.
 pub fn ends(pool: PgPool, worker: WorkerId) -> Ends {
     Together::answered_by(move |ends: Vec<(RunId, RunEnd)>| {
         let pool = pool.clone();
@@ -107,7 +106,6 @@ struct Inner {
 }
 
 impl RunQueue {
-    /// The queue in this database, as this worker sees it.
     pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>, ends: Arc<Ends>) -> Self {
         let closed = AtomicBool::new(false);
         Self {
@@ -120,7 +118,7 @@ impl RunQueue {
 }
 
 impl Inner {
-    /// Waits for queued runs and leases them. Comes back empty only when the queue is closed.
+    /// Waits for queued runs and leases them. Returns an empty list only if the queue is closed.
     async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
         let mut pause = Duration::from_millis(100);
         while !self.closed.load(Ordering::Acquire) {
@@ -146,17 +144,21 @@ impl Inner {
         let since = Instant::now();
         let limit = u32::try_from(free).unwrap_or(u32::MAX);
         let asking = &self.asking;
-        let leased = running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease).await?;
-        let held = leased
-            .into_iter()
-            .map(|leased| LeasedRun { run: leased.run, stop: self.held.take(leased.run, since, asking.lease) });
+        let leased =
+            running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease)
+                .await?;
+        let held = leased.into_iter().map(|leased| LeasedRun {
+            run: leased.run,
+            stop: self.held.take(leased.run, since, asking.lease),
+        });
         Ok(held.collect())
     }
 
-    /// Gives runs that never started back to the queue.
+    /// Returns runs that never started to the queue.
     async fn hand_back(&self, runs: impl IntoIterator<Item = LeasedRun>) {
         for LeasedRun { run, .. } in runs {
-            let handed = running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
+            let handed =
+                running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
             if let Err(error) = handed {
                 tracing::warn!(%run, %error, "a run could not be handed back; its lease will end by itself");
             }
@@ -169,7 +171,11 @@ impl Backend for RunQueue {
     type Task = Task<LeasedRun>;
     type Error = Infallible;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
@@ -183,7 +189,8 @@ impl Backend for RunQueue {
                 let id = TaskId::from_int(leased.run.0.unsigned_abs());
                 return Poll::Ready(Some(Ok(TaskBuilder::new(leased).task_id(id).build())));
             }
-            let asking = self.asking.get_or_insert_with(|| Inner::next(Arc::clone(&self.inner)).boxed());
+            let asking =
+                self.asking.get_or_insert_with(|| Inner::next(Arc::clone(&self.inner)).boxed());
             let Poll::Ready(leased) = asking.poll_unpin(cx) else {
                 return Poll::Pending;
             };
@@ -195,7 +202,11 @@ impl Backend for RunQueue {
         }
     }
 
-    fn poll_close(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+    fn poll_close(
+        &mut self,
+        cx: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Result<(), Infallible>> {
         let closing = self.closing.get_or_insert_with(|| {
             let inner = Arc::clone(&self.inner);
             let (asking, left) = (self.asking.take(), std::mem::take(&mut self.leased));
@@ -230,7 +241,7 @@ impl BackendConfig for RunQueue {
     }
 }
 
-/// Acknowledges a task: finishes its run.
+/// The acknowledge layer: finishes the run of a task.
 #[derive(Clone)]
 pub struct Finish(Arc<Inner>);
 
@@ -238,12 +249,16 @@ impl Acknowledge<Report> for Finish {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<(), Infallible>>;
 
-    fn ack(&mut self, result: &Result<Report, BoxDynError>, task: &ExecutionContext) -> Self::Future {
+    fn ack(
+        &mut self,
+        result: &Result<Report, BoxDynError>,
+        task: &ExecutionContext,
+    ) -> Self::Future {
         let inner = Arc::clone(&self.0);
         let run = task.task_id().and_then(TaskId::as_int).map(|id| RunId(id.cast_signed()));
         let end = match result {
             Ok(report) => report.clone(),
-            // The layers' own words: a panic, or the worker's ceiling on time.
+            // The error comes from a layer: a panic, or the worker's upper limit for a run.
             Err(error) => Some(RunEnd::failed(format!("the worker gave the run up: {error}"))),
         };
         async move {
@@ -260,7 +275,8 @@ impl Acknowledge<Report> for Finish {
 }
 
 impl Inner {
-    /// Finishes a run, however long the database takes to come back; but no longer than the run is ours.
+    /// Finishes a run. Retries until the database is available, but only while the run is leased
+    /// here.
     async fn finish(&self, run: RunId, end: &RunEnd) {
         let mut pause = Duration::from_millis(50);
         let begun = Instant::now();
@@ -285,5 +301,5 @@ impl Inner {
     }
 }
 
-/// How long a worker tries to say how a run ended.
+/// Maximum time to retry writing the result of a run.
 const GIVE_UP: Duration = Duration::from_secs(600);

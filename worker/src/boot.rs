@@ -1,13 +1,15 @@
-//! Boot and halt of nodes that are folders of this machine.
+//! Starts and stops the services of nodes that are folders of this machine.
 //!
-//! A machine starts its services when it boots and ends them when it halts; a node that is only a folder has nobody who does. So
-//! whoever starts the whole process tree boots its local nodes, and halts them at the end. The convention is that of the node's own
-//! scripts:
+//! A machine starts its services at boot and stops them at halt. A node that is only a folder has
+//! no init system. The process that starts the whole process tree therefore boots its local nodes,
+//! and halts them at the end. The node's own scripts follow this convention:
 //!
-//! * `etc/boot.d/NN-name` starts a service, or leaves it alone when it runs; in the order of their names;
-//! * `run/name.pid` has the line `PID START`: the leader of the service's own process group and the time at which it started
-//!   (field 22 of `/proc/PID/stat`, clock ticks since the machine's boot). Numbers are used again; with another start time it is
-//!   somebody else's process and is left alone, and without a start time it is never touched.
+//! * `etc/boot.d/NN-name` starts a service unless it already runs. Scripts run in the order of
+//!   their names.
+//! * `run/name.pid` has one line, `PID START`: the leader of the service's own process group and
+//!   its start time (field 22 of `/proc/PID/stat`, in clock ticks since boot). Process ids are
+//!   reused. If the start time differs, the process belongs to another program and is not touched.
+//!   A file without a start time is ignored.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -22,22 +24,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::jig::script::transport::Transport;
 
-/// How long one script of `boot.d` may take.
+/// Timeout of one script in `boot.d`.
 const BOOT: Duration = Duration::from_secs(60);
-/// How long services have to end before they are made to.
+/// Time that services have to end before they are killed.
 const HALT: Duration = Duration::from_secs(5);
 
-/// A local node.
+/// A node that is a folder of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalNode {
-    /// Its name.
     pub fqdn: Fqdn,
-    /// Its root folder.
     pub root: PathBuf,
 }
 
 impl LocalNode {
-    /// The node, if its connection says that it is a folder of this machine.
+    /// Returns the node if its connection is a folder of this machine, `None` otherwise.
     pub fn of(fqdn: Fqdn, connection: &serde_json::Value) -> Option<Self> {
         match Transport::read(connection) {
             Ok(Transport::Local { root }) => Some(Self { fqdn, root }),
@@ -46,19 +46,17 @@ impl LocalNode {
     }
 }
 
-/// Something of a node that did not boot or halt.
+/// A script or service of a node that failed to start or stop.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}: {reason}", node.fqdn)]
 pub struct Trouble {
-    /// The node.
     pub node: LocalNode,
     /// The script or the service.
     pub what: String,
-    /// What happened.
     pub reason: String,
 }
 
-/// Starts the services of these nodes. A node that can't be started does not keep the others down.
+/// Starts the services of these nodes. A failing node does not stop the others from starting.
 pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
     let all = nodes.iter().map(|node| async move {
         let mut troubles = Vec::new();
@@ -73,7 +71,7 @@ pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
     futures::future::join_all(all).await.into_iter().flatten().collect()
 }
 
-/// Ends the services of these nodes: all are asked to, and those that have not after five seconds are made to.
+/// Stops the services of these nodes. Kills those that still run after five seconds.
 pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
     let mut running = Vec::new();
     for node in nodes {
@@ -98,13 +96,16 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
     troubles
 }
 
-/// Executable files in the order of their names.
+/// Executable files, sorted by name.
 async fn scripts(folder: &Path) -> Vec<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return found };
     while let Ok(Some(entry)) = entries.next_entry().await {
-        let executable = entry.metadata().await.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        let executable = entry
+            .metadata()
+            .await
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
         if executable && !entry.file_name().to_string_lossy().starts_with('.') {
             found.push(entry.path());
         }
@@ -125,12 +126,13 @@ async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| format!("it can't be started: {error}"))?;
     let ended = timeout(BOOT, crate::jig::script::last_words(child)).await;
-    let (status, said) =
-        ended.map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?.map_err(|e| e.to_string())?;
+    let (status, said) = ended
+        .map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?
+        .map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {said}")) }
 }
 
-/// A service as its file names it.
+/// A service, read from its `.pid` file.
 #[derive(Debug)]
 struct Service {
     name: String,
@@ -139,7 +141,7 @@ struct Service {
 }
 
 impl Service {
-    /// Whether the process that the file names is still the one that wrote it, and not a dead one that nobody has collected.
+    /// Whether the process is still the one that wrote the file. A zombie counts as dead.
     fn is_alive(&self) -> bool {
         matches!(process(self.pid), Some((state, start)) if start == self.start && state != 'Z' && state != 'X')
     }
@@ -155,10 +157,10 @@ impl Service {
     }
 }
 
-/// A process's state and start time.
+/// State and start time of a process.
 fn process(pid: i32) -> Option<(char, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold spaces and parentheses of its own.
+    // The process name is in parentheses and may itself contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?.chars().next()?;
     Some((state, fields.nth(18)?.parse().ok()?))
@@ -196,8 +198,9 @@ mod tests {
 
     fn script(node: &LocalNode, name: &str, text: &str) {
         let path = node.root.join("etc/boot.d").join(name);
-        // Another program writes it: what this one has open for writing, a test beside this one may hand on to a program that it starts, and
-        // a file that somebody writes can't be run.
+        // A separate process writes the script. If the test wrote it, a parallel test could fork
+        // and inherit the descriptor that is open for writing. The script would then fail to start
+        // ("text file busy").
         let written = std::process::Command::new("sh")
             .args(["-c", r#"printf %s "$2" >"$1" && chmod 755 "$1""#, "sh"])
             .args([path.as_os_str(), text.as_ref()])
@@ -213,7 +216,7 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
 "#;
 
     #[tokio::test]
-    async fn what_booted_is_halted_and_what_fails_is_told() {
+    async fn services_boot_and_halt_with_failures_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let node = node(folder.path());
         script(&node, "10-svc", SERVICE);
@@ -221,7 +224,12 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
         let troubles = boot(std::slice::from_ref(&node)).await;
         assert_eq!(troubles.len(), 1);
         let told = troubles[0].to_string();
-        assert!(told.contains("n1.demo.test") && told.contains("20-bad") && told.contains("no such disk"), "{told}");
+        assert!(
+            told.contains("n1.demo.test")
+                && told.contains("20-bad")
+                && told.contains("no such disk"),
+            "{told}"
+        );
 
         let running = services(&node.root.join("run")).await;
         assert!(running.len() == 1 && running[0].is_alive());
@@ -230,17 +238,21 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
     }
 
     #[tokio::test]
-    async fn a_number_that_was_used_again_is_left_alone() {
+    async fn reused_process_id_is_left_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let node = node(folder.path());
-        let mut other = Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
+        let mut other =
+            Command::new("sleep").arg("30").process_group(0).spawn().expect("sleep is there");
         let pid = other.id().expect("it runs");
         let file = node.root.join("run/svc.pid");
         std::fs::write(&file, format!("{pid} 1\n")).expect("the folder is ours");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
         std::fs::write(&file, format!("{pid}\n")).expect("the folder is ours");
         assert!(halt(std::slice::from_ref(&node)).await.is_empty());
-        assert!(other.try_wait().expect("it is ours").is_none(), "somebody else's process was ended");
+        assert!(
+            other.try_wait().expect("it is ours").is_none(),
+            "somebody else's process was ended"
+        );
         other.kill().await.expect("it is ours");
     }
 }

@@ -1,9 +1,10 @@
-//! Renewal of leases: the worker's own and those of its runs, in step.
+//! Renews the leases of the worker and of its runs.
 //!
-//! A lease is what others believe about a run while they can't ask its worker. So renewal runs by itself, beside whatever the worker
-//! does: every third of a lease, and at once when somebody cancels. Three things end a run from here: the database says that it is
-//! no longer ours; somebody cancelled it; or nothing could be renewed until the lease was over, after which others may have it
-//! (the run is ended a little before, so that it never overlaps with its successor by more than the node's own lock sorts out).
+//! A lease is the only sign of a run's liveness for the rest of the system. Renewal is therefore a
+//! task of its own. It renews after every third of a lease, and immediately when a user cancels a
+//! run. Three conditions end a run here: the database reports that it is no longer leased by this
+//! worker, a user canceled it, or its lease is about to expire unrenewed. The last one ends the run
+//! slightly early. If it still overlaps with its successor, the lock on the node resolves that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,34 +19,34 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::held::Held;
 use crate::jig::StopReason;
 
-/// How much earlier than its lease ends a run that could not be renewed is ended here.
+/// Margin before the end of a lease at which an unrenewed run is ended.
 fn margin(lease: Duration) -> Duration {
     lease / 6
 }
 
-/// What the heartbeat needs.
 pub struct Heartbeat {
-    /// The database.
     pub pool: PgPool,
-    /// Who we are; said again when our row is gone.
+    /// This worker's registration. Sent again if the worker's row has been deleted.
     pub hello: Hello,
-    /// How long a lease is good for.
+    /// Duration of a lease.
     pub lease: Duration,
-    /// Our runs.
+    /// Runs that this worker leases.
     pub held: Arc<Held>,
-    /// Rung when somebody cancelled a run.
+    /// Notified when a user cancels a run.
     pub cancelled: Arc<Notify>,
 }
 
 impl Heartbeat {
-    /// Beats until it is dropped.
+    /// Runs until it is dropped.
     pub async fn beat(self) {
         let mut ticks = tokio::time::interval(self.lease / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Looked at more often than beaten: a lease must not end unseen while a statement hangs.
+        // Expiry is checked more often than leases are renewed. A lease must not expire unnoticed
+        // while a statement hangs.
         let mut clock = tokio::time::interval((self.lease / 12).max(Duration::from_millis(20)));
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // One renewal at a time, and never one broken off: half a hello is worse than a late one.
+        // One renewal at a time, never canceled midway. A partial registration is worse than a late
+        // one.
         let mut beating = Box::pin(self.renew());
         let mut resting = false;
         let mut again = false;
@@ -97,7 +98,8 @@ impl Heartbeat {
         }
         let gone = |run: &&RunId| !renewed.iter().any(|renewed| renewed.run == **run);
         for run in ours.iter().filter(gone) {
-            // A run that has just been finished is no longer held, so this finds only those that were taken from us.
+            // A finished run is no longer in the register, so this stops only runs that the
+            // database took away.
             self.held.stop(*run, StopReason::NotOurs);
         }
         Ok(())

@@ -1,19 +1,23 @@
-//! # A worker: carries out what was approved
+//! The worker executes approved runs.
 //!
-//! One process runs, over one pool of connections: an **annealer** ([`annealer`]) that claims what may start and ends what was
-//! lost; a **queue** ([`backend`]) that leases queued runs to an apalis worker as slots become free; a **heartbeat** ([`heartbeat`])
-//! that renews leases and ends runs that are no longer ours; a **look-out** ([`looking`]) that tries whether machines are there; and a
-//! **listener** ([`listen`]) that wakes the others. They share nothing but the register of held runs ([`held`]), bells, and the
-//! connections to nodes.
+//! One process shares one connection pool between five tasks. They share only the register of
+//! leased runs ([`held`]), notifiers and the SSH connections to nodes.
+//! * The annealer ([`annealer`]) claims runnable steps and ends lost runs.
+//! * The queue ([`backend`]) leases queued runs to an apalis worker as slots become free.
+//! * The heartbeat ([`heartbeat`]) renews leases and stops runs that this worker no longer leases.
+//! * Health checks ([`looking`]) test whether nodes are reachable.
+//! * The listener ([`listen`]) wakes the other tasks.
 //!
-//! A run goes: lease, check that it is what was approved and put its input together ([`prepare`]), jig ([`jig`]), finish. What a
-//! run means for its step is decided in one transaction of the store; the worker only reports.
+//! A run goes through four phases: lease, verify and prepare the input ([`prepare`]), execute with
+//! a jig ([`jig`]), finish. The worker only reports the result. One transaction in the store
+//! decides the step's next state.
 //!
 //! Invariants:
-//! * any part of this may die at any moment; the database and the node know enough to go on;
-//! * a run whose lease can't be renewed is ended here before others may have it;
-//! * no error of the database ends a worker: it waits, and goes on by itself;
-//! * stopping is graceful: no new leases, a grace period for what runs, then it is ended and handed back.
+//! * Any part may die at any moment. The database and the node have enough state to continue.
+//! * If the worker can't renew a lease, it ends the run before another worker may lease it.
+//! * A database error never ends a worker. It waits and retries.
+//! * Shutdown is graceful: the worker stops leasing, waits for the grace period, then ends the
+//!   remaining runs and returns them to the queue.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -62,35 +66,37 @@ use reach::Reachable;
 use runner::Runner;
 use secrets::{SecretFolder, SecretSource};
 
-/// How a worker process behaves.
+/// Settings of a worker process.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// For people; what makes a start unique is added to it.
+    /// Display name. Each start appends a unique suffix.
     pub name: String,
-    /// Runs that this process carries at once.
+    /// Maximum concurrent runs in this process.
     pub capacity: u32,
-    /// Runs at once over all workers (`GANTRY_MAX_RUNNING`).
+    /// Maximum concurrent runs over all workers (`GANTRY_MAX_RUNNING`).
     pub max_running: u32,
-    /// How long a lease is good for. A third of it passes between renewals.
+    /// Duration of a lease. The worker renews it after a third of this time.
     pub lease: Duration,
-    /// How often everything is looked at without being told.
+    /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
-    /// How often each node that is reached over a network is looked at.
+    /// Health check interval of each node that is reached over a network.
     pub looks: Duration,
-    /// How long running jobs may go on once the worker is told to stop.
+    /// Time that running jobs have to finish after shutdown begins.
     pub grace: Duration,
-    /// Longest time that any run may take here, whatever its role says.
+    /// Upper limit for the duration of any run. It overrides the timeout of the role.
     pub ceiling: Duration,
-    /// The folder for what runs for nodes that need not be there.
+    /// Folder for runs that execute for a node but not on it.
     pub folder: PathBuf,
-    /// The folder of secrets, `<name>/<version>` (`GANTRY_SECRETS`).
+    /// Folder of secrets, `<name>/<version>` (`GANTRY_SECRETS`).
     pub secrets: Option<PathBuf>,
-    /// Whether nodes may be on this host: at loopback or one of its own addresses (`GANTRY_ALLOW_LOOPBACK_NODES`).
+    /// Whether a node may be on this host, at a loopback address or one of the host's own addresses
+    /// (`GANTRY_ALLOW_LOOPBACK_NODES`).
     pub local_nodes: bool,
 }
 
 impl Config {
-    /// Defaults: 10 runs at once, leases of a minute, a look every five seconds, ten seconds' grace, a day's ceiling.
+    /// Defaults: 10 concurrent runs, one-minute leases, a sweep every five seconds, a grace period
+    /// of ten seconds, and a limit of one day per run.
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self {
             name: "worker".to_owned(),
@@ -108,44 +114,72 @@ impl Config {
     }
 }
 
-/// Why a worker process ended by itself.
+/// Why a worker process ended on its own.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// apalis's monitor gave up.
+    /// The apalis monitor failed.
     #[error("the worker's monitor ended: {0}")]
     Monitor(#[from] apalis::prelude::MonitorError),
 }
 
-/// How long ending the last runs may take beyond the grace period before the process goes anyway.
+/// Time after the grace period to end the last runs. After that, the process exits anyway.
 const LAST: Duration = Duration::from_secs(20);
 
-/// Runs one worker process until `shutdown` is ready, and then stops gracefully.
+/// Runs one worker process until `shutdown` resolves, then stops it gracefully.
 ///
-/// The database may be away at the start, and for any time later.
+/// The database may be unavailable at the start and at any later time.
 ///
 /// # Errors
-/// Only what the worker can't go on after; an absent database is none of it.
-pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()> + Send) -> Result<(), WorkerError> {
+/// Returns only unrecoverable errors. An unavailable database is not one of them.
+pub async fn run(
+    config: Config,
+    pool: PgPool,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), WorkerError> {
     let hello = hello(&config);
-    let (held, todo, cancelled) = (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (held, todo, cancelled) =
+        (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let objects = Arc::new(Objects::of(pool.clone()));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
     let reachable = Reachable::beside(&pool, config.local_nodes);
-    let script = Arc::new(ScriptJig::new(objects.clone(), secrets.clone(), config.folder.join("on-behalf"), reachable));
+    let script = Arc::new(ScriptJig::new(
+        objects.clone(),
+        secrets.clone(),
+        config.folder.join("on-behalf"),
+        reachable,
+    ));
     let runner = Arc::new(Runner {
         preparing: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(script.clone()),
     });
     let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
-    let limits = Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking::new(pool.clone(), objects.clone(), script.clone(), config.looks, hello.name.clone());
-    let annealer = Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
-    let heartbeat =
-        Heartbeat { pool: pool.clone(), hello: hello.clone(), lease: config.lease, held: held.clone(), cancelled };
+    let limits =
+        Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
+    let looking = Looking::new(
+        pool.clone(),
+        objects.clone(),
+        script.clone(),
+        config.looks,
+        hello.name.clone(),
+    );
+    let annealer =
+        Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
+    let heartbeat = Heartbeat {
+        pool: pool.clone(),
+        hello: hello.clone(),
+        lease: config.lease,
+        held: held.clone(),
+        cancelled,
+    };
 
     let _listener = AbortOnDropHandle::new(tokio::spawn(bells.listen(pool.clone())));
     let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
-    let reporting = report_secrets(pool.clone(), hello.id, SecretFolder(config.secrets.clone()), config.lease / 3);
+    let reporting = report_secrets(
+        pool.clone(),
+        hello.id,
+        SecretFolder(config.secrets.clone()),
+        config.lease / 3,
+    );
     let _reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
     let _looking = AbortOnDropHandle::new(tokio::spawn(looking.look()));
     let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.anneal()));
@@ -175,7 +209,8 @@ pub async fn run(config: Config, pool: PgPool, shutdown: impl Future<Output = ()
     Ok(stopped?)
 }
 
-/// Reports the names of the secrets in the folder, again and again: files come and go while the worker runs.
+/// Reports the names of the secrets in the folder periodically, because files change while the
+/// worker runs.
 async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, every: Duration) {
     let mut pause = Duration::from_millis(250).min(every);
     loop {
@@ -186,7 +221,7 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
         if let Ok(known) = known.await {
             match running::report_secrets(&pool, worker, &known).await {
                 Ok(true) => pause = every,
-                // The heartbeat makes the row in a moment.
+                // The worker's row does not exist yet. The heartbeat inserts it.
                 Ok(false) => {}
                 Err(error) => {
                     pause = every;
@@ -198,7 +233,7 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
     }
 }
 
-/// Ends what still runs when the grace period is over.
+/// Ends the remaining runs after the grace period.
 async fn after_grace(config: &Config, held: &Held) {
     tokio::time::sleep(config.grace).await;
     if held.count() > 0 {
@@ -207,17 +242,24 @@ async fn after_grace(config: &Config, held: &Held) {
     held.stop_all(StopReason::WorkerEnds);
 }
 
-fn monitor(config: &Config, pool: &PgPool, hello: &Hello, held: &Arc<Held>, runner: &Arc<Runner>) -> Monitor {
+fn monitor(
+    config: &Config,
+    pool: &PgPool,
+    hello: &Hello,
+    held: &Arc<Held>,
+    runner: &Arc<Runner>,
+) -> Monitor {
     let asking = Asking {
         worker: hello.id,
         capacity: usize::try_from(config.capacity).unwrap_or(usize::MAX),
         lease: config.lease,
         sweep: config.sweep,
     };
-    let (pool, name, held, runner) = (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
+    let (pool, name, held, runner) =
+        (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
     let ends = Arc::new(backend::ends(pool.clone(), hello.id));
     let (ceiling, whole) = (config.ceiling, config.grace + LAST);
-    // Its time begins when it is first polled, which is when the shutdown begins.
+    // The sleep must start at shutdown, so it is created when this future is first polled.
     let last = async move { tokio::time::sleep(whole).await };
     Monitor::new()
         .register(move |restart| {
@@ -237,7 +279,7 @@ fn monitor(config: &Config, pool: &PgPool, hello: &Hello, held: &Arc<Held>, runn
         .with_terminator(last)
 }
 
-/// A task of its own, that ends when nobody waits for it any more.
+/// Spawns a task that is aborted when its handle is dropped.
 fn spawned<F>(future: F) -> AbortOnDropHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -247,7 +289,8 @@ where
 
 fn hello(config: &Config) -> Hello {
     let id = Uuid::new_v4();
-    let host = nix::unistd::gethostname().map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
+    let host = nix::unistd::gethostname()
+        .map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
     Hello {
         id: WorkerId(id),
         name: format!("{}@{host}/{}", config.name, &id.simple().to_string()[..8]),

@@ -1,7 +1,7 @@
-//! Notifications to bells.
+//! Forwards PostgreSQL notifications to local notifiers.
 //!
-//! PostgreSQL's notifications are hints: they are lost while the connection is. So whoever listens here also sweeps, and every new
-//! connection rings every bell, because nobody knows what was said meanwhile.
+//! PostgreSQL notifications are hints: they are lost while the connection is down. All receivers
+//! therefore also sweep, and every new connection wakes all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 
 use crate::held::Held;
 
-/// Whom to wake.
+/// The tasks to wake.
 pub struct Bells {
-    /// Whoever leases: runs were queued.
+    /// The queue: runs were queued.
     pub held: Arc<Held>,
-    /// Whoever claims: something may be admissible now.
+    /// The annealer: something may have become admissible.
     pub todo: Arc<Notify>,
-    /// Whoever renews: a run was cancelled.
+    /// The heartbeat: a run was canceled.
     pub cancelled: Arc<Notify>,
 }
 
@@ -38,7 +38,7 @@ impl Bells {
         }
     }
 
-    /// Listens until it is dropped, through every loss of the connection.
+    /// Listens until it is dropped. Reconnects after every lost connection.
     pub async fn listen(self, pool: PgPool) {
         let mut pause = Duration::from_millis(100);
         loop {
@@ -57,7 +57,7 @@ impl Bells {
         let mut listener = store::listener(pool).await?;
         listener.listen_all([CHANNEL_RUN, CHANNEL_TODO, CHANNEL_CANCEL]).await?;
         self.ring_all();
-        // None: the connection was lost.
+        // `None` means that the connection was lost.
         while let Some(notification) = listener.try_recv().await? {
             self.ring(notification.channel());
         }

@@ -1,12 +1,13 @@
-//! The log of a run, as it comes.
+//! Streams the log of a run to the database.
 //!
-//! A run's output is one line of bytes, addressed by offset; each chunk has the time at which it came. Jigs write into a [`Log`],
-//! which never makes them wait: neither for the database nor for whoever looks on. A task of its own gathers what came within
-//! 100 ms (or 8 KiB) and hands it to a [`LogStore`]. While the database is away the log waits in memory; its length is bounded by
-//! [`MAX_LOG`], beyond which a run's output is counted but not kept.
+//! A run's output is one sequence of bytes, addressed by offset. Each chunk has its arrival time.
+//! Jigs write into a [`Log`], which never blocks them, neither on the database nor on a reader. A
+//! separate task collects output for 100 ms (or 8 KiB) and passes it to a [`LogStore`]. While the
+//! database is unavailable, the log waits in memory. [`MAX_LOG`] limits its length: output beyond
+//! that is counted but dropped.
 //!
-//! Lines of standard output and standard error are kept whole, so that two streams never mix within a line; a line that is not
-//! finished after a while is shown as far as it goes.
+//! Lines of standard output and standard error stay whole, so the two streams never mix within a
+//! line. If a line stays unfinished for a while, its beginning is shown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,40 +19,39 @@ use tokio::time::Instant;
 
 use crate::secrets::Secrets;
 
-/// Most bytes of a run's log (16 MiB).
+/// Maximum length of a run's log: 16 MiB.
 pub const MAX_LOG: u64 = 16 << 20;
-/// A chunk is written when it has grown so long, in bytes.
+/// Size in bytes at which a chunk is written.
 pub const CHUNK: usize = 8 << 10;
-/// A chunk is written when it has waited so long.
+/// Age at which a chunk is written.
 pub const WAIT: Duration = Duration::from_millis(100);
 
-/// Where a line comes from.
+/// The source of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Out,
-    /// Standard error.
     Err,
-    /// Gantry itself.
+    /// Messages of Gantry itself.
     Gantry,
 }
 
-/// Part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// When its first byte came. What time that was is for the database to say: a worker's clock may be off.
+    /// Arrival of the first byte. The database converts it to a time, because a worker's clock may
+    /// be wrong.
     pub at: Instant,
-    /// What came: whole lines, but for a line that takes long.
+    /// Whole lines, except for a line that takes long to finish.
     pub text: Vec<u8>,
 }
 
-/// Where a log goes.
+/// Storage for a log.
 pub trait LogStore: Send + Sync + 'static {
-    /// Appends at this offset. Called again with the same offset and more text when it failed.
+    /// Appends at this offset. After an error, it is called again with the same offset and more
+    /// text.
     fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>>;
 }
 
-/// Where a run's output goes.
+/// Receives the output of a run.
 #[derive(Debug, Clone)]
 pub struct Log {
     sender: mpsc::UnboundedSender<Chunk>,
@@ -60,43 +60,47 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that ends in `store`; the returned task ends when all copies of the log are gone and everything is written (or given
-    /// up).
-    pub fn into_store(store: Arc<dyn LogStore>, secrets: Secrets) -> (Self, tokio::task::JoinHandle<()>) {
+    /// Creates a log that writes to `store`. The returned task ends when all clones of the log are
+    /// dropped and everything is written or given up.
+    pub fn into_store(
+        store: Arc<dyn LogStore>,
+        secrets: Secrets,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let log = Self { sender, taken: Arc::default(), secrets };
         (log, tokio::spawn(write_out(store, receiver)))
     }
 
-    /// Writes one line of ours or of a jig without streams.
+    /// Writes one line of Gantry, or of a jig without streams.
     pub fn line(&self, stream: Stream, line: &str) {
         let mut text = self.secrets.mask(line).into_bytes();
         text.push(b'\n');
         self.write(stream, text);
     }
 
-    /// The secrets that this log hides.
+    /// The secrets that this log masks.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Writes text that is masked already.
+    /// Writes text that is already masked.
     fn write(&self, stream: Stream, text: Vec<u8>) {
         let length = text.len() as u64;
         let before = self.taken.fetch_add(length, Ordering::Relaxed);
         let text = if stream == Stream::Gantry || before + length <= MAX_LOG {
             text
         } else if before <= MAX_LOG {
-            format!("[gantry: more than {MAX_LOG} bytes of output; the rest is not kept]\n").into_bytes()
+            format!("[gantry: more than {MAX_LOG} bytes of output; the rest is not kept]\n")
+                .into_bytes()
         } else {
             return;
         };
         let chunk = Chunk { at: Instant::now(), text };
-        // A log without a writer has been given up.
+        // The receiver is gone only if the writer gave up on the log.
         let _ = self.sender.send(chunk);
     }
 
-    /// A pipe into the log for one stream of a process.
+    /// Returns a line buffer for one stream of a process.
     pub fn lines(&self, stream: Stream) -> Lines {
         Lines {
             log: self.clone(),
@@ -109,10 +113,10 @@ impl Log {
     }
 }
 
-/// Most bytes of a line that are waited for.
+/// Maximum length in bytes of an unfinished line before it is passed on.
 const OPEN_LINE: usize = 64 << 10;
 
-/// Takes the bytes of one stream, masks them and passes whole lines on.
+/// Masks the bytes of one stream and passes on whole lines.
 #[derive(Debug)]
 pub struct Lines {
     log: Log,
@@ -124,12 +128,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// How many bytes came.
+    /// Number of bytes received.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The next bytes.
+    /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.taken += bytes.len() as u64;
         let shown = self.mask.push(bytes);
@@ -144,7 +148,8 @@ impl Lines {
         self.pass_on(lines);
     }
 
-    /// Shows an unfinished line that has waited long enough (a prompt, a progress bar).
+    /// Passes on an unfinished line that has waited long enough, such as a prompt or a progress
+    /// bar.
     pub fn show_open(&mut self) {
         if !self.open.is_empty() {
             let lines = std::mem::take(&mut self.open);
@@ -152,7 +157,7 @@ impl Lines {
         }
     }
 
-    /// Ends the stream; gives its last line that was not empty.
+    /// Ends the stream and returns its last non-empty line.
     pub fn finish(mut self) -> String {
         let held = self.mask.finish();
         self.open.extend(held);
@@ -199,7 +204,7 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
     }
 }
 
-/// How long a log waits for a database that is away.
+/// Maximum time that a log waits for an unavailable database.
 const GIVE_UP: Duration = Duration::from_secs(300);
 
 async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
@@ -234,12 +239,19 @@ pub(crate) mod tests {
     impl Kept {
         pub(crate) fn text(&self) -> String {
             let chunks = self.0.lock().expect("no test panics while it holds this");
-            chunks.iter().map(|(_, chunk)| String::from_utf8_lossy(&chunk.text).into_owned()).collect()
+            chunks
+                .iter()
+                .map(|(_, chunk)| String::from_utf8_lossy(&chunk.text).into_owned())
+                .collect()
         }
     }
 
     impl LogStore for Kept {
-        fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+        fn append<'a>(
+            &'a self,
+            offset: u64,
+            chunk: &'a Chunk,
+        ) -> BoxFuture<'a, Result<(), String>> {
             async move {
                 let mut chunks = self.0.lock().expect("no test panics while it holds this");
                 chunks.push((offset, chunk.clone()));
@@ -250,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn two_streams_never_mix_within_a_line_and_offsets_have_no_gap() {
+    async fn streams_never_mix_and_offsets_are_continuous() {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
         let (mut out, mut err) = (log.lines(Stream::Out), log.lines(Stream::Err));
@@ -273,7 +285,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn output_beyond_the_limit_is_not_kept_and_says_so() {
+    async fn output_beyond_the_limit_is_dropped_with_notice() {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
         for _ in 0..(MAX_LOG / (1 << 20)) + 2 {

@@ -1,14 +1,17 @@
-//! Looks whether nodes are alive: reaches each that is due, and says what came of it.
+//! Health checks: tests whether nodes are alive and records the results.
 //!
-//! A node that is not there keeps a look busy for as long as its addresses are tried, so many are under way at once, and none waits for
-//! another. But no worker looks at a node while it still looks at it: on a machine that is slow for the moment, ever more looks would keep
-//! each other from ending. What a result means is not decided here.
+//! A health check of an absent node takes as long as all its addresses take to fail. Many checks
+//! therefore run concurrently, and none waits for another. A worker never has two checks of the
+//! same node in progress. Otherwise checks would pile up on a slow machine. The database decides
+//! what a result means.
 //!
-//! What is recorded of an address is shown to everybody who may look, and who adds a record chooses the address. So until an address let
-//! a worker in, the record does not say whether and what something listens there: the details are in the worker's log.
+//! Every reader sees the recorded result, and the author of a node record chooses its addresses.
+//! The checks must not become a port scanner. Until an address has let a worker in, the record does
+//! not reveal whether something listens there. Only the worker's log has the details.
 //!
-//! Who is let in by a node of which nobody knows what runs there (it is new, comes back, or was restarted) finds that out first:
-//! attempts that the database counts as lost may have gone on while nobody could reach the node, and they end before anything starts.
+//! A check surveys the node if its running attempts are unknown (the node is new, returns or was
+//! restarted). Attempts that the database counts as lost may still run there. They are ended before
+//! anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,41 +29,44 @@ use crate::jig::script::{Look, ScriptJig};
 use crate::node_record;
 use crate::objects::Objects;
 
-/// Most looks at once.
+/// Maximum concurrent health checks.
 const AT_ONCE: usize = 64;
 
-/// How long finding out what runs on a node may take.
+/// Timeout for finding out which attempts run on a node.
 const SURVEY: Duration = Duration::from_secs(60);
 
-/// What looking needs.
+/// Runs the health checks.
 pub struct Looking {
-    /// The database.
     pub pool: PgPool,
-    /// Documents of nodes.
     pub objects: Arc<Objects>,
-    /// Reaches nodes.
     pub script: Arc<ScriptJig>,
-    /// How often each node is looked at.
+    /// Health check interval of each node.
     pub every: Duration,
-    /// Who looks.
+    /// Name of the worker that checks.
     pub by: String,
-    /// What the log was told last of each node whose record does not say it.
+    /// Last logged result of each node whose details are not recorded.
     logged: Mutex<BTreeMap<NodeId, String>>,
 }
 
 impl Looking {
-    /// Looks at each node that often.
-    pub fn new(pool: PgPool, objects: Arc<Objects>, script: Arc<ScriptJig>, every: Duration, by: String) -> Self {
+    pub fn new(
+        pool: PgPool,
+        objects: Arc<Objects>,
+        script: Arc<ScriptJig>,
+        every: Duration,
+        by: String,
+    ) -> Self {
         Self { pool, objects, script, every, by, logged: Mutex::default() }
     }
 
-    /// Looks until it is dropped.
+    /// Runs until it is dropped.
     pub async fn look(self) {
         let this = Arc::new(self);
         let mut under_way = JoinSet::new();
         let busy = Arc::new(Mutex::new(BTreeSet::new()));
-        let mut ticks =
-            tokio::time::interval((this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)));
+        let mut ticks = tokio::time::interval(
+            (this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+        );
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -82,34 +88,43 @@ impl Looking {
                         });
                     }
                 }
-                Err(error) => tracing::warn!(%error, "who is due for a look could not be asked; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "who is due for a look could not be asked; trying again")
+                }
             }
         }
     }
 
     async fn look_at(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
-        let connection = node_record::connection_of(&self.objects, node.doc, &node.connection).await;
+        let connection =
+            node_record::connection_of(&self.objects, node.doc, &node.connection).await;
         let mut look = match &connection {
             Ok(connection) => self.script.look(connection).await,
-            Err(error) => Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
+            Err(error) => {
+                Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) }
+            }
         };
         let concealed = self.conceal(&node, &mut look).await;
         let Look { tried, came, .. } = look;
         let survey = match (&came, &connection) {
-            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => Some(self.survey(&node, connection).await),
+            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => {
+                Some(self.survey(&node, connection).await)
+            }
             _ => None,
         };
-        // Of several that all failed none is the one.
+        // If several addresses failed, no single address represents the result.
         let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
         let alone = tried.first().filter(|_| tried.len() == 1);
         let address = entered.or(alone).map(|tried| tried.address.clone()).unwrap_or_default();
-        // How long it took would tell a closed port from one that is filtered.
+        // The duration would tell a closed port from a filtered one.
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {
-            Ok(true) => tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned"),
+            Ok(true) => {
+                tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned")
+            }
             Ok(false) => {}
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "what came of a look could not be kept; looking again")
@@ -117,7 +132,8 @@ impl Looking {
         }
     }
 
-    /// Takes out of a look what addresses reveal that never let a worker in, and logs it; says whether there was any.
+    /// Removes details about addresses that never let a worker in, and logs them. Returns whether
+    /// it removed any.
     async fn conceal(&self, node: &DueNode, look: &mut Look) -> bool {
         if look.revealing.is_empty() {
             self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.id);
@@ -125,7 +141,7 @@ impl Looking {
         }
         let known = match running::reached_addresses(&self.pool, node.id, node.as_of.way_no).await {
             Ok(known) => known,
-            // Concealed too much is put right by the next look.
+            // If this conceals too much, the next check corrects it.
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "which addresses let a worker in could not be read");
                 Vec::new()
@@ -135,19 +151,28 @@ impl Looking {
         if !conceal(look, &known) {
             return false;
         }
-        let last = self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(node.id, detail.clone());
+        let last = self
+            .logged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(node.id, detail.clone());
         if last.as_ref() != Some(&detail) {
             tracing::info!(node = %node.fqdn, %detail, "a node could not be reached");
         }
         true
     }
 
-    /// Finds out what runs there, and ends what no open run stands for: what was lost while nobody could reach the node.
+    /// Finds out which attempts run on the node, and ends those without an open run. They were lost
+    /// while the node was unreachable.
     async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
-        let what = |error: String| format!("it let us in, but what runs there can't be found out: {error}");
+        let what = |error: String| {
+            format!("it let us in, but what runs there can't be found out: {error}")
+        };
         let asked = timeout(SURVEY, async {
             let found = self.script.survey(connection).await?;
-            let strays = running::stray_runs(&self.pool, node.id, &found).await.map_err(|error| error.to_string())?;
+            let strays = running::stray_runs(&self.pool, node.id, &found)
+                .await
+                .map_err(|error| error.to_string())?;
             for (run, step, epoch) in strays {
                 tracing::info!(node = %node.fqdn, %run, %step, "an attempt is ended that no open run stands for");
                 self.script.end_lost(connection, step, epoch, run).await?;
@@ -161,13 +186,16 @@ impl Looking {
     }
 }
 
-/// What is recorded of an address that never let a worker in.
+/// Recorded for an address that never let a worker in.
 const UNREACHED: &str = "it could not be reached over SSH; the worker's log says why";
 
 fn conceal(look: &mut Look, known: &[String]) -> bool {
     let mut concealed = false;
     for tried in &mut look.tried {
-        if !tried.reached && look.revealing.contains(&tried.address) && !known.contains(&tried.address) {
+        if !tried.reached
+            && look.revealing.contains(&tried.address)
+            && !known.contains(&tried.address)
+        {
             UNREACHED.clone_into(&mut tried.said);
             concealed = true;
         }
@@ -183,14 +211,14 @@ fn summary(tried: &[TriedAddress]) -> String {
     failed.map(|tried| format!("{}: {}", tried.address, tried.said)).collect::<Vec<_>>().join("; ")
 }
 
-/// A node that is being looked at, until this is dropped.
+/// Marks a node as being checked until it is dropped.
 struct Busy {
     all: Arc<Mutex<BTreeSet<NodeId>>>,
     node: NodeId,
 }
 
 impl Busy {
-    /// None: it is looked at already.
+    /// Returns `None` if a check of this node is already in progress.
     fn with(all: &Arc<Mutex<BTreeSet<NodeId>>>, node: NodeId) -> Option<Self> {
         let new = all.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
         new.then(|| Self { all: Arc::clone(all), node })
@@ -235,12 +263,15 @@ mod tests {
         );
         let mut reached = look(Ok("boot".into()));
         assert!(conceal(&mut reached, &[]) && reached.came.is_ok());
-        assert_eq!((reached.tried[0].said.as_str(), reached.tried[2].said.as_str()), (UNREACHED, UNREACHED));
+        assert_eq!(
+            (reached.tried[0].said.as_str(), reached.tried[2].said.as_str()),
+            (UNREACHED, UNREACHED)
+        );
         assert!(!conceal(&mut look(Err("all".into())), &["10.0.0.1".into(), "10.0.0.3".into()]));
     }
 
     #[test]
-    fn a_node_is_looked_at_once_at_a_time() {
+    fn node_has_one_health_check_at_once() {
         let all = Arc::default();
         let (one, other) = (NodeId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
         let looking = Busy::with(&all, one);

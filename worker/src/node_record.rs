@@ -1,8 +1,9 @@
-//! The connection of a node, from its document.
+//! Reads the connection of a node from its document.
 //!
-//! A worker hands out secrets only to the machine that was reviewed. So the connection comes from the node's document, which is read
-//! by its hash, and a row that differs from the document stops whatever asked. Only a node in no blueprint, where no run starts, is
-//! reached as its row says.
+//! A worker sends secrets only to the machine that was reviewed. It therefore takes the connection
+//! from the node's document, read by hash. If the row differs from the document, the operation
+//! fails. A node outside of all blueprints has no document. It is reached as its row says, and no
+//! run starts there.
 
 use engine::Hash;
 use engine::cluster::NodeDoc;
@@ -10,41 +11,40 @@ use serde_json::{Map, Value};
 
 use crate::objects::{ObjectError, Objects};
 
-/// Why a node is not reached.
+/// Why a node can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The row says something else than the document.
+    /// The row differs from the document.
     #[error(
         "the row of node {node} differs from its document ({fields}): gantry verify shows both; restore the row, or propose the change \
          with gantry node edit {node} --propose"
     )]
     Differs {
-        /// The node's name.
         node: String,
-        /// The fields that differ.
+        /// Names of the fields that differ.
         fields: String,
     },
-    /// The document is from before connections were part of it.
-    #[error("the document of node {node} has no connection: propose it with gantry node edit {node} --propose")]
-    NoConnection {
-        /// The node's name.
-        node: String,
-    },
+    /// The document is older than the connection field.
+    #[error(
+        "the document of node {node} has no connection: propose it with gantry node edit {node} --propose"
+    )]
+    NoConnection { node: String },
     /// The document can't be read.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
-/// The connection that a document has, in JSON; null for a phantom.
+/// Returns the connection of a document as JSON; null for a phantom node.
 ///
 /// # Errors
-/// When the row says something else, or the document has none.
+/// If the row differs, or the document has no connection.
 pub fn connection(doc: &NodeDoc, row: Option<&Value>) -> Result<Value, RecordError> {
     if doc.phantom {
         return Ok(Value::Null);
     }
     let node = || doc.fqdn.to_string();
-    let reviewed = doc.connection.as_ref().and_then(|connection| serde_json::to_value(connection).ok());
+    let reviewed =
+        doc.connection.as_ref().and_then(|connection| serde_json::to_value(connection).ok());
     let Some(reviewed) = reviewed else { return Err(RecordError::NoConnection { node: node() }) };
     match differing(&reviewed, row.unwrap_or(&Value::Null)) {
         fields if fields.is_empty() => Ok(reviewed),
@@ -52,10 +52,10 @@ pub fn connection(doc: &NodeDoc, row: Option<&Value>) -> Result<Value, RecordErr
     }
 }
 
-/// Refuses a row whose hints are not those of the document.
+/// Checks that the hints of a row equal those of the document.
 ///
 /// # Errors
-/// When they differ.
+/// If they differ.
 pub fn check_hints(doc: &NodeDoc, row: &Value) -> Result<(), RecordError> {
     if doc.phantom || row.as_object().is_some_and(|hints| *hints == doc.hints) {
         return Ok(());
@@ -63,29 +63,38 @@ pub fn check_hints(doc: &NodeDoc, row: &Value) -> Result<(), RecordError> {
     Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: "hints".to_owned() })
 }
 
-/// Refuses the row of another node that a run sees when it differs from its document. A document without a connection says nothing
-/// of addresses.
+/// Checks the row of another node that a run sees against that node's document. Ignores addresses
+/// if the document has no connection.
 ///
 /// # Errors
-/// When they differ.
-pub fn check_seen(doc: &NodeDoc, fqdn: &str, phantom: bool, addresses: &[String]) -> Result<(), RecordError> {
+/// If they differ.
+pub fn check_seen(
+    doc: &NodeDoc,
+    fqdn: &str,
+    phantom: bool,
+    addresses: &[String],
+) -> Result<(), RecordError> {
     let reviewed = doc.connection.as_ref().filter(|_| !doc.phantom);
     let compared = [
         ("fqdn", doc.fqdn.as_str() == fqdn),
         ("phantom", doc.phantom == phantom),
         ("addresses", reviewed.is_none_or(|connection| connection.addresses() == addresses)),
     ];
-    let fields: Vec<_> = compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
+    let fields: Vec<_> =
+        compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
     match fields.is_empty() {
         true => Ok(()),
-        false => Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: fields.join(", ") }),
+        false => {
+            Err(RecordError::Differs { node: doc.fqdn.to_string(), fields: fields.join(", ") })
+        }
     }
 }
 
-/// The addresses that a document has; none of a phantom.
+/// Returns the addresses of a document; none for a phantom node.
 ///
 /// # Errors
-/// When it has no connection: a run is not given fewer addresses than there are, nor those of a row that nobody reviewed.
+/// If the document has no connection. An empty list would be wrong, and the row's addresses are not
+/// reviewed.
 pub fn addresses(doc: &NodeDoc) -> Result<&[String], RecordError> {
     match &doc.connection {
         _ if doc.phantom => Ok(&[]),
@@ -94,21 +103,27 @@ pub fn addresses(doc: &NodeDoc) -> Result<&[String], RecordError> {
     }
 }
 
-/// The connection of a node by the hash of its document; of a node without one, what its row says.
+/// Returns the connection of a node from the document with this hash. Without a hash, returns the
+/// row's connection.
 ///
 /// # Errors
-/// As [`connection`], and when the document can't be read.
-pub async fn connection_of(objects: &Objects, doc: Option<Hash>, row: &Value) -> Result<Value, RecordError> {
+/// As for [`connection`], and if the document can't be read.
+pub async fn connection_of(
+    objects: &Objects,
+    doc: Option<Hash>,
+    row: &Value,
+) -> Result<Value, RecordError> {
     match doc {
         Some(hash) => connection(&*objects.node(hash).await?, Some(row)),
         None => Ok(row.clone()),
     }
 }
 
-/// The keys of which two connections have different values.
+/// Keys whose values differ between two connections.
 fn differing(reviewed: &Value, row: &Value) -> Vec<String> {
     let empty = Map::new();
-    let (reviewed, row) = (reviewed.as_object().unwrap_or(&empty), row.as_object().unwrap_or(&empty));
+    let (reviewed, row) =
+        (reviewed.as_object().unwrap_or(&empty), row.as_object().unwrap_or(&empty));
     let mut keys: Vec<&String> = reviewed.keys().chain(row.keys()).collect();
     keys.sort();
     keys.dedup();

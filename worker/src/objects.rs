@@ -1,7 +1,8 @@
-//! Objects as this worker has read them: parsed once, each under the hash of the bytes that were read.
+//! A cache of parsed objects, by the hash of their bytes.
 //!
-//! An object is checked here, not trusted: its bytes are hashed, whatever the database says. Objects never change, so what has been
-//! parsed stays right; the cache is bounded and forgets everything at once when it is full, which costs a few reads.
+//! The worker does not trust the database: it hashes the bytes of each object that it reads.
+//! Objects are immutable, so a parsed object stays valid. The cache is bounded. When it is full, it
+//! drops all entries, which costs a few reads.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -16,105 +17,67 @@ use sqlx::PgPool;
 use store::StoreError;
 use store::running::object_body;
 
-/// Most parsed objects that are kept.
+/// Maximum number of cached objects.
 const KEPT: usize = 4_096;
 
 /// Why an object can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The database could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is not there.
-    #[error("{kind} {hash} is not in the database: restore it from a backup, or import the barclamp that has it")]
-    Missing {
-        /// What it should be.
-        kind: &'static str,
-        /// Its hash.
-        hash: Hash,
-    },
-    /// Its bytes are others than its hash says.
+    /// No object with this hash exists.
+    #[error(
+        "{kind} {hash} is not in the database: restore it from a backup, or import the barclamp that has it"
+    )]
+    Missing { kind: &'static str, hash: Hash },
+    /// The bytes don't match the hash.
     #[error("{kind} {hash} has been tampered with: its bytes have the hash {found}")]
     Tampered {
-        /// What it should be.
         kind: &'static str,
-        /// Its hash.
         hash: Hash,
-        /// What its bytes have.
+        /// Hash of the bytes.
         found: Hash,
     },
-    /// Its bytes are something else.
+    /// The bytes are not an object of this kind.
     #[error("object {hash} is not a {kind}: {reason}")]
-    Unreadable {
-        /// What it should be.
-        kind: &'static str,
-        /// Its hash.
-        hash: Hash,
-        /// From the parser.
-        reason: String,
-    },
+    Unreadable { kind: &'static str, hash: Hash, reason: String },
 }
 
 type Parsed = BTreeMap<(&'static str, Hash), Arc<dyn Any + Send + Sync>>;
 
-/// The objects of one database.
 pub struct Objects {
     pool: PgPool,
     parsed: Mutex<Parsed>,
 }
 
 impl Objects {
-    /// Nothing read yet.
     pub fn of(pool: PgPool) -> Self {
         Self { pool, parsed: Mutex::default() }
     }
 
-    /// A root.
-    ///
-    /// # Errors
-    /// When it can't be had as what it should be.
     pub async fn root(&self, hash: Hash) -> Result<Arc<RootDoc>, ObjectError> {
         self.parsed("root", hash).await
     }
 
-    /// A node's document.
-    ///
-    /// # Errors
-    /// When it can't be had as what it should be.
     pub async fn node(&self, hash: Hash) -> Result<Arc<NodeDoc>, ObjectError> {
         self.parsed("node", hash).await
     }
 
-    /// A deployment's document.
-    ///
-    /// # Errors
-    /// When it can't be had as what it should be.
     pub async fn deployment(&self, hash: Hash) -> Result<Arc<DeploymentDoc>, ObjectError> {
         self.parsed("deployment", hash).await
     }
 
-    /// A role.
-    ///
-    /// # Errors
-    /// When it can't be had as what it should be.
     pub async fn role(&self, hash: Hash) -> Result<Arc<Role>, ObjectError> {
         self.parsed("role", hash).await
     }
 
-    /// A policy.
-    ///
-    /// # Errors
-    /// When it can't be had as what it should be.
     pub async fn policy(&self, hash: Hash) -> Result<Arc<Policy>, ObjectError> {
         self.parsed("policy", hash).await
     }
 
-    /// The bytes of any object.
-    ///
-    /// # Errors
-    /// When they can't be had.
     pub async fn bytes(&self, kind: &'static str, hash: Hash) -> Result<Vec<u8>, ObjectError> {
-        let body = object_body(&self.pool, hash).await?.ok_or(ObjectError::Missing { kind, hash })?;
+        let body =
+            object_body(&self.pool, hash).await?.ok_or(ObjectError::Missing { kind, hash })?;
         let found = Hash::of_bytes(&body);
         if found == hash { Ok(body) } else { Err(ObjectError::Tampered { kind, hash, found }) }
     }
@@ -128,7 +91,8 @@ impl Objects {
             return Ok(known);
         }
         let body = self.bytes(kind, hash).await?;
-        let unreadable = |e: serde_json::Error| ObjectError::Unreadable { kind, hash, reason: e.to_string() };
+        let unreadable =
+            |e: serde_json::Error| ObjectError::Unreadable { kind, hash, reason: e.to_string() };
         let object: Arc<T> = Arc::new(serde_json::from_slice(&body).map_err(unreadable)?);
         if let Ok(mut parsed) = self.parsed.lock() {
             if parsed.len() >= KEPT {

@@ -1,21 +1,26 @@
-//! From a leased run to a job: is it what was approved, and what does it see?
+//! Turns a leased run into a job: verifies its approval and collects its input.
 //!
-//! A worker changes machines, so it does not take a row's word. It follows the run to its two targets (the one that made its
-//! generation, and the one that was current when it was claimed, whose root it carries out), each of them to its submission and that to
-//! its verdicts; and it reads the documents that the root names, by hash, down to the role's content and its scripts. Where one link does not hold, the run is refused: it fails with the link that broke, and nothing is touched.
+//! A worker changes machines, so it does not trust rows. It follows the run to two targets: the one
+//! that made its generation, and the one that was in force when the run was claimed. The run
+//! executes the root of the second. From each target it follows the chain to the review and its
+//! verdicts. It reads the documents of the root by hash, down to the role's content and scripts. If
+//! one link is invalid, the run fails with that link and touches nothing.
 //!
-//! Rows are compared with the documents of the target in force, as of one moment: a row that differs was written by hand, and the run is
-//! refused with its table, key and column. What rows alone know (hold, switch, maintenance, progress of parents) is asked once more: a run
-//! that may not start now ends unstarted.
+//! Rows are compared with the documents of the target in force, in one snapshot. A row that differs
+//! was edited by hand. The run is refused with the table, key and column. State that only rows have
+//! (on hold, switch, maintenance, progress of parents) is checked again. A run that may not start
+//! now ends unstarted.
 //!
-//! What the run sees is [`engine::data::visible`]; it is kept with the run, each value with its source, secrets as references. The
-//! references are resolved at the last moment, into the copy that goes to the node, if the secret's descriptor allows it in the
-//! deployment of this run: that is where the plain text goes, whichever noderole's data names it. What it is given beside that is
-//! [`engine::data::surroundings`], where they stay references.
+//! The run sees [`engine::data::visible`]. It is stored with the run: each value with its source,
+//! secrets as references. References are resolved last, into the copy for the node, if the secret's
+//! descriptor allows the deployment of this run. That deployment counts because the plain text goes
+//! there, whichever noderole's data names the secret. References in [`engine::data::surroundings`]
+//! are never resolved.
 //!
-//! Two contents of a step meet here. The run's row names one, and the node's ledger compares one. The ledger's must be the same for
-//! all attempts of one generation, so it is taken from the root of the target that made this generation; the row's may also be that
-//! of the present root, since data that does not make its step run again changes under it.
+//! A step has two content hashes here: the run's row has one, and the node's ledger compares one.
+//! All attempts of one generation must have the same hash in the ledger. It therefore comes from
+//! the root of the target that made this generation. The hash of the row may also come from the
+//! root in force. Changed data that does not cause a re-run affects only that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,13 +30,17 @@ use engine::Hash;
 use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
 use engine::catalog::{JigClass, Role};
-use engine::cluster::{DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
+use engine::cluster::{
+    DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
+};
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
-use engine::ids::{DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo};
+use engine::ids::{
+    DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo,
+};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -49,40 +58,38 @@ use crate::together::Together;
 /// Why a run is not started.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The database could not be asked; asking again may help.
+    /// The database query failed. A retry may help.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It is gone, or another worker's.
+    /// The run is finished, or another worker leases it.
     #[error("run {0} is no longer this worker's")]
     NotOurs(RunId),
-    /// A link of the chain from the run to its approval does not hold.
+    /// A link of the chain from the run to its approval is invalid.
     #[error("refused, because the run is not what was approved: {0}")]
     Chain(String),
-    /// A row is not what its document says: somebody wrote it by hand.
+    /// A row differs from its document, so it was edited by hand.
     #[error(
         "refused, because a row differs from its document: {table}.{field} of {key} is {row}, target {target} says {document}"
     )]
     Row {
-        /// The table.
         table: &'static str,
         /// The noderole and its node.
         key: String,
-        /// The column.
         field: &'static str,
-        /// What it says.
+        /// Value of the column.
         row: String,
         /// The target in force.
         target: TargetNo,
-        /// What its document says.
+        /// Value in the document.
         document: String,
     },
-    /// It may not start at this moment; its step waits again.
+    /// The run may not start at this moment. Its step becomes pending again.
     #[error("the run may not start now: {0}")]
     NotNow(&'static str),
-    /// An object that the chain names can't be used.
+    /// An object of the chain can't be used.
     #[error("refused: {0}")]
     Object(ObjectError),
-    /// The data can't be put together.
+    /// The input can't be computed.
     #[error("the run's input can't be made: {0}")]
     Data(#[from] DataError),
     /// A secret can't be resolved.
@@ -112,25 +119,25 @@ fn broken(link: impl Into<String>) -> Refusal {
     Refusal::Chain(link.into())
 }
 
-/// What a run is about and what it sees, as the database has it.
+/// Facts about a run and its visible data, as the database has them.
 pub struct Gathered {
     facts: Arc<RunFacts>,
     seen: Vec<Seen>,
     approvals: Approvals,
-    /// The newest results that are kept for its node, and how many there are in all.
+    /// The newest results stored for its node, and the number of all results.
     results: (Vec<KeptResult>, usize),
 }
 
-/// Who let pass what a run carries out.
+/// The approvals of the targets that a run executes.
 #[derive(Clone)]
 struct Approvals {
     /// The target that made its generation.
     generation: Option<Approval>,
-    /// The one whose root it carries out.
+    /// The target whose root it executes.
     reviewed: Option<Approval>,
 }
 
-/// What a run is told, to be kept with it.
+/// The input of a run, to be stored with it.
 #[derive(Clone)]
 struct Telling {
     facts: Arc<RunFacts>,
@@ -138,9 +145,8 @@ struct Telling {
     surroundings: Arc<Value>,
 }
 
-/// Makes runs ready.
+/// Prepares runs.
 pub struct Preparing {
-    /// The database.
     pub pool: PgPool,
     objects: Arc<Objects>,
     signed: SignedTargets,
@@ -156,7 +162,8 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
     let targets = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
     let approvals = running::approvals(pool, &targets).await?;
     let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
-    let results = running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
+    let results =
+        running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -173,19 +180,22 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
 }
 
 async fn keep(pool: &PgPool, worker: WorkerId, told: &[Telling]) -> Result<Vec<bool>, StoreError> {
-    let given =
-        told.iter().map(|told| Given { facts: &told.facts, input: &told.input, surroundings: &told.surroundings });
+    let given = told.iter().map(|told| Given {
+        facts: &told.facts,
+        input: &told.input,
+        surroundings: &told.surroundings,
+    });
     let kept = running::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
     Ok(told.iter().map(|told| kept.contains(&told.facts.run)).collect())
 }
 
-/// A job and the secrets in it.
+/// A job and its secrets.
 pub struct Prepared {
-    /// What is to be done.
     pub job: Job,
-    /// What must not come out of it.
+    /// Texts to mask in everything that leaves the run.
     pub secrets: Secrets,
-    /// Secrets in data of other noderoles that the run may not have, each with the reason. They are still references in its input.
+    /// Secrets in the data of other noderoles that the run may not use, each with the reason. They
+    /// remain references in its input.
     pub withheld: Vec<String>,
 }
 
@@ -194,7 +204,7 @@ struct Meant {
     node: Arc<NodeDoc>,
     noderole: NoderoleDoc,
     role: Option<DeploymentRoleDoc>,
-    /// The name of the deployment that it is bound in.
+    /// The deployment of the binding.
     deployment: DeploymentName,
 }
 
@@ -205,8 +215,12 @@ impl Meant {
 }
 
 impl Preparing {
-    /// For one worker, over one database.
-    pub fn new(pool: PgPool, worker: WorkerId, objects: Arc<Objects>, secrets: Arc<dyn SecretSource>) -> Self {
+    pub fn new(
+        pool: PgPool,
+        worker: WorkerId,
+        objects: Arc<Objects>,
+        secrets: Arc<dyn SecretSource>,
+    ) -> Self {
         let (gathering, keeping) = (pool.clone(), pool.clone());
         let gather = Together::answered_by(move |runs: Vec<RunId>| {
             let pool = gathering.clone();
@@ -220,12 +234,13 @@ impl Preparing {
         Self { pool, objects, signed, secrets, gather, keep }
     }
 
-    /// Makes a leased run ready to start.
+    /// Prepares a leased run.
     ///
     /// # Errors
     /// See [`Refusal`].
     pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
-        let Gathered { facts, seen, approvals, results } = self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+        let Gathered { facts, seen, approvals, results } =
+            self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
         let meant = self.check_chain(&facts, approvals).await?;
         let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
         node_record::check_hints(&meant.now.node, &facts.hints)?;
@@ -235,18 +250,23 @@ impl Preparing {
         let role = self.objects.role(meant.now.noderole.role).await?;
         check_start(&facts, &role, &system)?;
         if role.name.as_str() != facts.role {
-            return Err(broken(format!("role {} is stored as the content of {}", role.name, facts.role)));
+            return Err(broken(format!(
+                "role {} is stored as the content of {}",
+                role.name, facts.role
+            )));
         }
         let below = self.below(&facts, seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
         check_seen(&layered.value)?;
         let surroundings = Arc::new(surrounding(&facts, &meant.now.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
-        let told = Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
+        let told =
+            Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
         if !self.keep.ask(told).await? {
             return Err(Refusal::NotOurs(run));
         }
-        let Resolved { input, secrets, withheld } = self.resolve(&facts, &meant.now.deployment, layered).await?;
+        let Resolved { input, secrets, withheld } =
+            self.resolve(&facts, &meant.now.deployment, layered).await?;
         let job = Job {
             run,
             step: facts.step,
@@ -265,7 +285,11 @@ impl Preparing {
         Ok(Prepared { job, secrets, withheld })
     }
 
-    async fn check_chain(&self, facts: &RunFacts, approvals: Approvals) -> Result<Checked, Refusal> {
+    async fn check_chain(
+        &self,
+        facts: &RunFacts,
+        approvals: Approvals,
+    ) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
                 "it was claimed in epoch {}, and the database has been restored since (epoch {})",
@@ -278,7 +302,7 @@ impl Preparing {
                 facts.generation, facts.target
             )));
         }
-        // The run reads documents of its own target and of the one in force.
+        // The run reads documents of its own target and of the target in force.
         self.signed.check(facts.epoch_now, facts.target.max(facts.head)).await?;
         self.check_approval(facts.generation, approvals.generation).await?;
         self.check_approval(facts.reviewed, approvals.reviewed).await?;
@@ -310,30 +334,47 @@ impl Preparing {
         Ok(Checked { now, ledger })
     }
 
-    /// What a root says about the run's noderole.
-    async fn meant(&self, facts: &RunFacts, root: Hash, key: &NoderoleKey) -> Result<Meant, Refusal> {
+    /// Reads the documents of the run's noderole under a root.
+    async fn meant(
+        &self,
+        facts: &RunFacts,
+        root: Hash,
+        key: &NoderoleKey,
+    ) -> Result<Meant, Refusal> {
         let root = self.objects.root(root).await?;
-        let lacks = |what: &str| broken(format!("the root of target {} has no {what}", facts.target));
-        let node = root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
+        let lacks =
+            |what: &str| broken(format!("the root of target {} has no {what}", facts.target));
+        let node =
+            root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
         let node = self.objects.node(*node).await?;
-        if node.id != facts.node || node.fqdn.as_str() != facts.fqdn || node.phantom != facts.phantom {
-            return Err(broken(format!("the document of node {} is that of {}", facts.fqdn, node.fqdn)));
+        if node.id != facts.node
+            || node.fqdn.as_str() != facts.fqdn
+            || node.phantom != facts.phantom
+        {
+            return Err(broken(format!(
+                "the document of node {} is that of {}",
+                facts.fqdn, node.fqdn
+            )));
         }
-        let noderole = node.noderoles.get(key).ok_or_else(|| lacks(&format!("{key} on {}", facts.fqdn)))?;
+        let noderole =
+            node.noderoles.get(key).ok_or_else(|| lacks(&format!("{key} on {}", facts.fqdn)))?;
         if noderole.deployment != facts.deployment {
             return Err(broken(format!("{key} on {} is bound in another deployment", facts.fqdn)));
         }
-        let deployment =
-            root.deployments.get(&noderole.deployment).ok_or_else(|| lacks("document of its deployment"))?;
+        let deployment = root
+            .deployments
+            .get(&noderole.deployment)
+            .ok_or_else(|| lacks("document of its deployment"))?;
         let deployment = self.objects.deployment(*deployment).await?;
         let (noderole, role) = (noderole.clone(), deployment.roles.get(&key.role).cloned());
         Ok(Meant { node, noderole, role, deployment: deployment.name.clone() })
     }
 
-    /// The document of *system* in force: jigs serve all deployments, and it alone says which are switched off.
+    /// Reads the document of *system* in force. Jigs serve all deployments, and only this document
+    /// says which are disabled.
     async fn system(&self, facts: &RunFacts) -> Result<Arc<DeploymentDoc>, Refusal> {
         let root = self.objects.root(facts.head_root).await?;
-        // The run's own deployment first: its document is in memory already.
+        // Starts with the run's own deployment, because its document is cached.
         let own = root.deployments.get(&facts.deployment);
         let mut next = own.or_else(|| root.deployments.values().next());
         for _ in 0..root.deployments.len() {
@@ -345,8 +386,9 @@ impl Preparing {
         Err(broken(format!("the root of target {} has no document of system", facts.head)))
     }
 
-    /// The rows of the run's noderole, against the documents in force when they were read. One that is not meant any more is only carried
-    /// out: its result is applied nowhere.
+    /// Checks the rows of the run's noderole against the documents in force when they were read. A
+    /// noderole that is no longer in the blueprint passes: its run executes, but its result is not
+    /// applied.
     async fn check_rows(&self, facts: &RunFacts) -> Result<(), Refusal> {
         let root = self.objects.root(facts.head_root).await?;
         let Some(node) = root.nodes.get(&facts.node) else { return Ok(()) };
@@ -359,7 +401,12 @@ impl Preparing {
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
         let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
-        differs.unless_same("noderole", "data", canonical(&rows.data)?, canonical(&noderole.data)?)?;
+        differs.unless_same(
+            "noderole",
+            "data",
+            canonical(&rows.data)?,
+            canonical(&noderole.data)?,
+        )?;
         differs.unless_same("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
         differs.unless_same("step", "node_id", rows.step_node, node.id.0)?;
         differs.unless_same("step", "destructive", rows.destructive, role.flags.destructive)?;
@@ -374,24 +421,35 @@ impl Preparing {
         differs.unless_same("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
         differs.unless_same("lane", "name", rows.lane.as_str(), lane.as_str())?;
-        differs.unless_same("lane", "deployment_id", rows.lane_deployment, noderole.deployment.0)?;
-        // A run keeps what its step was when it was claimed.
+        differs.unless_same(
+            "lane",
+            "deployment_id",
+            rows.lane_deployment,
+            noderole.deployment.0,
+        )?;
+        // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
             differs.unless_same("run", "exclusive", facts.exclusive, exclusive)?;
             differs.unless_same("run", "lane_id", rows.same_lane, true)?;
         }
-        let parents = |of: &[(NoderoleId, EdgeKind)]| of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>();
-        let there: Vec<_> = self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
+        let parents = |of: &[(NoderoleId, EdgeKind)]| {
+            of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
+        };
+        let there: Vec<_> =
+            self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
         let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
         differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
         self.check_parents(facts, &root).await
     }
 
-    /// The parents' rows that decide whether a parent is passed without a run. Whether a parent is applied is progress, which no
-    /// document has.
+    /// Checks those rows of the parents that decide whether a parent is passed without a run.
+    /// Whether a parent is applied is progress, which no document has.
     async fn check_parents(&self, facts: &RunFacts, head: &RootDoc) -> Result<(), Refusal> {
         for parent in parents(facts)? {
-            let key = NoderoleKey { role: named(RoleName::parse(&parent.role))?, instance: parent.instance };
+            let key = NoderoleKey {
+                role: named(RoleName::parse(&parent.role))?,
+                instance: parent.instance,
+            };
             let differs = Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
             differs.unless_same("step", "noderole_id", parent.parent, key.id(parent.node))?;
             differs.unless_same("step", "skipped", parent.skipped, false)?;
@@ -404,7 +462,11 @@ impl Preparing {
         Ok(())
     }
 
-    async fn check_approval(&self, target: TargetNo, approval: Option<Approval>) -> Result<(), Refusal> {
+    async fn check_approval(
+        &self,
+        target: TargetNo,
+        approval: Option<Approval>,
+    ) -> Result<(), Refusal> {
         let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
         match (approval.kind.as_str(), approval.needed) {
             ("genesis", _) => return Ok(()),
@@ -424,22 +486,38 @@ impl Preparing {
         Ok(())
     }
 
-    /// The steps that it sees, and their nodes, with what the documents of its target say. A step that came after that target has
-    /// those of the one in force; a row that no document speaks of lets nothing be seen.
+    /// Returns the visible steps and their nodes with the documents of the run's target. A step
+    /// that is newer than that target gets the documents in force. A row without a document is
+    /// refused.
     async fn below(&self, facts: &RunFacts, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
-        let (own, head) = (self.objects.root(facts.target_root).await?, self.objects.root(facts.head_root).await?);
+        let (own, head) = (
+            self.objects.root(facts.target_root).await?,
+            self.objects.root(facts.head_root).await?,
+        );
         for Seen { distance, step } in seen {
-            let key = NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
+            let key =
+                NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
             let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
-            // The id follows from the node and the key, under every target.
+            // The id is a function of the node and the key, in every target.
             differs.unless_same("step", "noderole_id", step.noderole, key.id(step.node))?;
             if step.head == facts.head
-                && let Some(Documents { node, noderole, .. }) = self.documents(&head, step.node, &key).await?
+                && let Some(Documents { node, noderole, .. }) =
+                    self.documents(&head, step.node, &key).await?
             {
-                differs.unless_same("noderole", "data", canonical(&step.data)?, canonical(&noderole.data)?)?;
+                differs.unless_same(
+                    "noderole",
+                    "data",
+                    canonical(&step.data)?,
+                    canonical(&noderole.data)?,
+                )?;
                 differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
-                differs.unless_same("noderole", "deployment_id", step.deployment.0, noderole.deployment.0)?;
+                differs.unless_same(
+                    "noderole",
+                    "deployment_id",
+                    step.deployment.0,
+                    noderole.deployment.0,
+                )?;
                 differs.unless_same("step", "rank", step.rank, noderole.rank)?;
                 differs.unless_same("step", "skipped", step.skipped, false)?;
                 node_record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
@@ -455,19 +533,26 @@ impl Preparing {
         Ok(below)
     }
 
-    /// A noderole's documents under a root.
-    async fn documents(&self, root: &RootDoc, node: NodeId, key: &NoderoleKey) -> Result<Option<Documents>, Refusal> {
+    /// Reads the documents of a noderole under a root.
+    async fn documents(
+        &self,
+        root: &RootDoc,
+        node: NodeId,
+        key: &NoderoleKey,
+    ) -> Result<Option<Documents>, Refusal> {
         let Some(node) = root.nodes.get(&node) else { return Ok(None) };
         let node = self.objects.node(*node).await?;
         let Some(noderole) = node.noderoles.get(key).cloned() else { return Ok(None) };
         let Some(deployment) = root.deployments.get(&noderole.deployment) else { return Ok(None) };
         let deployment = self.objects.deployment(*deployment).await?;
-        let deployment = deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
+        let deployment =
+            deployment.roles.get(&key.role).map_or(Value::Null, |role| role.data.clone());
         Ok(Some(Documents { node, noderole, deployment }))
     }
 
-    /// Puts secrets in. A run whose own data names one that it may not have is refused. One that only sees it in the data of
-    /// others keeps the reference: their data must not be able to stop it.
+    /// Resolves secrets. If the run's own data names a secret that it may not use, the run is
+    /// refused. In the data of other noderoles, such a reference stays unresolved: their data must
+    /// not be able to stop this run.
     async fn resolve(
         &self,
         facts: &RunFacts,
@@ -492,14 +577,14 @@ impl Preparing {
     }
 }
 
-/// The data of a run with secrets in it.
+/// The data of a run with resolved secrets.
 struct Resolved {
     input: Value,
     secrets: Secrets,
     withheld: Vec<String>,
 }
 
-/// A step that a run sees, with what its documents say.
+/// A visible step with its documents.
 struct Below {
     distance: Option<u32>,
     step: Arc<SeenStep>,
@@ -507,11 +592,11 @@ struct Below {
     documents: Documents,
 }
 
-/// What the documents of a target say of a step that a run sees.
+/// The documents of a visible step under one target.
 struct Documents {
     node: Arc<NodeDoc>,
     noderole: NoderoleDoc,
-    /// The data of its deployment for the role.
+    /// The deployment's data for the role.
     deployment: Value,
 }
 
@@ -531,7 +616,7 @@ impl Below {
         }
     }
 
-    /// None: it is no ancestor.
+    /// Returns `None` if the step's deployment is not an ancestor.
     fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
         let distance = self.distance?;
         let node = &self.documents.node;
@@ -549,7 +634,7 @@ impl Below {
     }
 }
 
-/// Names a row that is not what its document says.
+/// Builds the refusal for a row that differs from its document.
 struct Differs {
     key: String,
     target: TargetNo,
@@ -568,17 +653,24 @@ impl Differs {
         }
         let short = |value: &T| value.to_string().chars().take(200).collect();
         let (row, document) = (short(&row), short(&document));
-        Err(Refusal::Row { table, key: self.key.clone(), field, row, target: self.target, document })
+        Err(Refusal::Row {
+            table,
+            key: self.key.clone(),
+            field,
+            row,
+            target: self.target,
+            document,
+        })
     }
 }
 
-/// A value as documents write it: the database keeps `300.0`, a document has `300`.
+/// Canonical form for comparison: the database stores `300.0` where a document has `300`.
 fn canonical(value: &Value) -> Result<String, Refusal> {
     let bytes = engine::canonical::bytes(value).map_err(|error| broken(error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| broken(error.to_string()))
 }
 
-/// A parent as the rows have it.
+/// A parent according to the rows.
 #[derive(serde::Deserialize)]
 struct ParentRow {
     parent: NoderoleId,
@@ -593,15 +685,16 @@ struct ParentRow {
 }
 
 fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
-    serde_json::from_value(facts.rows.parents.clone()).map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
+    serde_json::from_value(facts.rows.parents.clone())
+        .map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
 }
 
-/// Whether a step of the role needs no run.
+/// Whether the role has only immediate steps.
 fn is_instant(role: &Role) -> bool {
     role.flags.milestone && role.jig_class == JigClass::Noop
 }
 
-/// The row of the step's jig, against the document of *system*.
+/// Checks the row of the step's jig against the document of *system*.
 fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
     let jig = named(JigName::parse(&facts.rows.jig))?;
     let is_active = !system.inactive_jigs.contains(&jig);
@@ -609,10 +702,12 @@ fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
     differs.unless_same("jig", "active", facts.rows.jig_active, is_active)
 }
 
-/// What may have changed since the claim, and what must never have been claimed. `system`: the document in force.
+/// Checks conditions that may have changed since the claim, and conditions that should have
+/// prevented the claim. `system` is the document in force.
 fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<(), Refusal> {
     let rows = &facts.rows;
-    let done = rows.applied_generation == rows.step_generation && rows.step_generation == facts.generation.0;
+    let done = rows.applied_generation == rows.step_generation
+        && rows.step_generation == facts.generation.0;
     if role.flags.destructive && done {
         return Err(broken(format!(
             "its step is destructive and was applied at generation {} already",
@@ -630,7 +725,10 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         return Err(Refusal::NotNow(why));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
-        let state = parent.state.parse::<StepState>().map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
+        let state = parent
+            .state
+            .parse::<StepState>()
+            .map_err(|e| Refusal::Store(StoreError::corrupt("step", e)))?;
         Ok((parent.kind, state, parent.skipped))
     });
     let states = states.collect::<Result<Vec<_>, Refusal>>()?;
@@ -640,7 +738,7 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
     }
 }
 
-/// What a run is given beside its attributes.
+/// Builds the data that a run gets next to its attributes.
 fn surrounding(
     facts: &RunFacts,
     doc: &NodeDoc,
@@ -653,20 +751,37 @@ fn surrounding(
         name: named(Fqdn::parse(&facts.fqdn))?,
         deployment: named(DeploymentName::parse(&facts.home))?,
         phantom: facts.phantom,
-        addresses: doc.connection.as_ref().map(|connection| connection.addresses().to_vec()).unwrap_or_default(),
+        addresses: doc
+            .connection
+            .as_ref()
+            .map(|connection| connection.addresses().to_vec())
+            .unwrap_or_default(),
         facts: facts.facts.clone(),
         hints: Value::Object(doc.hints.clone()),
     };
     let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
     let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;
     let made = surroundings::surroundings(node, results, more, &carried)?;
-    serde_json::to_value(made).map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
+    serde_json::to_value(made)
+        .map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
 }
 
-fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<Layered, DataError> {
+fn see(
+    facts: &RunFacts,
+    meant: &Meant,
+    role: &Role,
+    below: &[Below],
+) -> Result<Layered, DataError> {
     visible(&Sight {
-        on_node: below.iter().filter(|seen| seen.distance.is_none()).map(Below::contribution).collect(),
-        ancestors: below.iter().filter_map(|seen| Some((seen.distance?, seen.contribution()))).collect(),
+        on_node: below
+            .iter()
+            .filter(|seen| seen.distance.is_none())
+            .map(Below::contribution)
+            .collect(),
+        ancestors: below
+            .iter()
+            .filter_map(|seen| Some((seen.distance?, seen.contribution())))
+            .collect(),
         step: facts.step,
         own: OwnData {
             template: &role.template,
@@ -678,7 +793,7 @@ fn see(facts: &RunFacts, meant: &Meant, role: &Role, below: &[Below]) -> Result<
     })
 }
 
-/// A name as a row has it.
+/// Parses a name from a row.
 fn named<T, E: fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
     name.map_err(|error| Refusal::Store(StoreError::corrupt("a name", error)))
 }
@@ -697,15 +812,23 @@ fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
     })
 }
 
-/// What the policies themselves ask for the submission's risks, and no less than the submission says.
-pub(crate) async fn approvals_asked(objects: &Objects, approval: &Approval) -> Result<u32, Refusal> {
+/// The approvals that the policies require for the review's risks. Fails if the review requires
+/// less.
+pub(crate) async fn approvals_asked(
+    objects: &Objects,
+    approval: &Approval,
+) -> Result<u32, Refusal> {
     let risks = approval.risk.iter().flatten();
     let risks = risks.map(|risk| serde_json::from_value::<Risk>(Value::from(risk.as_str())));
-    let risks = risks.collect::<Result<BTreeSet<_>, _>>().map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let old = approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
+    let risks = risks
+        .collect::<Result<BTreeSet<_>, _>>()
+        .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
+    let old =
+        approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
     for hash in std::iter::once(old).chain(&approval.new_policy) {
-        let hash = Hash::from_bytes(hash).ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
+        let hash = Hash::from_bytes(hash)
+            .ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
         needed = needed.max(objects.policy(hash).await?.approvals_for(&risks));
     }
     Ok(needed)

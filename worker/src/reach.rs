@@ -1,7 +1,8 @@
-//! Which addresses this worker connects to.
+//! Restricts the addresses that this worker connects to.
 //!
-//! A name is resolved once, every address that comes back is checked, and the connection goes to the checked addresses and never to the
-//! name again: a name server that answers otherwise the second time changes nothing. The rules are [`engine::reach`]'s.
+//! A name is resolved once. Every resulting address is checked, and the connection uses the checked
+//! addresses, never the name again. A name server that changes its answer can't bypass the check.
+//! The rules are in [`engine::reach`].
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,12 +12,12 @@ use engine::reach::{Database, Policy, Refused};
 use sqlx::PgPool;
 use tokio::net::{TcpStream, lookup_host};
 
-/// What this worker may connect to.
+/// The addresses that this worker may connect to.
 #[derive(Debug, Clone, Default)]
 pub struct Reachable {
-    /// Whether nodes may be on this host: at loopback or one of its own addresses.
+    /// Whether nodes may be on this host, at a loopback address or one of the host's own addresses.
     pub allow_local: bool,
-    /// The host and the port of the database, if it is reached over the network.
+    /// Host and port of the database, if it is reached over the network.
     pub database: Option<(String, u16)>,
 }
 
@@ -25,7 +26,6 @@ pub struct Reachable {
 pub enum ConnectError {
     /// The rules forbid it.
     Refused(Refused),
-    /// It failed.
     Failed(io::Error),
 }
 
@@ -36,16 +36,16 @@ impl From<io::Error> for ConnectError {
 }
 
 impl Reachable {
-    /// With the database of this pool.
+    /// Forbids the database of this pool.
     pub fn beside(pool: &PgPool, allow_local: bool) -> Self {
         let options = pool.connect_options();
-        // A folder with a socket is no address that a node can have.
+        // A folder with a socket is not an address that a node can have.
         let network = options.get_socket().is_none() && !options.get_host().starts_with('/');
         let database = network.then(|| (options.get_host().to_owned(), options.get_port()));
         Self { allow_local, database }
     }
 
-    /// Connects to an address of a node: a name or a number.
+    /// Connects to an address of a node: a host name or an IP address.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -66,12 +66,14 @@ impl Reachable {
         }
     }
 
-    /// The rules as they are now: addresses of hosts come and go.
+    /// The current rules. They are computed for each connection, because the host's addresses
+    /// change.
     async fn policy(&self, port: u16) -> Policy {
         let database = match self.database.as_ref().filter(|(_, of)| *of == port) {
             Some((host, of)) => {
                 let found = lookup_host((host.as_str(), *of)).await;
-                let addresses = found.map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default();
+                let addresses =
+                    found.map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default();
                 Some(Database { host: host.clone(), addresses, port: *of })
             }
             None => None,
@@ -96,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What connecting came to, in a word.
+    /// The result of a connection attempt as one word.
     async fn tried(reachable: &Reachable, address: &str, port: u16) -> String {
         match reachable.connect(address, port).await {
             Ok(_) => "connected".to_owned(),
@@ -109,9 +111,12 @@ mod tests {
     async fn name_of_refused_address_is_not_connected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let port = listener.local_addr().expect("an address").port();
-        let (strict, open) = (Reachable::default(), Reachable { allow_local: true, database: None });
-        // The last three are names to our rules, and 127.0.0.1 to the system's resolver.
-        for address in ["127.0.0.1", "::ffff:127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433"] {
+        let (strict, open) =
+            (Reachable::default(), Reachable { allow_local: true, database: None });
+        // Our rules treat the last three as names. The system's resolver maps them to 127.0.0.1.
+        for address in
+            ["127.0.0.1", "::ffff:127.0.0.1", "localhost", "127.1", "0x7f000001", "2130706433"]
+        {
             assert_eq!(tried(&strict, address, port).await, "Local", "{address}");
             assert_eq!(tried(&open, address, port).await, "connected", "{address}");
         }
@@ -122,7 +127,8 @@ mod tests {
         if let Some(own) = own.filter(|own| matches!(own, IpAddr::V4(_))) {
             assert_eq!(tried(&strict, &own.to_string(), port).await, "Local");
         }
-        let beside = Reachable { allow_local: true, database: Some(("localhost".to_owned(), port)) };
+        let beside =
+            Reachable { allow_local: true, database: Some(("localhost".to_owned(), port)) };
         for address in ["127.0.0.1", "127.0.0.9", "localhost", "127.1"] {
             assert_eq!(tried(&beside, address, port).await, "Database", "{address}");
         }
@@ -133,6 +139,9 @@ mod tests {
         let database = testdb::TestDatabase::new().await;
         let options = database.app().connect_options();
         let beside = Reachable::beside(database.app(), false).database;
-        assert_eq!(beside.is_some(), options.get_socket().is_none() && !options.get_host().starts_with('/'));
+        assert_eq!(
+            beside.is_some(),
+            options.get_socket().is_none() && !options.get_host().starts_with('/')
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The handler of a task: prepares a leased run, lets its jig carry it out, and says what came of it.
+//! The task handler: prepares a leased run, executes it with its jig and reports the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,31 +20,32 @@ use crate::objects::Objects;
 use crate::prepare::{Preparing, Refusal};
 use crate::secrets::Secrets;
 
-/// What came of a run. None: it is not ours any more, and there is nothing to say.
+/// The result of a run. `None` if the run is no longer leased here, so there is nothing to report.
 pub type Report = Option<RunEnd>;
 
-/// Everything that carrying out runs needs.
 pub struct Runner {
-    /// Makes runs ready.
     pub preparing: Preparing,
-    /// Carries them out.
     pub jigs: Jigs,
 }
 
-/// How long the end of a run waits for its log: what is written first reads better, but a run never waits for a database.
+/// Maximum time that the end of a run waits for its log. The log should be complete first, but a
+/// run never waits for the database.
 const LOG_WAIT: Duration = Duration::from_secs(5);
 
-/// How long preparing is tried while the database is away.
+/// Maximum time to retry preparing a run while the database is unavailable.
 const PREPARE: Duration = Duration::from_secs(30);
 
-/// How long a jig that keeps time by itself may take to end what it ends.
+/// Time for a jig that enforces the timeout itself to end the run.
 const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
 
 /// The handler.
 ///
 /// # Errors
-/// Never: whatever happens is an answer. (The type is apalis's.)
-pub async fn carry_out(leased: LeasedRun, runner: Data<Arc<Runner>>) -> Result<Report, BoxDynError> {
+/// Never. apalis requires the `Result`.
+pub async fn carry_out(
+    leased: LeasedRun,
+    runner: Data<Arc<Runner>>,
+) -> Result<Report, BoxDynError> {
     Ok(runner.carry_out(leased).await)
 }
 
@@ -61,13 +62,16 @@ impl Runner {
                 tracing::info!(%run, reason, "a run may not start now; its step waits again");
                 return Some(RunEnd::Unstarted);
             }
-            // A row that can't be read stays so: going back to the queue would come round for ever, and nobody would be told.
+            // A retry can't fix an unreadable row. Back in the queue, the run would loop without
+            // any report.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };
         let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
         let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
         for why in &prepared.withheld {
-            let line = format!("[gantry: a secret in the data of another noderole is not resolved: {why}]");
+            let line = format!(
+                "[gantry: a secret in the data of another noderole is not resolved: {why}]"
+            );
             log.line(Stream::Gantry, &line);
         }
         let ended = self.start(&prepared.job, &log, stop).await;
@@ -108,24 +112,29 @@ impl Runner {
     async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
         match self.jigs.of(&job.role.jig_class) {
             Some(jig) => in_time(jig, job, log, stop).await,
-            None => Ended::failed(format!("this worker has no jig of class {:?}", job.role.jig_class.as_str())),
+            None => Ended::failed(format!(
+                "this worker has no jig of class {:?}",
+                job.role.jig_class.as_str()
+            )),
         }
     }
 }
 
-/// Lets a jig work for as long as the role allows. One that keeps time by itself (on the node, where it can end what it started) has a
-/// while more to say so; after that it is dropped, which leaves nothing running.
+/// Runs a jig within the role's timeout. A jig that enforces the timeout itself (on the node, where
+/// it can end its processes) gets extra time to report. After that it is dropped, which leaves
+/// nothing running.
 async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
     let allowed = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
     match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
         Ok(ended) => ended,
-        Err(_) => {
-            Ended::failed(format!("it took longer than {} seconds, which is its role's limit", job.timeout().as_secs()))
-        }
+        Err(_) => Ended::failed(format!(
+            "it took longer than {} seconds, which is its role's limit",
+            job.timeout().as_secs()
+        )),
     }
 }
 
-/// What a jig's answer means for the run.
+/// Converts a jig's result to the end of the run.
 fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
     Some(match ended {
         Ended::Returned(result) => succeeded(result, job, secrets),
@@ -135,7 +144,9 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Stopped { why: StopReason::Cancelled, found, .. } => {
             RunEnd::Cancelled { found: kept(found, secrets).unwrap_or_default() }
         }
-        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => RunEnd::Unstarted,
+        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => {
+            RunEnd::Unstarted
+        }
         Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
             RunEnd::Lost { reason: "its worker ended before it did".to_owned() }
         }
@@ -145,22 +156,26 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
 fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
     match kept(found, secrets) {
         Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
-        Err(why) => RunEnd::failed(shown(&format!("{reason} (and what it returned is not kept: {why})"), secrets)),
+        Err(why) => RunEnd::failed(shown(
+            &format!("{reason} (and what it returned is not kept: {why})"),
+            secrets,
+        )),
     }
 }
 
-/// A reason that people may read. Masked before it is cut, for half a secret is one that no mask finds.
+/// A reason for display. It is masked before it is cut, because no mask finds half a secret.
 fn shown(reason: &str, secrets: &Secrets) -> String {
-    // What a node writes may have a character in it that the database has no place for.
+    // PostgreSQL text can't contain NUL.
     shortened(secrets.mask(reason).replace('\0', "\u{fffd}"))
 }
 
-/// What a node returned, without secrets and without references to any: whoever sees it next would be given what they name.
+/// The returned data without secrets and without references to secrets. Otherwise the next reader
+/// would get the secrets that they name.
 fn bare(returned: &Value, secrets: &Secrets) -> Value {
     secret::mask(&secrets.mask_value(returned))
 }
 
-/// What is kept of what an attempt returned: all of it but secrets.
+/// The part of an attempt's result that is stored: everything but secrets.
 fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     let masked = bare(&Value::Object(found), secrets);
     check_returned(&masked)?;
@@ -170,12 +185,15 @@ fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     }
 }
 
-/// The wall is taken against what the run was really given, so that a secret that only comes back is no news; then it is masked.
+/// Computes the output against the input with secrets, so that a secret in the result is not a
+/// change. Then masks the output.
 fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
     let wall = match wall(&job.input, &result) {
         Ok(wall) => bare(&wall, secrets),
-        Err(error) => return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets)),
+        Err(error) => {
+            return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets));
+        }
     };
     match bare(&result, secrets) {
         Value::Object(result) => match not_kept(&result, job) {
@@ -186,19 +204,24 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     }
 }
 
-/// Why what a role found out about its node can't be kept as facts.
+/// Why the facts that a role found can't be stored.
 fn not_kept(result: &Object, job: &Job) -> Option<String> {
     let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
     if !facts.is_object() {
-        return Some("its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned());
+        return Some(
+            "its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned(),
+        );
     }
     let bytes = serde_json::to_vec(facts).map_or(usize::MAX, |bytes| bytes.len());
     let most = api::limits::FACTS;
-    (bytes > most)
-        .then(|| format!("its facts have {bytes} bytes, and a node's may have {most}: let the role return less"))
+    (bytes > most).then(|| {
+        format!(
+            "its facts have {bytes} bytes, and a node's may have {most}: let the role return less"
+        )
+    })
 }
 
-/// Logs of runs in the database.
+/// Stores logs of runs in the database.
 struct ToDatabase {
     pool: PgPool,
     run: RunId,
@@ -207,7 +230,8 @@ struct ToDatabase {
 impl LogStore for ToDatabase {
     fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async move {
-            let appended = append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
+            let appended =
+                append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
             appended.map_err(|error| error.to_string())
         }
         .boxed()

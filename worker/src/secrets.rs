@@ -1,12 +1,12 @@
-//! Secrets: which run may have one, and how it is kept out of everything that leaves the run.
+//! Secrets: decides which run may use one, and masks secrets in everything that leaves a run.
 //!
-//! Next to the versions of a secret lies its descriptor, `<name>/secret.toml`. It says what the secret is for and which deployments
-//! may use it. Only the worker reads it: neither a document nor the database can make a secret usable. Without a descriptor a
-//! secret is unusable.
+//! The descriptor of a secret, `<name>/secret.toml`, is next to its versions. It states the purpose
+//! of the secret and the deployments that may use it. Only the worker reads it: neither a document
+//! nor the database can make a secret usable. A secret without a descriptor is unusable.
 //!
-//! Whatever leaves a run (log, result, reason) passes a mask that knows the secrets of this run, and only these. A secret may be cut
-//! in two by the border between two chunks of a stream; so the mask keeps back the end of a chunk as long as a secret could begin
-//! there. What is kept back is shorter than the longest secret.
+//! Everything that leaves a run (log, result, reason) passes a mask with the secrets of this run
+//! only. A chunk border may split a secret. The mask therefore withholds the end of a chunk while a
+//! secret could begin there. The withheld part is shorter than the longest secret.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,35 +19,35 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
-/// The file next to a secret's versions that says who may use it.
+/// File next to a secret's versions that says who may use the secret.
 pub const DESCRIPTOR: &str = "secret.toml";
-/// Most bytes of a descriptor.
+/// Maximum size of a descriptor in bytes.
 const MAX_DESCRIPTOR: u64 = 64 << 10;
-/// Most bytes of a secret.
+/// Maximum size of a secret in bytes.
 const MAX_SECRET: u64 = 1 << 20;
 
-/// What the plain text of a secret is needed for.
+/// The use of a secret's plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose<'a> {
     /// Data of a run in this deployment.
     Data(&'a DeploymentName),
-    /// The key for a connection to a node.
+    /// The private key for a connection to a node.
     NodeKey,
 }
 
-/// Why a secret is not resolved: for people, without any of its content.
+/// Why a secret is not resolved. The text is for users and has no part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Its descriptor does not allow this use.
+    /// The descriptor forbids this use.
     #[error("{0}")]
     Denied(String),
-    /// It or its descriptor can't be read.
+    /// The secret or its descriptor can't be read.
     #[error("{0}")]
     Unavailable(String),
 }
 
 fn parse(text: &str) -> Result<Descriptor, String> {
-    // The parser's display quotes the line, which may be a secret in the wrong file.
+    // The parser's `Display` quotes the line, which may be a secret in the wrong file.
     let descriptor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     if let Descriptor::Data { deployments } = &descriptor {
         let is_name = |name: &str| name == Descriptor::EVERY || DeploymentName::parse(name).is_ok();
@@ -58,18 +58,23 @@ fn parse(text: &str) -> Result<Descriptor, String> {
     Ok(descriptor)
 }
 
-/// Whether a secret with this descriptor, from this file, may be used; else why not, and what to do.
+/// Checks whether the descriptor in this file allows the use. The error has the reason and the
+/// remedy.
 fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(), String> {
     let path = path.display();
     match (descriptor, purpose) {
         (Descriptor::NodeKey {}, Purpose::NodeKey) => Ok(()),
         (descriptor, Purpose::Data(deployment)) if descriptor.allows(deployment.as_str()) => Ok(()),
         (Descriptor::Data { deployments }, Purpose::Data(deployment)) => {
-            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ") {
+            let listed = match deployments.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+            {
                 none if none.is_empty() => "no deployment".to_owned(),
                 listed => listed,
             };
-            Err(format!("{path} allows {listed}. To allow it, add {:?} to deployments there", deployment.as_str()))
+            Err(format!(
+                "{path} allows {listed}. To allow it, add {:?} to deployments there",
+                deployment.as_str()
+            ))
         }
         (Descriptor::NodeKey {}, Purpose::Data(_)) => Err(format!(
             "{path} says that it is a node key, which runs never receive. Store the value that the role needs as another secret"
@@ -80,17 +85,21 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
     }
 }
 
-/// Where the plain text of a secret comes from.
+/// Source of the plain text of secrets.
 pub trait SecretSource: Send + Sync {
-    /// The plain text, if the secret may be used for this.
-    fn resolve<'a>(&'a self, secret: &'a SecretRef, purpose: Purpose<'a>)
-    -> BoxFuture<'a, Result<String, SecretError>>;
+    /// Returns the plain text, if the secret may be used for this purpose.
+    fn resolve<'a>(
+        &'a self,
+        secret: &'a SecretRef,
+        purpose: Purpose<'a>,
+    ) -> BoxFuture<'a, Result<String, SecretError>>;
 }
 
-/// Secrets as files of a folder: `<name>/<version>`, the name's slashes being folders, with `<name>/secret.toml` next to them.
+/// Secrets as files of a folder: `<name>/<version>`, with `<name>/secret.toml` next to them.
+/// Slashes in the name are folders.
 ///
-/// The folder is the worker's own and readable by it alone; a version that is not there can't be used, so taking a file away revokes
-/// that version for every run that starts from then on.
+/// Only the worker can read the folder. Deleting the file of a version revokes it for all runs that
+/// start later.
 #[derive(Debug, Clone)]
 pub struct SecretFolder(pub Option<PathBuf>);
 
@@ -126,7 +135,11 @@ impl SecretSource for SecretFolder {
 }
 
 /// Reads a secret's descriptor.
-async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<Descriptor, SecretError> {
+async fn described(
+    wanted: &str,
+    path: &Path,
+    purpose: Purpose<'_>,
+) -> Result<Descriptor, SecretError> {
     let text = read(path, MAX_DESCRIPTOR).await.map_err(|error| {
         let content = match purpose {
             Purpose::Data(deployment) => format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str()),
@@ -141,22 +154,27 @@ async fn described(wanted: &str, path: &Path, purpose: Purpose<'_>) -> Result<De
         })
     })?;
     parse(&text).map_err(|why| {
-        SecretError::Unavailable(format!("{wanted} can't be used: {} is not valid: {why}", path.display()))
+        SecretError::Unavailable(format!(
+            "{wanted} can't be used: {} is not valid: {why}",
+            path.display()
+        ))
     })
 }
 
-/// Most secrets that a worker reports.
+/// Maximum number of secrets that a worker reports.
 const MAX_REPORTED: usize = 1_000;
-/// Most versions of a secret that a worker reports: the newest.
+/// Maximum number of versions that a worker reports for each secret, newest first.
 const VERSIONS: usize = 20;
-/// Most folders and files that one look at the folder of secrets costs.
+/// Maximum number of entries that one scan of the folder visits.
 const MAX_ENTRIES: usize = 50_000;
 
 impl SecretFolder {
-    /// The secrets that are there, by name, without their content. Reads the folder, so it blocks.
+    /// Names and versions of the secrets in the folder, without content. Blocks, because it reads
+    /// the folder.
     pub fn known(&self) -> Vec<KnownSecret> {
         let (mut found, mut entries) = (Vec::new(), 0);
-        let mut next: Vec<(PathBuf, String)> = self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
+        let mut next: Vec<(PathBuf, String)> =
+            self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
         while let Some((folder, name)) = next.pop() {
             let mut versions = BTreeSet::new();
             let mut described = false;
@@ -167,7 +185,7 @@ impl SecretFolder {
                     return sorted(found);
                 }
                 let Ok(part) = entry.file_name().into_string() else { continue };
-                // A link counts as what it leads to: mounted secrets are links.
+                // `is_dir` follows links. Mounted secrets are links.
                 if entry.path().is_dir() {
                     if !part.starts_with('.') {
                         let name = if name.is_empty() { part } else { format!("{name}/{part}") };
@@ -188,7 +206,11 @@ impl SecretFolder {
             let path = folder.join(DESCRIPTOR);
             let small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
             let text = small.then(|| std::fs::read_to_string(&path).ok()).flatten();
-            found.push(KnownSecret { name, versions, descriptor: text.and_then(|text| parse(&text).ok()) });
+            found.push(KnownSecret {
+                name,
+                versions,
+                descriptor: text.and_then(|text| parse(&text).ok()),
+            });
         }
         sorted(found)
     }
@@ -209,13 +231,14 @@ async fn read(path: &Path, most: u64) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The secrets of one run, longest first; each in every form in which it comes back by itself: as it is, as JSON writes it (with and
-/// without letters beyond ASCII), as a JSON pointer writes a key, as a shell quotes it, and of a text of several lines each line, since
-/// programs print those one by one.
+/// The secrets of one run, longest first. Each is listed in every form in which a program may print
+/// it: plain, as JSON (with and without non-ASCII characters), as a key in a JSON pointer, and
+/// quoted for a shell. Each line of a multi-line secret is listed too, because programs print lines
+/// separately.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Arc<[Box<str>]>);
 
-/// Shorter lines of a secret are too common to be hidden wherever they stand.
+/// Minimum length of a line that is masked separately. Shorter lines are too common.
 const SHORTEST_LINE: usize = 8;
 
 fn forms(text: &str) -> [Box<str>; 5] {
@@ -226,7 +249,7 @@ fn forms(text: &str) -> [Box<str>; 5] {
     [text.into(), json.into(), ascii(json).into(), pointer.into(), shell.into()]
 }
 
-/// JSON in which everything beyond ASCII is written by number, as many programs do.
+/// JSON with `\u` escapes for all non-ASCII characters, as many programs write it.
 fn ascii(json: &str) -> String {
     let mut written = String::with_capacity(json.len());
     for letter in json.chars() {
@@ -234,19 +257,24 @@ fn ascii(json: &str) -> String {
             written.push(letter);
         } else {
             let mut units = [0; 2];
-            letter.encode_utf16(&mut units).iter().for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
+            letter
+                .encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
         }
     }
     written
 }
 
 impl Secrets {
-    /// Collects the texts to hide; texts under [`SHORTEST_CONCEALED`] bytes are passed over.
+    /// Collects the texts to mask. Skips texts under [`SHORTEST_CONCEALED`] bytes.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         for text in texts {
-            let lines =
-                text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());
+            let lines = text
+                .lines()
+                .map(str::trim)
+                .filter(|line| line.len() >= SHORTEST_LINE && line.len() < text.len());
             let lines: Vec<Box<str>> = lines.flat_map(forms).collect();
             all.extend(lines);
             all.extend(forms(&text));
@@ -257,12 +285,10 @@ impl Secrets {
         Self(all.into())
     }
 
-    /// A text without the secrets.
     pub fn mask(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(&**secret, MASK))
     }
 
-    /// A document without the secrets.
     pub fn mask_value(&self, value: &Value) -> Value {
         if self.0.is_empty() {
             return value.clone();
@@ -271,13 +297,13 @@ impl Secrets {
         conceal(value, &plain)
     }
 
-    /// A mask for one stream of bytes.
+    /// Returns a mask for one stream of bytes.
     pub fn stream(&self) -> StreamMask {
         StreamMask { secrets: self.clone(), held: Vec::new() }
     }
 }
 
-/// Masks a stream that comes in chunks.
+/// Masks a stream that arrives in chunks.
 #[derive(Debug)]
 pub struct StreamMask {
     secrets: Secrets,
@@ -291,7 +317,7 @@ enum Here {
 }
 
 impl StreamMask {
-    /// Takes the next chunk; gives what can be shown.
+    /// Takes the next chunk and returns the bytes that can be shown.
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         if self.secrets.0.is_empty() {
             return chunk.to_vec();
@@ -319,13 +345,14 @@ impl StreamMask {
         shown
     }
 
-    /// Ends the stream; gives what was kept back.
+    /// Ends the stream and returns the withheld bytes.
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         let mut shown = Vec::with_capacity(held.len());
         let mut hidden_to = 0;
         for at in 0..held.len() {
-            // Nothing more comes, so only what is whole is a secret. Those that overlap are hidden as one.
+            // The stream has ended, so only complete secrets matter. Overlapping secrets are masked
+            // as one.
             if let Some(length) = self.longest(&held[at..]) {
                 if at >= hidden_to {
                     shown.extend_from_slice(MASK.as_bytes());
@@ -340,17 +367,23 @@ impl StreamMask {
     }
 
     fn look(&self, rest: &[u8]) -> Here {
-        // A longer secret that may still come must not be given away by a shorter one that is already there.
-        let may_come = |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
+        // A shorter secret that is complete must not reveal the start of a longer one that may
+        // follow.
+        let may_come =
+            |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
         if self.secrets.0.iter().any(|secret| may_come(secret)) {
             return Here::Maybe;
         }
         self.longest(rest).map_or(Here::Plain, Here::Secret)
     }
 
-    /// The length of the longest secret that this begins with.
+    /// Length of the longest secret at the start of `rest`.
     fn longest(&self, rest: &[u8]) -> Option<usize> {
-        self.secrets.0.iter().find(|secret| rest.starts_with(secret.as_bytes())).map(|secret| secret.len())
+        self.secrets
+            .0
+            .iter()
+            .find(|secret| rest.starts_with(secret.as_bytes()))
+            .map(|secret| secret.len())
     }
 }
 
@@ -399,7 +432,12 @@ mod tests {
             match (source.resolve(&secret, purpose).await, expected) {
                 (Ok(text), Ok(())) => assert_eq!(text, "plain-text"),
                 (Err(SecretError::Denied(why)), Err(part)) => {
-                    assert!(why.contains(part) && why.contains(&secret.to_string()) && !why.contains("plain"), "{why}");
+                    assert!(
+                        why.contains(part)
+                            && why.contains(&secret.to_string())
+                            && !why.contains("plain"),
+                        "{why}"
+                    );
                 }
                 other => panic!("{name} {purpose:?}: {other:?}"),
             }
@@ -458,7 +496,11 @@ mod tests {
             descriptor,
         };
         let expected = [
-            of("db/admin", &[1, 12], Some(Descriptor::Data { deployments: ["web".to_owned()].into() })),
+            of(
+                "db/admin",
+                &[1, 12],
+                Some(Descriptor::Data { deployments: ["web".to_owned()].into() }),
+            ),
             of("ssh", &[1], Some(Descriptor::NodeKey {})),
             of("undescribed", &[3], None),
         ];
@@ -467,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_cut_in_two_is_still_hidden() {
+    fn secret_split_between_chunks_is_masked() {
         let secrets = Secrets::new(["hunter22".to_owned()]);
         for cut in 0.."a hunter22 b".len() {
             let (left, right) = "a hunter22 b".split_at(cut);
@@ -476,33 +518,49 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_every_form_in_which_it_comes_back_by_itself() {
-        let secrets =
-            Secrets::new(["p/ä's\"word".to_owned(), "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned()]);
-        for form in ["p/ä's\"word", "p/ä's\\\"word", "p/\\u00e4's\\\"word", "p~1ä's\"word", r#"p/ä'\''s"word"#] {
+    fn secret_is_masked_in_every_encoding() {
+        let secrets = Secrets::new([
+            "p/ä's\"word".to_owned(),
+            "-----BEGIN-----\nline-one-of-it\nab\n-----END-----\n".to_owned(),
+        ]);
+        for form in [
+            "p/ä's\"word",
+            "p/ä's\\\"word",
+            "p/\\u00e4's\\\"word",
+            "p~1ä's\"word",
+            r#"p/ä'\''s"word"#,
+        ] {
             let masked = secrets.mask(&format!("<{form}>"));
             assert_eq!(masked, format!("<{MASK}>"), "{form}");
         }
-        assert_eq!(through(&secrets, &["  line-one", "-of-it\n  ab\n"]), format!("  {MASK}\n  ab\n"));
+        assert_eq!(
+            through(&secrets, &["  line-one", "-of-it\n  ab\n"]),
+            format!("  {MASK}\n  ab\n")
+        );
     }
 
     #[test]
-    fn what_only_begins_like_a_secret_is_shown() {
+    fn prefix_of_a_secret_is_shown() {
         let secrets = Secrets::new(["hunter22".to_owned()]);
         assert_eq!(through(&secrets, &["hunt", "ing"]), "hunting");
         assert_eq!(through(&secrets, &["a hunt"]), "a hunt");
     }
 
     #[test]
-    fn a_secret_within_a_secret_hides_as_a_whole() {
+    fn nested_secrets_are_masked_as_one() {
         let secrets = Secrets::new(["abcd".to_owned(), "abcdefg".to_owned()]);
         assert_eq!(through(&secrets, &["abcd", "efg."]), format!("{MASK}."));
         assert_eq!(through(&secrets, &["abcdx"]), format!("{MASK}x"));
     }
 
     #[test]
-    fn what_is_cut_within_a_letter_is_masked_all_the_same() {
-        let secrets = Secrets::new(["abcd".to_owned(), "abcdé".to_owned(), "bcdxyzuvwé".to_owned(), "xyz!".to_owned()]);
+    fn secret_split_within_a_character_is_masked() {
+        let secrets = Secrets::new([
+            "abcd".to_owned(),
+            "abcdé".to_owned(),
+            "bcdxyzuvwé".to_owned(),
+            "xyz!".to_owned(),
+        ]);
         let ends = |text: &[u8]| {
             let mut mask = secrets.stream();
             let mut out = mask.push(text);
@@ -512,14 +570,15 @@ mod tests {
         assert_eq!(ends(b"abcd\xc3"), [MASK.as_bytes(), b"\xc3"].concat());
         assert_eq!(ends(b"abcd"), MASK.as_bytes());
         assert_eq!(ends(b"bcdxyzuvw\xc3"), b"bcdxyzuvw\xc3", "what only begins like one");
-        let overlapping = Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
+        let overlapping =
+            Secrets::new(["abcdef".to_owned(), "defghi".to_owned(), "abcdefghijk".to_owned()]);
         let mut mask = overlapping.stream();
         assert!(mask.push(b"abcdefghij").is_empty());
         assert_eq!(mask.finish(), [MASK.as_bytes(), b"j"].concat());
     }
 
     #[test]
-    fn results_lose_them_too_also_as_json_text() {
+    fn results_are_masked_including_json_text() {
         let secrets = Secrets::new(["p\"word".to_owned()]);
         let value = json!({"k": ["x p\"word y"], "text": "{\"p\":\"p\\\"word\"}", "n": 3});
         let masked = secrets.mask_value(&value);

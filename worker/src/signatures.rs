@@ -1,16 +1,19 @@
-//! The line of targets, as far as its approvals must be signed.
+//! Verifies the signed approvals of the target history.
 //!
-//! A target carries the documents of all targets below it. So a run starts only if every target up to the one whose documents it reads
-//! has the signed approvals that its policy demanded, and not just its own: a target that was forged below an honest one would
-//! otherwise bring its data, or a policy without signatures.
+//! A target contains the documents of all targets before it. So a run starts only if every target
+//! up to its own has the signed approvals that its policy required. Otherwise a forged target below
+//! an honest one could add its data, or a policy without signatures.
 //!
-//! A signature covers the hash of the change. The worker computes that hash from the documents of the submission, because a client with the
-//! server's role could have one change signed and list the documents of another.
+//! A signature covers the hash of the change. The worker computes that hash from the documents of
+//! the submission. Otherwise an attacker with the server's role could get one change signed and list
+//! the documents of another.
 //!
-//! The database's triggers count signatures and cannot verify them. This is what stops a client that has the server's database role and
-//! the sessions of everyone who uses a server: it can commit a target with invented signatures, and no worker runs anything on it.
+//! The database's triggers count signatures but can't verify them. This check stops an attacker who
+//! has the server's database role and the sessions of all users of that server. They can commit a
+//! target with invented signatures, but no worker executes it.
 //!
-//! Each target is verified once for each worker process and epoch; targets without a demand cost one indexed query when they are new.
+//! Each worker process verifies each target once per epoch. A new target that requires no
+//! signatures costs one indexed query.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,36 +31,37 @@ use tokio::sync::Mutex;
 use crate::objects::Objects;
 use crate::prepare::{Refusal, approvals_asked};
 
-/// Targets that one round of queries verifies.
+/// Targets verified in one round of queries.
 const BATCH: i64 = 200;
 
 /// The targets that this worker has verified.
 pub(crate) struct SignedTargets {
     pool: PgPool,
     objects: Arc<Objects>,
-    /// The epoch and the last target of the verified part of the line.
+    /// The epoch, and the last verified target of the history.
     verified: Mutex<(i64, TargetNo)>,
-    /// The same target for readers that do not wait; 0 while the epoch is unknown.
+    /// A copy of `verified` for readers that must not wait; 0 while the epoch is unknown.
     fast: (AtomicI64, AtomicI64),
 }
 
 impl SignedTargets {
-    /// None is verified yet.
     pub(crate) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
         let verified = Mutex::new((0, TargetNo(0)));
         Self { pool, objects, verified, fast: (AtomicI64::new(0), AtomicI64::new(0)) }
     }
 
-    /// Verifies the line up to a target.
+    /// Verifies the target history up to `to`.
     ///
     /// # Errors
-    /// The first target that lacks signed approvals, or what the database refused.
+    /// The first target that lacks signed approvals, or a database error.
     pub(crate) async fn check(&self, epoch: i64, to: TargetNo) -> Result<(), Refusal> {
-        if self.fast.0.load(Ordering::Acquire) == epoch && self.fast.1.load(Ordering::Acquire) >= to.0 {
+        if self.fast.0.load(Ordering::Acquire) == epoch
+            && self.fast.1.load(Ordering::Acquire) >= to.0
+        {
             return Ok(());
         }
         let mut verified = self.verified.lock().await;
-        // A backup that was restored has other targets under the same numbers.
+        // After a restore, the same numbers may belong to other targets.
         if verified.0 != epoch {
             *verified = (epoch, TargetNo(0));
             self.fast.1.store(0, Ordering::Release);
@@ -77,7 +81,8 @@ impl SignedTargets {
         if targets.is_empty() {
             return Ok(());
         }
-        let submissions: Vec<SubmissionId> = targets.iter().map(|target| target.submission).collect();
+        let submissions: Vec<SubmissionId> =
+            targets.iter().map(|target| target.submission).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
         let reviewed = rows::demanded(&mut connection, &submissions).await?;
         let given = rows::signatures(&mut connection, &submissions).await?;
@@ -85,9 +90,14 @@ impl SignedTargets {
         let passkeys = rows::with_confirmers(&mut connection, &used).await?;
         for target in targets {
             let documents = intent::documents(&mut connection, target.submission).await?;
-            let hash = change_hash(&documents).map_err(|error| StoreError::corrupt("submission_document", error))?;
-            if reviewed.get(&target.submission).is_some_and(|reviewed| reviewed.change_hash != hash) {
-                return Err(refused(target, "its documents have another hash than the change that was signed"));
+            let hash = change_hash(&documents)
+                .map_err(|error| StoreError::corrupt("submission_document", error))?;
+            if reviewed.get(&target.submission).is_some_and(|reviewed| reviewed.change_hash != hash)
+            {
+                return Err(refused(
+                    target,
+                    "its documents have another hash than the change that was signed",
+                ));
             }
         }
         drop(connection);
@@ -101,15 +111,23 @@ impl SignedTargets {
                 return Err(refused(target, "its submission is missing"));
             };
             let needed = approvals_asked(&self.objects, approval).await?;
-            let counted = given.iter().filter(|signature| target.approving.contains(&signature.verdict));
-            let checked =
-                check_verdicts(reviewed, counted.map(|signature| signature.signed()), &passkeys, &::passkeys::verify);
+            let counted =
+                given.iter().filter(|signature| target.approving.contains(&signature.verdict));
+            let checked = check_verdicts(
+                reviewed,
+                counted.map(|signature| signature.signed()),
+                &passkeys,
+                &::passkeys::verify,
+            );
             let valid = checked.values().filter(|checked| checked.is_ok()).count();
             if u32::try_from(valid).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
                 continue;
             }
             let wrong = checked.iter().filter_map(|(person, checked)| {
-                checked.as_ref().err().map(|error| format!("; approval of person {person}: {error}"))
+                checked
+                    .as_ref()
+                    .err()
+                    .map(|error| format!("; approval of person {person}: {error}"))
             });
             let why = format!(
                 "it has {valid} of {} that the policy demands{}",

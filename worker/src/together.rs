@@ -1,13 +1,15 @@
-//! # What many runs ask of the database, asked together
+//! Batches the database queries of concurrent runs.
 //!
-//! Each run asks the same few things: where it points, to keep its input, to be ended. A statement for a hundred runs costs the
-//! database little more than one for a single run: most of it is the transaction, its locks and the way there and back. So runs don't
-//! ask by themselves: a task collects what has been asked while the statement before was under way, and asks for all of them at once.
+//! Every run makes the same few queries: read its facts, store its input, finish. One statement for
+//! a hundred runs costs little more than one for a single run. Most of the cost is the transaction,
+//! its locks and the round trip. A task collects the queries that arrive during a statement and
+//! sends them as the next statement.
 //!
 //! Invariants:
-//! * nobody waits for company: an idle task asks at once, so a single run is as quick as it would be alone;
-//! * one run's trouble is its own: when a statement for several fails, each is asked alone, and gets its own answer;
-//! * whoever stops waiting (a run that was aborted) takes nothing from the others; what was asked is still done.
+//! * No query waits for others: an idle task sends it at once, so a single run is not slower.
+//! * Errors are isolated: if a batch fails, each query is repeated alone and gets its own result.
+//! * A caller that stops waiting (an aborted run) does not affect the others. Its query still
+//!   executes.
 
 use std::sync::Arc;
 
@@ -15,23 +17,26 @@ use futures::future::{BoxFuture, join_all};
 use store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-/// Most questions of one statement. Beyond that a transaction holds its locks for longer than others should wait.
+/// Maximum queries in one statement. In larger transactions, others would wait too long for locks.
 const MOST: usize = 100;
 
-/// Answers questions in their order, all or none.
+/// Returns all results in the order of the queries, or an error for all.
 type Answer<Q, A> = dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>> + Send + Sync;
 type Asked<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
-/// Asks one kind of question for many.
+/// Batches one kind of query.
 pub struct Together<Q, A> {
     answer: Arc<Answer<Q, A>>,
     asked: mpsc::UnboundedSender<Asked<Q, A>>,
 }
 
 impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
-    /// Questions that are answered so. The task ends with this.
+    /// Creates a batcher with this function. Dropping it ends its task.
     pub fn answered_by(
-        answer: impl Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>> + Send + Sync + 'static,
+        answer: impl Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         let (asked, questions) = mpsc::unbounded_channel();
         let answer: Arc<Answer<Q, A>> = Arc::new(answer);
@@ -39,10 +44,10 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
         Self { answer, asked }
     }
 
-    /// Asks, together with whoever else asks meanwhile.
+    /// Sends the query in the next batch and returns its result.
     ///
     /// # Errors
-    /// What the database said to this question.
+    /// The database error of this query.
     pub async fn ask(&self, question: Q) -> Result<A, StoreError> {
         let (asker, answered) = oneshot::channel();
         if self.asked.send((question.clone(), asker)).is_ok()
@@ -50,7 +55,7 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
         {
             return answer;
         }
-        // The task is gone, which takes a panic; the run needs its answer all the same.
+        // Only a panic ends the task. The run still needs its result.
         alone(&self.answer, question).await
     }
 }
@@ -68,7 +73,10 @@ async fn keep_answering<Q: Clone + Send + Sync, A: Send>(
     }
 }
 
-async fn answers<Q: Clone, A>(answer: &Arc<Answer<Q, A>>, questions: Vec<Q>) -> Vec<Result<A, StoreError>> {
+async fn answers<Q: Clone, A>(
+    answer: &Arc<Answer<Q, A>>,
+    questions: Vec<Q>,
+) -> Vec<Result<A, StoreError>> {
     let count = questions.len();
     match answer(questions.clone()).await {
         Ok(answers) if answers.len() == count => answers.into_iter().map(Ok).collect(),
@@ -93,7 +101,7 @@ mod tests {
     use std::sync::Mutex;
     use tokio::sync::Semaphore;
 
-    /// What was asked in one statement each, and a gate that each statement goes through.
+    /// Records the batches, and blocks each statement at a gate.
     struct Asked {
         together: Arc<Together<u32, u32>>,
         statements: Arc<Mutex<Vec<Vec<u32>>>>,
@@ -131,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_asked_meanwhile_is_asked_together() {
+    async fn queries_during_a_statement_are_batched() {
         let asked = doubling();
         let first = asked.ask(1);
         asked.statements(1).await;
@@ -148,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_can_not_be_answered_keeps_none_of_the_others() {
+    async fn failed_query_does_not_affect_others() {
         let asked = doubling();
         let first = asked.ask(1);
         asked.statements(1).await;

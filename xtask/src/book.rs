@@ -1,17 +1,17 @@
-//! The book: whether each chapter is in its table of contents, and whether every link leads somewhere.
+//! Checks the book: table of contents and links.
 //!
-//! # Theory
+//! `docs/` is read both as files in the repository and as a book (mdBook). The book has only the
+//! files that `SUMMARY.md` lists. A file that is not listed is missing from the book, and a link
+//! out of `docs/` is broken there. This checks every Markdown file in `docs/`, and `README.md`:
+//! * `SUMMARY.md` lists each chapter exactly once.
+//! * A link without a scheme names an existing file with exact case. In a chapter, that file must
+//!   be in `docs/`.
+//! * A fragment is a heading's anchor as mdBook generates it (and GitHub, for the characters that
+//!   we use in headings).
 //!
-//! `docs/` is read in two ways: file by file, where the code is, and as a book (mdBook), which has the files that `SUMMARY.md` names and
-//! nothing else. A file that it does not name would be in no book, and a link from a chapter out of `docs/` would lead nowhere there;
-//! neither is seen by whoever writes. So this asks of every Markdown file in `docs/`, and of `README.md`:
-//! * a chapter is named by `SUMMARY.md`, once;
-//! * a link without a scheme names a file of the tree, as it is spelt, and from a chapter one in `docs/`;
-//! * what follows `#` is a heading there, under the name that mdBook gives it (and GitHub, for what we write in headings).
+//! External links are not checked, so this needs no network.
 //!
-//! Links to other sites are not followed: nothing here reaches for the network.
-//!
-//! And it is built: what mdBook can't read is found before a reader finds it. Where mdBook can't be had, that is said and passes.
+//! The check also builds the book. If mdBook is not available, it prints a message and passes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,21 +23,20 @@ use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use crate::command::Step;
 use crate::tree::Tree;
 
-/// The folder of the book.
 const BOOK: &str = "docs";
-/// Its table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// What is read beside the book.
+/// A checked file outside of the book.
 const FRONT: &str = "README.md";
 
-/// Checks the book of the tree.
+/// Checks the book.
 ///
 /// # Errors
-/// One that names every chapter that is missing from the table of contents, and every link that leads nowhere.
+/// Lists every chapter that is missing from the table of contents, and every broken link.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let mut pages = BTreeMap::new();
     for path in markdown_in(tree, Path::new(BOOK))?.into_iter().chain([PathBuf::from(FRONT)]) {
-        let text = fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
+        let text =
+            fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
         pages.insert(path, Page::read(&text));
     }
     let mut findings = missing_chapters(&pages)?;
@@ -57,32 +56,37 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
 /// Builds the book into `target/book`.
 ///
 /// # Errors
-/// What mdBook can't make a book of.
+/// If mdBook fails.
 pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     let mdbook = || Step::new(tree, tree.path("scripts/mdbook"));
-    // It has said why.
+    // The script has printed the reason.
     if mdbook().arg("--version").output().is_err() {
         return Ok(());
     }
     mdbook().args(["build", BOOK]).run()
 }
 
-/// Chapters that the table of contents does not name, or names more than once.
+/// Chapters that the table of contents does not list exactly once.
 fn missing_chapters(pages: &BTreeMap<PathBuf, Page>) -> anyhow::Result<Vec<String>> {
-    let summary =
-        pages.get(Path::new(SUMMARY)).with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
-    let named: Vec<PathBuf> = summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
-    let chapters = pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
+    let summary = pages
+        .get(Path::new(SUMMARY))
+        .with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
+    let named: Vec<PathBuf> =
+        summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
+    let chapters =
+        pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
     Ok(chapters
         .filter_map(|path| match named.iter().filter(|name| *name == path).count() {
-            0 => Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display())),
+            0 => {
+                Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display()))
+            }
             1 => None,
             times => Some(format!("{}: {SUMMARY} names it {times} times", path.display())),
         })
         .collect())
 }
 
-/// Why a link leads nowhere.
+/// Why a link is broken.
 fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> Option<String> {
     if has_scheme(to) {
         return None;
@@ -91,7 +95,9 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
         return Some("leads out of the tree".to_owned());
     };
     if from.starts_with(BOOK) && !path.starts_with(BOOK) {
-        return Some(format!("leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"));
+        return Some(format!(
+            "leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"
+        ));
     }
     if !is_there(tree, &path) {
         return Some(format!("leads nowhere: there is no {}", path.display()));
@@ -101,13 +107,15 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
     (!known).then(|| format!("leads to no heading of {}", path.display()))
 }
 
-/// Whether a link is another site's, or something else than a place.
+/// Whether a link has a scheme, so that it is not a path.
 fn has_scheme(to: &str) -> bool {
     let scheme = to.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+    scheme.is_some_and(|scheme| {
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+    })
 }
 
-/// The file that a link names, from the top of the tree; none: it is outside.
+/// The file that a link names, relative to the repository. `None` if it is outside.
 fn target(from: &Path, to: &str) -> Option<PathBuf> {
     let file = to.split('#').next().unwrap_or_default();
     if file.is_empty() {
@@ -125,7 +133,7 @@ fn target(from: &Path, to: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a file or folder of exactly this name is there, also where the disk takes large and small letters alike.
+/// Whether a file or folder with exactly this name exists, also on case-insensitive file systems.
 fn is_there(tree: &Tree, path: &Path) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return path.as_os_str().is_empty();
@@ -134,7 +142,7 @@ fn is_there(tree: &Tree, path: &Path) -> bool {
     is_there(tree, folder) && listed.into_iter().any(|entry| entry.file_name() == name)
 }
 
-/// Every Markdown file below a folder of the tree.
+/// All Markdown files below a folder.
 fn markdown_in(tree: &Tree, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(tree.path(folder)).with_context(|| folder.display().to_string())? {
@@ -149,15 +157,15 @@ fn markdown_in(tree: &Tree, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What of a Markdown file matters here.
+/// The relevant parts of a Markdown file.
 struct Page {
     links: Vec<Link>,
-    /// The names under which its headings are reached.
+    /// Anchors of its headings.
     headings: BTreeSet<String>,
 }
 
 struct Link {
-    /// From 1.
+    /// Starts at 1.
     line: usize,
     to: String,
 }
@@ -167,7 +175,8 @@ impl Page {
         let mut page = Self { links: Vec::new(), headings: BTreeSet::new() };
         let mut heading: Option<String> = None;
         for (event, range) in
-            Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES).into_offset_iter()
+            Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES)
+                .into_offset_iter()
         {
             match event {
                 Event::Start(Tag::Link { link_type: LinkType::Email, .. }) => {}
@@ -192,19 +201,22 @@ impl Page {
         page
     }
 
-    /// Of headings that are called the same, each later one has a number behind it.
+    /// Later headings with the same text get a number as suffix.
     fn add_heading(&mut self, text: &str) {
         let name = place(text);
         let free = (1..).map(|n| format!("{name}-{n}"));
-        let name = std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
+        let name =
+            std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
         self.headings.extend(name);
     }
 }
 
-/// Under which name a heading is reached.
+/// The anchor of a heading.
 fn place(heading: &str) -> String {
     let letter = |c: char| match c {
-        c if c.is_alphanumeric() || c == '_' || c == '-' => Some(c.to_lowercase().next().unwrap_or(c)),
+        c if c.is_alphanumeric() || c == '_' || c == '-' => {
+            Some(c.to_lowercase().next().unwrap_or(c))
+        }
         c if c.is_whitespace() => Some('-'),
         _ => None,
     };
@@ -217,7 +229,7 @@ mod tests {
 
     const CONTENTS: &str = "# Contents\n\n- [One](one.md)\n- [Two](two.md)\n";
 
-    /// What is wrong with a tree of these files.
+    /// The errors in a tree of these files.
     fn found(files: &[(&str, &str)]) -> String {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -239,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_book_passes() {
+    fn complete_book_passes() {
         let text = "# One\n\n[b](two.md#backup-and-restore), [t](./two.md#twice-1), [up](#one), ![p](pictures/a.svg), \
                     [out](https://example.com/x#y), <a@example.com>, [folder](pictures/)\n\n    [no link](in-code.md)\n\n`[n](x.md)`\n";
         assert_eq!(with_one(text), "");
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_named_with_its_line() {
+    fn broken_link_is_named_with_its_line() {
         for (link, trouble) in [
             ("three.md", "leads nowhere: there is no docs/three.md"),
             ("Two.md", "leads nowhere: there is no docs/Two.md"),
@@ -254,7 +266,10 @@ mod tests {
             ("two.md#twice-2", "leads to no heading of docs/two.md"),
             ("#two", "leads to no heading of docs/one.md"),
             ("pictures/a.svg#x", "leads to no heading of docs/pictures/a.svg"),
-            ("../README.md", "leads out of docs/, and so nowhere in the book: write the path as code instead"),
+            (
+                "../README.md",
+                "leads out of docs/, and so nowhere in the book: write the path as code instead",
+            ),
             ("../../x.md", "leads out of the tree"),
             ("/two.md", "leads out of the tree"),
         ] {
@@ -262,28 +277,42 @@ mod tests {
             assert_eq!(with_one(&text), format!("docs/one.md:4: the link {link:?} {trouble}"));
         }
         let by_name = with_one("[x][y]\n\n[y]: three.md\n");
-        assert_eq!(by_name, "docs/one.md:1: the link \"three.md\" leads nowhere: there is no docs/three.md");
+        assert_eq!(
+            by_name,
+            "docs/one.md:1: the link \"three.md\" leads nowhere: there is no docs/three.md"
+        );
     }
 
     #[test]
-    fn each_chapter_is_in_the_contents_once() {
-        let chapters = [("README.md", ""), ("docs/one.md", ""), ("docs/two.md", ""), ("docs/deep/three.md", "")];
+    fn each_chapter_is_listed_once() {
+        let chapters = [
+            ("README.md", ""),
+            ("docs/one.md", ""),
+            ("docs/two.md", ""),
+            ("docs/deep/three.md", ""),
+        ];
         let with = |summary| found(&[&chapters[..], &[("docs/SUMMARY.md", summary)]].concat());
-        assert_eq!(with(CONTENTS), "docs/deep/three.md: docs/SUMMARY.md does not name it, so it is in no book");
+        assert_eq!(
+            with(CONTENTS),
+            "docs/deep/three.md: docs/SUMMARY.md does not name it, so it is in no book"
+        );
         let twice = format!("{CONTENTS}- [Three](deep/three.md)\n- [Once more](two.md)\n");
         assert_eq!(with(&twice), "docs/two.md: docs/SUMMARY.md names it 2 times");
         assert!(found(&chapters).starts_with("docs/SUMMARY.md is missing"));
     }
 
     #[test]
-    fn headings_are_reached_by_the_names_that_the_book_gives_them() {
+    fn heading_anchors_match_mdbook() {
         for (heading, name) in [
             ("Why not yet", "why-not-yet"),
             ("`gantry up`, and more", "gantry-up-and-more"),
             ("Who may? Ada & Bo", "who-may-ada--bo"),
             ("on-change: keep", "on-change-keep"),
         ] {
-            assert_eq!(Page::read(&format!("## {heading}\n")).headings, BTreeSet::from([name.to_owned()]));
+            assert_eq!(
+                Page::read(&format!("## {heading}\n")).headings,
+                BTreeSet::from([name.to_owned()])
+            );
         }
     }
 }

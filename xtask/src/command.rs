@@ -1,4 +1,5 @@
-//! Starting other programs: shown before they start, failing with the words of a person who has to act on it.
+//! Runs other programs. It prints the command before it starts, and adds a readable error if it
+//! fails.
 
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, Stdio};
@@ -7,8 +8,9 @@ use anyhow::{Context as _, bail};
 
 use crate::tree::Tree;
 
-/// Variables that cargo sets for a program it runs. A cargo started below must not see them: build scripts that watch
-/// them (ring's does) would take them for a change, and half the tree would be compiled again.
+/// Variables that cargo sets for a program that it runs. A nested cargo must not see them. Build
+/// scripts that watch them (such as ring's) would see a change, and half of the dependencies would
+/// be recompiled.
 const SET_BY_CARGO: [&str; 7] = [
     "CARGO",
     "CARGO_BIN_NAME",
@@ -19,13 +21,13 @@ const SET_BY_CARGO: [&str; 7] = [
     "OUT_DIR",
 ];
 
-/// One program to run in the tree.
+/// A program to run in the tree.
 pub(crate) struct Step {
     command: Command,
 }
 
 impl Step {
-    /// A program by name or path, with the tree as its working folder.
+    /// Creates a step for a program by name or path. Its working folder is the tree.
     pub(crate) fn new(tree: &Tree, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(tree.path("")).stdin(Stdio::null());
@@ -40,7 +42,7 @@ impl Step {
         Self { command }
     }
 
-    /// The cargo in use.
+    /// The current cargo.
     pub(crate) fn cargo(tree: &Tree) -> Self {
         Self::new(tree, "cargo")
     }
@@ -66,10 +68,10 @@ impl Step {
         self
     }
 
-    /// Runs it; its output goes where ours goes.
+    /// Runs the program with inherited output.
     ///
     /// # Errors
-    /// When it can't start or fails.
+    /// If it can't start or fails.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let shown = self.shown();
         println!("\n$ {shown}");
@@ -80,24 +82,30 @@ impl Step {
         Ok(())
     }
 
-    /// Runs it unseen, but for its errors; what it wrote, without the last line's end.
+    /// Runs the program and returns its standard output without the last newline.
     ///
     /// # Errors
-    /// When it can't start, fails, or writes something that isn't UTF-8.
+    /// If it can't start, fails, or writes invalid UTF-8.
     pub(crate) fn output(mut self) -> anyhow::Result<String> {
         let shown = self.shown();
-        let output =
-            self.command.stderr(Stdio::inherit()).output().with_context(|| format!("can't start `{shown}`"))?;
+        let output = self
+            .command
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("can't start `{shown}`"))?;
         if !output.status.success() {
             bail!("`{shown}` failed ({})", output.status);
         }
-        let text = String::from_utf8(output.stdout).with_context(|| format!("`{shown}` wrote no UTF-8"))?;
+        let text = String::from_utf8(output.stdout)
+            .with_context(|| format!("`{shown}` wrote no UTF-8"))?;
         Ok(text.trim_end().to_owned())
     }
 
     fn shown(&self) -> String {
-        let words: Vec<OsString> =
-            std::iter::once(self.command.get_program()).chain(self.command.get_args()).map(OsStr::to_owned).collect();
+        let words: Vec<OsString> = std::iter::once(self.command.get_program())
+            .chain(self.command.get_args())
+            .map(OsStr::to_owned)
+            .collect();
         words.join(OsStr::new(" ")).to_string_lossy().into_owned()
     }
 }

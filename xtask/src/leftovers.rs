@@ -1,12 +1,9 @@
-//! Programs that outlive what started them.
+//! Detects processes that outlive the test that started them.
 //!
-//! # Theory
-//!
-//! Tests start databases, servers and workers; one that is left running holds memory, ports and files on a machine that
-//! believes the run to be over, and is a defect of Gantry (which promises that Ctrl-C stops everything) at least as
-//! often as one of a test. On Linux a process may declare itself the one that orphans below it are handed to. With
-//! that, whatever a step leaves behind, however deep it was started and whatever session it moved to, becomes our own
-//! child, and can be named.
+//! Tests start databases, servers and workers. A leftover process uses memory, ports and files. It
+//! is a bug in a test, or in Gantry, which promises that Ctrl-C stops everything. On Linux, a
+//! process can become the reaper of its orphaned descendants. Everything that a step leaves running
+//! then becomes our child, whatever its depth or session, and can be named.
 
 use std::fs;
 use std::thread;
@@ -17,21 +14,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// A program that was just told to stop (or whose starter was killed) may take this long.
+/// Time for a process to end that was just told to stop, or whose parent was killed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Orphans below this process become its children from now on.
+/// Makes this process the reaper of its orphaned descendants.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the system call fails.
 pub(crate) fn adopt() -> anyhow::Result<()> {
     nix::sys::prctl::set_child_subreaper(true).context("can't adopt orphaned processes")
 }
 
-/// Runs a step, and fails when programs that it started are still there afterwards; ends them.
+/// Runs a step. If it leaves processes running, ends them and fails.
 ///
 /// # Errors
-/// The step's own, else one that names what was left.
+/// The step's own error, or one that lists the processes.
 pub(crate) fn none_after(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     none_left(PATIENCE, step)
 }
@@ -40,7 +37,8 @@ fn none_left(patience: Duration, step: impl FnOnce() -> anyhow::Result<()>) -> a
     let before = children()?;
     let done = step();
     let left = await_end(&before, patience)?;
-    let named: Vec<String> = left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
+    let named: Vec<String> =
+        left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
     for pid in &left {
         end(*pid);
     }
@@ -62,7 +60,8 @@ fn await_end(before: &[Pid], patience: Duration) -> anyhow::Result<Vec<Pid>> {
     }
 }
 
-/// The children of this process that run; the ended ones are waited for here, since nobody else will.
+/// The running children of this process. Also reaps those that have ended, because no other code
+/// does.
 fn children() -> anyhow::Result<Vec<Pid>> {
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         if status == WaitStatus::StillAlive {
@@ -71,7 +70,9 @@ fn children() -> anyhow::Result<Vec<Pid>> {
     }
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("can't list processes")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         // A process may end between being listed and being read.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         if parent(&stat) == Some(nix::unistd::getpid()) {
@@ -81,7 +82,8 @@ fn children() -> anyhow::Result<Vec<Pid>> {
     Ok(found)
 }
 
-/// The parent in a line of `/proc/PID/stat`: the program's name stands in brackets and may hold anything.
+/// The parent in a line of `/proc/PID/stat`. The program's name is in parentheses and may contain
+/// any character.
 fn parent(stat: &str) -> Option<Pid> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
@@ -93,7 +95,7 @@ fn command_line(pid: Pid) -> String {
 }
 
 fn end(pid: Pid) {
-    // It may end by itself meanwhile: then there is nothing to end.
+    // The process may have ended already.
     let _ = kill(pid, Signal::SIGTERM);
     thread::sleep(Duration::from_secs(1));
     let _ = kill(pid, Signal::SIGKILL);
@@ -105,9 +107,10 @@ mod tests {
 
     use super::*;
 
-    /// The only test here that starts programs: this process collects every child's end, others' too.
+    /// No other test here may start programs: this process reaps all children, also those of other
+    /// tests.
     #[test]
-    fn what_a_step_leaves_running_is_named_and_ended() {
+    fn leftover_processes_are_named_and_ended() {
         adopt().expect("the kernel allows it");
         let shell = |script: &'static str| {
             move || {
@@ -118,7 +121,7 @@ mod tests {
 
         none_left(Duration::from_secs(10), shell("sleep 0.3 &")).expect("it ended by itself");
 
-        // In a session of its own, below a parent that is gone.
+        // In its own session, below a parent that has ended.
         let left = none_left(Duration::ZERO, shell("setsid sh -c 'sleep 60.25 & exit 0' & wait"));
         assert!(left.expect_err("a finding").to_string().contains("sleep 60.25"));
         none_left(Duration::ZERO, || Ok(())).expect("it was ended");
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_found_whatever_the_program_is_called() {
+    fn parent_is_parsed_despite_program_name() {
         assert_eq!(parent("12 (a) b) S 7 12 12 0"), Some(Pid::from_raw(7)));
         assert_eq!(parent("12 (postgres: app) R 1 1"), Some(Pid::from_raw(1)));
         assert_eq!(parent(""), None);

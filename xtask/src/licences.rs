@@ -1,14 +1,13 @@
-//! May we ship, and build with, what we depend on?
+//! Checks the licences of all dependencies.
 //!
-//! # Theory
+//! The rules are in `deny.toml`, in the format of cargo-deny, so that cargo-deny can use them too.
+//! This module reads the parts that we need, offline. It checks the crates in `Cargo.lock` for our
+//! platforms, and the npm packages of the site and the browser tests. Each package needs a licence
+//! expression that the allowed licences satisfy. Nothing is downloaded, because the setup has done
+//! that.
 //!
-//! The rules are those of `deny.toml`, in cargo-deny's own format, so that who has cargo-deny may use it; this reads the
-//! part of it that we need, offline, and judges what the lock files pin: the crates of `Cargo.lock` for the platforms
-//! that we build for, and the npm packages of the site and of the browser tests. A licence expression must be satisfied
-//! by allowed licences; a package without one fails. Nothing is fetched: set-up has fetched what the build needs.
-//!
-//! The same file names the crates of which one copy alone may be in the tree (two database drivers or two runtimes
-//! would not know of each other's connections and tasks).
+//! `deny.toml` also lists crates of which only one version may be in the tree. For example, two
+//! versions of the database driver or the runtime would not share connections and tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,20 +19,21 @@ use spdx::{Expression, ParseMode};
 use crate::command::Step;
 use crate::tree::Tree;
 
-/// Where our WebAssembly runs; the other platform is the one that we build on.
+/// The platform of our WebAssembly. The other platform is the host.
 const BROWSER: &str = "wasm32-unknown-unknown";
 
-/// Checks the tree's lock files.
+/// Checks the lock files.
 ///
 /// # Errors
-/// One that names every package with a licence that isn't allowed, and every crate with more copies than one.
+/// Lists every package with a forbidden licence, and every crate with several versions.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let rules: Rules = read_toml(tree, "deny.toml")?;
     let mut packages = crates(tree)?;
     for lock in ["xtask/package-lock.json", "end2end/package-lock.json"] {
         packages.extend(npm_packages(tree, lock)?);
     }
-    let mut findings: Vec<String> = packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
+    let mut findings: Vec<String> =
+        packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
     findings.extend(rules.bans.copies(&read_toml(tree, "Cargo.lock")?));
 
     if findings.is_empty() {
@@ -66,7 +66,7 @@ struct Licences {
     exceptions: Vec<Exception>,
 }
 
-/// Licences that one package may have beyond those that all may have.
+/// Additional licences of one package.
 #[derive(Deserialize)]
 struct Exception {
     #[serde(rename = "crate")]
@@ -74,7 +74,7 @@ struct Exception {
     allow: BTreeSet<String>,
 }
 
-/// A dependency and what it says of itself.
+/// A dependency with its declared licence.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Package {
     name: String,
@@ -83,21 +83,27 @@ struct Package {
 }
 
 impl Licences {
-    /// Why this package can't be used, if so.
+    /// Why this package is not allowed, if so.
     fn refuse(&self, package: &Package) -> Option<String> {
         let Package { name, version, licence } = package;
-        let Some(licence) = licence else { return Some(format!("{name} {version} names no licence")) };
+        let Some(licence) = licence else {
+            return Some(format!("{name} {version} names no licence"));
+        };
         // Old manifests write "MIT/Apache-2.0".
         let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
             Ok(expression) => expression,
             Err(error) => {
-                return Some(format!("{name} {version}: its licence `{licence}` can't be read: {}", error.reason));
+                return Some(format!(
+                    "{name} {version}: its licence `{licence}` can't be read: {}",
+                    error.reason
+                ));
             }
         };
         let extra = self.exceptions.iter().find(|exception| exception.package == *name);
         let allowed = expression.evaluate(|requirement| {
             let term = requirement.to_string();
-            self.allow.contains(&term) || extra.is_some_and(|exception| exception.allow.contains(&term))
+            self.allow.contains(&term)
+                || extra.is_some_and(|exception| exception.allow.contains(&term))
         });
         (!allowed).then(|| format!("{name} {version} is under `{licence}`, which is not allowed"))
     }
@@ -127,7 +133,10 @@ impl Bans {
         single
             .filter_map(|name| match versions.get(name).map(Vec::as_slice) {
                 Some([_]) => None,
-                Some(several) => Some(format!("Cargo.lock has {name} {}: there must be one", several.join(" and "))),
+                Some(several) => Some(format!(
+                    "Cargo.lock has {name} {}: there must be one",
+                    several.join(" and ")
+                )),
                 None => Some(format!("Cargo.lock has no {name}, of which there must be one")),
             })
             .collect()
@@ -169,24 +178,38 @@ struct Node {
     id: String,
 }
 
-/// The crates that a build for this machine or for the browser uses, tests and build scripts included; our own too.
+/// The crates of a build for this machine or for the browser, including our own, test and build
+/// dependencies.
 fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
     let about = Step::new(tree, "rustc").args(["-vV"]).output()?;
-    let host = about.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let host = about
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc names no host")?;
     let mut found = BTreeSet::new();
     for platform in [host, BROWSER] {
         let json = Step::cargo(tree)
-            .args(["metadata", "--locked", "--offline", "--format-version=1", "--filter-platform", platform])
+            .args([
+                "metadata",
+                "--locked",
+                "--offline",
+                "--format-version=1",
+                "--filter-platform",
+                platform,
+            ])
             .output()
             .context("if a crate isn't there yet: cargo fetch --locked")?;
         let metadata: Metadata = serde_json::from_str(&json).context("cargo metadata")?;
-        // With a platform, `packages` still lists what other packages of the lock file would need elsewhere.
-        let used: BTreeSet<&str> = metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
-        found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(|one| Package {
-            name: one.name.clone(),
-            version: one.version.clone(),
-            licence: one.license.clone(),
-        }));
+        // Even with a platform filter, `packages` lists the packages of other platforms.
+        let used: BTreeSet<&str> =
+            metadata.resolve.nodes.iter().map(|node| node.id.as_str()).collect();
+        found.extend(metadata.packages.iter().filter(|one| used.contains(one.id.as_str())).map(
+            |one| Package {
+                name: one.name.clone(),
+                version: one.version.clone(),
+                licence: one.license.clone(),
+            },
+        ));
     }
     Ok(found)
 }
@@ -207,7 +230,7 @@ fn npm_packages(tree: &Tree, path: &str) -> anyhow::Result<Vec<Package>> {
     let text = fs::read_to_string(tree.path(path)).with_context(|| path.to_owned())?;
     let lock: NpmLock = serde_json::from_str(&text).with_context(|| path.to_owned())?;
     let named = lock.packages.into_iter().filter_map(|(place, package)| {
-        // The entry without a place is the folder itself.
+        // The entry without a path is the folder itself.
         let (_, name) = place.rsplit_once("node_modules/")?;
         Some(Package { name: name.to_owned(), version: package.version, licence: package.license })
     });
@@ -232,13 +255,16 @@ mod tests {
     }
 
     fn refusal(name: &str, licence: Option<&str>) -> Option<String> {
-        let package =
-            Package { name: name.to_owned(), version: "1.0.0".to_owned(), licence: licence.map(str::to_owned) };
+        let package = Package {
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            licence: licence.map(str::to_owned),
+        };
         rules().licences.refuse(&package)
     }
 
     #[test]
-    fn an_expression_is_judged_as_a_whole() {
+    fn licence_expression_is_evaluated_as_whole() {
         for fine in [
             "MIT",
             "MIT OR GPL-3.0-only",
@@ -255,19 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_holds_for_its_package_alone() {
+    fn exception_applies_to_its_package_only() {
         assert_eq!(refusal("axe", Some("MPL-2.0")), None);
         assert!(refusal("axle", Some("MPL-2.0")).is_some());
     }
 
     #[test]
-    fn a_package_that_says_nothing_or_nonsense_is_refused() {
+    fn missing_or_invalid_licence_is_rejected() {
         assert!(refusal("a", None).expect("a refusal").contains("names no licence"));
         assert!(refusal("a", Some("see the file")).expect("a refusal").contains("can't be read"));
     }
 
     #[test]
-    fn two_copies_or_none_of_what_must_be_single_are_found() {
+    fn duplicate_or_missing_single_crates_are_reported() {
         let lock = |versions: &[&str]| Lock {
             package: versions
                 .iter()

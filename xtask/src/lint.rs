@@ -1,11 +1,11 @@
-//! Checks that look at the code without running it. Warnings are errors here; while writing they stay warnings.
+//! Static checks. Warnings are errors here, but stay warnings in a regular build.
 
 use crate::book;
 use crate::command::Step;
 use crate::licences;
 use crate::tree::Tree;
 
-/// What takes seconds: format, licences, single copies, the book with its contents and links, the container file.
+/// The fast checks: format, licences, duplicate crates, the book, the container file.
 pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["fmt", "--all", "--check"]).run()?;
     licences::check(tree)?;
@@ -14,8 +14,8 @@ pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::new(tree, tree.path("scripts/hadolint")).run()
 }
 
-/// Clippy on both halves. `browser` alone and for itself: together with the server, its features and the server's
-/// would be mixed in `app`, which neither half ever is.
+/// Runs clippy for server and browser. `browser` is checked alone: together with the server, cargo
+/// would unify the features of `app`, and no real build does that.
 pub(crate) fn clippy(tree: &Tree) -> anyhow::Result<()> {
     let deny = ["--", "-D", "warnings"];
     let server = ["clippy", "--locked", "--workspace", "--exclude", "browser", "--all-targets"];
@@ -23,7 +23,6 @@ pub(crate) fn clippy(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["clippy", "--locked", "--package", "browser"]).args(deny).run()
 }
 
-/// Both.
 pub(crate) fn all(tree: &Tree) -> anyhow::Result<()> {
     quick(tree)?;
     clippy(tree)

@@ -1,13 +1,11 @@
-//! What a person or a CI machine does with this tree, beyond what cargo does: `cargo xtask --help`.
+//! Build and check tasks for developers and CI that cargo does not cover: `cargo xtask --help`.
 //!
-//! # Theory
+//! The Makefile is the entry point. The scripts in `scripts/` install the tools, because they must
+//! run before anything compiles. Everything else is here, in Rust: the site (`site`), the full test
+//! run (`test`), and the static checks (`lint`, `licences`, `book`).
 //!
-//! The Makefile is the door, the scripts in `scripts/` see that the tools are there (they run before anything could be
-//! compiled), and everything else is here, in the language of the project: the site (`site`), the whole test run
-//! (`test`), the checks that look at the tree rather than run it (`lint`, `licences`, `book`).
-//!
-//! Invariants: nothing here reaches for the network but through `scripts/` (called by `test` and by `site`), and
-//! nothing is left running or changed outside the build folder and the cache.
+//! Invariants: only `scripts/` (called by `test` and `site`) uses the network. Tasks leave no
+//! process running, and change nothing outside of the build folder and the cache.
 
 mod book;
 mod command;
@@ -35,18 +33,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Builds what the browser loads into target/site.
+    /// Build the browser files into target/site
     Site,
-    /// Runs everything that must pass, and tells what each part took.
+    /// Run all checks and tests, and report the time of each part
     Test {
-        /// Only these parts (their order is fixed); what they rest on must have been built.
+        /// Parts to run, in their fixed order. Earlier parts must have been built already
         parts: Vec<Part>,
     },
-    /// Format, clippy for server and browser, licences, single copies, the book.
+    /// Check format, clippy for server and browser, licences, duplicate crates and the book
     Lint,
-    /// Every dependency's licence against deny.toml, and that there is one copy of what must be single.
+    /// Check all licences against deny.toml, and find duplicate crates
     Licences,
-    /// That every chapter is in the book's contents, every link leads somewhere, and mdBook makes a book of it.
+    /// Check the table of contents and the links of the book, and build it
     Book,
 }
 

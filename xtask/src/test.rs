@@ -1,10 +1,9 @@
-//! Everything that must pass before a change is good, in one run, and what each part of it took.
+//! Runs all checks and tests, and reports the time of each part.
 //!
-//! # Theory
-//!
-//! What fails in seconds comes first, then what most changes break. The first failure ends the run (one part's tests all
-//! run first): what follows rests on it. Each part has a budget, so that the run stays one that people wait for; a part
-//! over its budget is marked and does not fail, since the machine may be the slow one.
+//! The fastest checks come first, then those that most changes break. The first failure ends the
+//! run after all tests of that part, because later parts depend on it. Each part has a time budget,
+//! so that the run stays short enough to wait for. A part over its budget is marked but does not
+//! fail, because the machine may be slow.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,28 +20,28 @@ use crate::command::Step;
 use crate::tree::Tree;
 use crate::{leftovers, lint, site};
 
-/// A part of the run with a budget of its own.
+/// A part of the run with its own time budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Part {
-    /// Seeing to it that every tool is there, this program included.
+    /// Install missing tools and build this program
     Tools,
-    /// Format, licences, clippy.
+    /// Check format and licences, run clippy
     Lint,
-    /// Building the server and running its tests.
+    /// Build the server and run its tests
     Native,
-    /// Building what the browser loads.
+    /// Build the browser files
     Webassembly,
-    /// Driving the console in a browser.
+    /// Run the browser tests
     Browser,
 }
 
 impl Part {
-    /// What it may take on two cores, starting from nothing but Rust and Node.
+    /// Time budget on two cores, with only Rust and Node installed.
     const fn budget(self) -> Duration {
         let minutes = match self {
             Self::Tools | Self::Lint => 10,
             Self::Native => 30,
-            // Each page's part, and each heavy piece, is made small by itself.
+            // The parts and pieces of pages are optimized separately.
             Self::Webassembly => 20,
             Self::Browser => 15,
         };
@@ -73,10 +72,10 @@ const STAGES: [Stage; 6] = [
     (Part::Browser, browser),
 ];
 
-/// Runs the parts named, or all.
+/// Runs the given parts, or all.
 ///
 /// # Errors
-/// The first one that came up.
+/// The first failure.
 pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     leftovers::adopt()?;
     let mut times = Times::default();
@@ -102,8 +101,8 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     done
 }
 
-/// What the parts that ran passed without having tried it: a test's own word on that is not shown, so that it is said here, where the
-/// run is read.
+/// Checks that passed without running. The output of passing tests is hidden, so the summary lists
+/// them.
 fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     let mut skipped = Vec::new();
     if ran.0.contains_key(&Part::Lint) {
@@ -112,8 +111,13 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
         skipped.push(without_mdbook("mdbook", &tree.path("scripts/mdbook"), &cache));
     }
     if ran.0.contains_key(&Part::Native) {
-        let corpus = env::var_os("GANTRY_CORPUS").map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
-        skipped.extend([without_files(&corpus), without_namespace("unshare"), without_systemd("systemd-analyze")]);
+        let corpus = env::var_os("GANTRY_CORPUS")
+            .map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
+        skipped.extend([
+            without_files(&corpus),
+            without_namespace("unshare"),
+            without_systemd("systemd-analyze"),
+        ]);
     }
     if ran.0.contains_key(&Part::Browser) {
         let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
@@ -122,20 +126,22 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     skipped.into_iter().flatten().collect()
 }
 
-/// What lint does about the container file where there is no hadolint and pip brings none: nothing, and it passes.
+/// Without hadolint, and if pip can't install it, the container file is not linted.
 fn without_hadolint(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
     without_tool(in_path, "hadolint", script, cache).then(|| {
         "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
     })
 }
 
-/// What lint does about the book where there is no mdBook and cargo builds none: nothing, and it passes.
+/// Without mdBook, and if cargo can't install it, the book is not built.
 fn without_mdbook(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    without_tool(in_path, "mdbook", script, cache)
-        .then(|| "skipped: the book was not built (mdBook is not here, and cargo did not build it)".to_owned())
+    without_tool(in_path, "mdbook", script, cache).then(|| {
+        "skipped: the book was not built (mdBook is not here, and cargo did not build it)"
+            .to_owned()
+    })
 }
 
-/// Whether a tool is neither in `PATH` nor where the script that brings it keeps its version.
+/// Whether a tool is neither in `PATH` nor in the cache of its script.
 fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
     if Command::new(in_path).arg("--version").output().is_ok() {
         return false;
@@ -145,14 +151,18 @@ fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool 
     !cache.join(format!("{name}-{version}/bin/{name}")).is_file()
 }
 
-/// What the pictures of pages are compared with where another major version of Chromium drew them: nothing, and the test passes.
+/// If another major version of Chromium drew the screenshots, they are not compared.
 fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
     let noted = fs::read_to_string(drawn_by).unwrap_or_default();
     let said = Command::new(chromium).arg("--version").output();
-    let said =
-        said.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let said = said.map_or_else(
+        |error| error.to_string(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    );
     // "Chromium 148.0.1.2 built on Debian": the first word that begins with a digit.
-    let version = said.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
+    let version = said
+        .split_whitespace()
+        .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
     let major = version.and_then(|version| version.split('.').next());
     (major != Some(noted.trim())).then(|| {
         format!(
@@ -163,7 +173,7 @@ fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
     })
 }
 
-/// What tests of other systems' files do without those files: nothing, and they pass.
+/// Without the corpus of other systems' files, its tests pass without running.
 fn without_files(corpus: &Path) -> Option<String> {
     let files = corpus.join("opencrowbar");
     (!files.is_dir()).then(|| {
@@ -175,7 +185,7 @@ fn without_files(corpus: &Path) -> Option<String> {
     })
 }
 
-/// What the test of the packaged units does where nobody can say whether systemd understands them: nothing, and it passes.
+/// Without systemd-analyze, the packaged units are not verified.
 fn without_systemd(analyze: &str) -> Option<String> {
     let error = Command::new(analyze).arg("--version").output().err()?;
     Some(format!(
@@ -183,12 +193,16 @@ fn without_systemd(analyze: &str) -> Option<String> {
     ))
 }
 
-/// What the test does that fills a node's small disk where the system lets nobody mount one (crates/cli/tests/faults/namespace.rs):
-/// nothing, and it passes. Another one is always run, in which files that may not grow stand for that disk; so does the chaos then.
+/// The test of a full disk passes without running if the system does not allow mounting a small
+/// disk (crates/cli/tests/faults/namespace.rs). Another test simulates the full disk with a file
+/// size limit and always runs. The chaos test uses the same simulation then.
 fn without_namespace(unshare: &str) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-current-user", "--keep-caps"] };
-    let tried = Command::new(unshare).args(user).args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    let tried = Command::new(unshare)
+        .args(user)
+        .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
+        .output();
     let why = match tried {
         Ok(output) if output.status.success() => return None,
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -200,9 +214,12 @@ fn without_namespace(unshare: &str) -> Option<String> {
     ))
 }
 
-/// What went by since `make` began: compiling this program is a part of getting the tools.
+/// Time since `make` began. Compiling this program is part of `Tools`.
 fn before_this_program() -> Duration {
-    let began = env::var("GANTRY_MAKE_BEGAN").ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let began = env::var("GANTRY_MAKE_BEGAN")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok())
+        .map(Duration::from_secs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     began.map_or(Duration::ZERO, |began| now.saturating_sub(began))
 }
@@ -211,7 +228,8 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
     Step::new(tree, tree.path("scripts/setup")).args(["test"]).run()
 }
 
-/// One throwaway database cluster serves all test programs; each test has a database of its own in it.
+/// Runs the native tests. All test programs share one throwaway database cluster, in which each
+/// test has its own database.
 fn native(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["build", "--locked"]).run()?;
     Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()?;
@@ -219,8 +237,8 @@ fn native(tree: &Tree) -> anyhow::Result<()> {
     leftovers::none_after(|| Step::new(tree, tree.target().join("debug/testdb")).args(tests).run())
 }
 
-/// The tests in `end2end`, one file after the other: each starts whole Gantries, and two at once would only measure
-/// how they share the processors.
+/// Runs the tests in `end2end` one file at a time. Each starts complete Gantry instances, so
+/// parallel runs would compete for the CPU and distort timings.
 fn browser(tree: &Tree) -> anyhow::Result<()> {
     let tests = browser_tests(tree)?;
     let one_file = one_file(tree)?;
@@ -233,15 +251,17 @@ fn browser(tree: &Tree) -> anyhow::Result<()> {
     leftovers::none_after(|| run.run())
 }
 
-/// The program with the site inside, as `make release` builds it but for being optimised. It lies in a place of its own: the one that is
-/// built while working carries none, or it would show pages of another build.
+/// Builds the program with the embedded site, as `make release` but without optimization. It has
+/// its own target folder. The regular development build embeds no site, because it could be
+/// outdated.
 fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
     let carried = ["build", "--locked", "--features", "cli/carried-site"];
     Step::cargo(tree).args(carried).env("GANTRY_CARRIED_SITE", tree.site()).run()?;
     let folder = tree.target().join("one-file");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = folder.join("gantry");
-    fs::copy(tree.target().join("debug/gantry"), &program).with_context(|| program.display().to_string())?;
+    fs::copy(tree.target().join("debug/gantry"), &program)
+        .with_context(|| program.display().to_string())?;
     Step::cargo(tree).args(["build", "--locked"]).run()?;
     Ok(program)
 }
@@ -254,7 +274,7 @@ fn browser_tests(tree: &Tree) -> anyhow::Result<Vec<String>> {
             tests.push(format!("end2end/{name}"));
         }
     }
-    // Node would call a run without tests a success.
+    // Node would report a run without tests as a success.
     if tests.is_empty() {
         bail!("no browser tests in end2end");
     }
@@ -262,7 +282,7 @@ fn browser_tests(tree: &Tree) -> anyhow::Result<Vec<String>> {
     Ok(tests)
 }
 
-/// What each part took.
+/// The duration of each part.
 #[derive(Default)]
 struct Times(BTreeMap<Part, Duration>);
 
@@ -295,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_in_two_stages_is_one_line_and_over_its_budget_together() {
+    fn stages_of_a_part_share_its_budget() {
         let mut times = Times::default();
         times.add(Part::Lint, Duration::from_secs(301));
         times.add(Part::Native, Duration::from_secs(61));
@@ -309,34 +329,41 @@ mod tests {
     }
 
     #[test]
-    fn what_was_skipped_for_want_of_files_is_said() {
+    fn skipped_corpus_tests_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let skipped = without_files(folder.path()).expect("a line");
-        assert!(skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"), "{skipped}");
+        assert!(
+            skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"),
+            "{skipped}"
+        );
         fs::create_dir(folder.path().join("opencrowbar")).expect("a folder");
         assert_eq!(without_files(folder.path()), None);
     }
 
     #[test]
-    fn that_no_disk_could_be_filled_is_said() {
+    fn skipped_full_disk_test_is_reported() {
         let skipped = without_namespace("/no/such/unshare").expect("a line");
         assert!(skipped.starts_with("skipped: no node had a small disk"), "{skipped}");
         assert_eq!(without_namespace("true"), None);
     }
 
     #[test]
-    fn that_no_systemd_looked_at_the_units_is_said() {
+    fn skipped_systemd_check_is_reported() {
         let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
-        assert!(skipped.starts_with("skipped: whether systemd understands the packaged units"), "{skipped}");
+        assert!(
+            skipped.starts_with("skipped: whether systemd understands the packaged units"),
+            "{skipped}"
+        );
         assert_eq!(without_systemd("true"), None);
     }
 
     #[test]
-    fn that_no_container_file_was_linted_is_said() {
+    fn skipped_container_lint_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
-        let skipped = without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
+        let skipped =
+            without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
         assert!(skipped.starts_with("skipped: the container file was not linted"), "{skipped}");
         fs::create_dir_all(folder.path().join("hadolint-1.2/bin")).expect("a folder");
         fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
@@ -345,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn that_no_book_was_built_is_said() {
+    fn skipped_book_build_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "version=0.5.4\n").expect("a file");
@@ -355,20 +382,24 @@ mod tests {
     }
 
     #[test]
-    fn that_no_picture_was_compared_is_said() {
+    fn skipped_screenshot_comparison_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let drawn_by = folder.path().join("chromium.txt");
         fs::write(&drawn_by, "148\n").expect("a file");
         let browser = |version: &str| {
             let program = folder.path().join(format!("chromium-{version}"));
-            fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n")).expect("a file");
+            fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n"))
+                .expect("a file");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
             without_looks(&program.to_string_lossy(), &drawn_by)
         };
         assert_eq!(browser("148.0.1.2"), None);
         let skipped = browser("149.0.1.2").expect("a line");
         assert!(skipped.starts_with("skipped: how pages look was not compared"), "{skipped}");
-        assert!(skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"), "{skipped}");
+        assert!(
+            skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"),
+            "{skipped}"
+        );
         assert!(without_looks("/no/such/chromium", &drawn_by).is_some());
     }
 
@@ -382,6 +413,9 @@ mod tests {
         for name in ["b.test.mjs", "a.test.mjs", "lib.mjs"] {
             fs::write(folder.path().join("end2end").join(name), "").expect("a file");
         }
-        assert_eq!(browser_tests(&tree).expect("tests"), ["end2end/a.test.mjs", "end2end/b.test.mjs"]);
+        assert_eq!(
+            browser_tests(&tree).expect("tests"),
+            ["end2end/a.test.mjs", "end2end/b.test.mjs"]
+        );
     }
 }

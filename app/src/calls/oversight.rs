@@ -1,4 +1,5 @@
-//! The server functions of the overseeing pages: one for each method of `Oversight`, and the one that puts the first steps away.
+//! Server functions of the overview, workers, audit and search pages: one for each method of
+//! `Oversight`, and one that hides the first steps.
 #![expect(
     missing_docs,
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
@@ -33,18 +34,18 @@ use super::server::answer;
 #[cfg(feature = "ssr")]
 use server::oversight;
 
-/// The cookie of who put the first steps away.
+/// The cookie that hides the first steps in this browser.
 #[cfg(feature = "ssr")]
 const PUT_AWAY: &str = "gantry_first_steps";
 
-/// How it stands. Whoever put the first steps away is not told of them.
+/// The overview, and whether to show the first steps.
 #[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
 pub async fn overview() -> Answer<(Overview, bool)> {
     let overview = answer(oversight()?.overview().await)?;
     Ok((overview, crate::respond::cookie(PUT_AWAY).as_deref() == Some("away")))
 }
 
-/// Puts the first steps away, or brings them back, in this browser; leads to the overview.
+/// Hides the first steps in this browser, or shows them again. Redirects to the overview.
 #[server(name = PutFirstStepsAway, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
 pub async fn put_first_steps_away(#[server(default)] back: bool) -> Answer<()> {
     crate::respond::set_cookie(PUT_AWAY, (!back).then_some("away"));
@@ -52,31 +53,28 @@ pub async fn put_first_steps_away(#[server(default)] back: bool) -> Answer<()> {
     Ok(())
 }
 
-/// A page of workers.
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
 pub async fn workers(wanted: WorkersWanted) -> Answer<WorkerPage> {
     answer(oversight()?.workers(wanted).await)
 }
 
-/// A worker.
 #[server(name = ReadWorker, prefix = "/call", endpoint = "worker", input = AsJson, output = AsJson)]
 pub async fn worker(id: Uuid) -> Answer<WorkerView> {
     answer(oversight()?.worker(id).await)
 }
 
-/// A page of the audit.
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
 pub async fn audit(wanted: AuditWanted) -> Answer<AuditPage> {
     answer(oversight()?.audit(wanted).await)
 }
 
-/// A part of the audit's chain.
+/// Verifies a part of the audit's hash chain.
 #[server(name = ReadChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
 pub async fn chain(after: u64) -> Answer<ChainView> {
     answer(oversight()?.chain(after).await)
 }
 
-/// Things by what they are called; nothing for nothing.
+/// Searches by name. An empty text finds nothing.
 #[server(name = Search, prefix = "/call", endpoint = "search", input = AsJson, output = AsJson)]
 pub async fn search(text: String) -> Answer<Found> {
     if text.trim().is_empty() {

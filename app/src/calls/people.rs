@@ -1,12 +1,13 @@
-//! The server functions of the settings: one for each method of `Accounts`.
+//! Server functions of the settings: one for each method of `Accounts`.
 #![expect(
     missing_docs,
     reason = "the macro makes a struct of each function's arguments, whose names say what they are"
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, Password, PeopleWanted,
-    PersonDetails, PersonMade, PersonPage, PersonView, Signature, SignatureRequest, TokenMade, TokenView,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish,
+    Password, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, Signature,
+    SignatureRequest, TokenMade, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
@@ -33,11 +34,15 @@ mod server {
         use_context::<Arc<dyn Accounts>>().ok_or_else(|| Failure(Problem::internal()))
     }
 
-    /// What a form's boxes and its field of lines (`PERMISSION DEPLOYMENT`) say.
-    pub(super) fn grants(everywhere: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
+    /// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
+    pub(super) fn grants(
+        everywhere: [(&str, &str); 4],
+        inside: &str,
+    ) -> Result<Vec<Grant>, Problem> {
         let ticked = everywhere.into_iter().filter(|(_, box_)| !box_.is_empty());
-        let mut grants: Vec<Grant> =
-            ticked.map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None }).collect();
+        let mut grants: Vec<Grant> = ticked
+            .map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None })
+            .collect();
         for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
                 Problem::invalid(
@@ -55,11 +60,15 @@ mod server {
         use super::*;
 
         #[test]
-        fn boxes_and_lines_become_grants() {
+        fn checkboxes_and_lines_parse_to_grants() {
             let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
             let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
-            let words: Vec<_> = read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
-            assert_eq!(words, [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]);
+            let words: Vec<_> =
+                read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
+            assert_eq!(
+                words,
+                [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]
+            );
             assert!(grants(boxes, "operator").is_err());
         }
     }
@@ -69,25 +78,22 @@ use super::server::{answer, number};
 #[cfg(feature = "ssr")]
 use server::{accounts, grants};
 
-/// One's own account, with one's tokens.
 #[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
 pub async fn account() -> Answer<(MyAccount, Vec<TokenView>)> {
     answer(accounts()?.mine().await)
 }
 
-/// A page of people.
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
 pub async fn people(wanted: PeopleWanted) -> Answer<PersonPage> {
     answer(accounts()?.list(wanted).await)
 }
 
-/// One person, with the changes of their access and their tokens.
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
 pub async fn person(id: PersonId) -> Answer<(PersonDetails, Vec<TokenView>)> {
     answer(accounts()?.one(id).await)
 }
 
-/// Adds a person or a service account; with who was added comes what they may.
+/// Adds a person or a service account, with their grants.
 #[server(name = AddPerson, prefix = "/call", endpoint = "add-person", output = AsJson)]
 pub async fn add_person(
     name: String,
@@ -98,13 +104,17 @@ pub async fn add_person(
     #[server(default)] admin: String,
     #[server(default)] inside: String,
 ) -> Answer<(PersonMade, Vec<Grant>)> {
-    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let boxes = [
+        ("viewer", &*viewer),
+        ("operator", &*operator),
+        ("reviewer", &*reviewer),
+        ("admin", &*admin),
+    ];
     let grants = answer(grants(boxes, &inside))?;
     let wish = PersonWish { name: name.trim().to_owned(), kind, grants: grants.clone() };
     Ok((answer(accounts()?.add(wish).await)?, grants))
 }
 
-/// Says what somebody may from now on.
 #[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
 pub async fn change_grants(
     person: PersonId,
@@ -115,113 +125,112 @@ pub async fn change_grants(
     #[server(default)] admin: String,
     #[server(default)] inside: String,
 ) -> Answer<PersonView> {
-    let boxes = [("viewer", &*viewer), ("operator", &*operator), ("reviewer", &*reviewer), ("admin", &*admin)];
+    let boxes = [
+        ("viewer", &*viewer),
+        ("operator", &*operator),
+        ("reviewer", &*reviewer),
+        ("admin", &*admin),
+    ];
     let grants = answer(grants(boxes, &inside))?;
     answer(accounts()?.change_grants(person, version, grants).await)
 }
 
-/// Keeps somebody out, or lets them in again.
+/// Disables or re-enables an account.
 #[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
 pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
     answer(accounts()?.set_disabled(person, disabled).await)
 }
 
-/// Confirms a person's access as a second admin.
 #[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
 pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
     answer(accounts()?.confirm(person).await)
 }
 
-/// The options for the browser to make a passkey.
 #[server(name = PasskeyChallenge, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
 pub async fn passkey_options() -> Answer<PasskeyOptions> {
     answer(accounts()?.passkey_options().await)
 }
 
-/// Registers the passkey that the browser made.
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
 pub async fn register_passkey(wish: PasskeyWish) -> Answer<PasskeyView> {
     answer(accounts()?.register_passkey(wish).await)
 }
 
-/// Revokes a passkey.
 #[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
 pub async fn revoke_passkey(passkey: PasskeyId) -> Answer<()> {
     answer(accounts()?.revoke_passkey(passkey).await)
 }
 
-/// What the browser signs to confirm a passkey.
+/// The challenge that the browser signs to confirm a passkey.
 #[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
 pub async fn confirmation_options(passkey: PasskeyId) -> Answer<SignatureRequest> {
     answer(accounts()?.confirmation_options(passkey).await)
 }
 
-/// Confirms a passkey with a signature of one's own.
 #[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
 pub async fn confirm_passkey(passkey: PasskeyId, signature: Signature) -> Answer<PasskeyView> {
     answer(accounts()?.confirm_passkey(passkey, signature).await)
 }
 
-/// Dismisses one's notices of resets.
+/// Dismisses the notices about resets of your second factor.
 #[server(name = DismissNotices, prefix = "/call", endpoint = "dismiss-notices", output = AsJson)]
 pub async fn dismiss_notices() -> Answer<()> {
     answer(accounts()?.dismiss_notices().await)
 }
 
-/// Makes a link by which somebody comes in once.
+/// Creates a single-use sign-in link.
 #[server(name = NewLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
 pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
     answer(crate::respond::can_show("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
 
-/// Sets one's own password.
 #[server(name = SetPassword, prefix = "/call", endpoint = "set-password", output = AsJson)]
-pub async fn set_password(#[server(default)] old: Password, new: Password, again: Password) -> Answer<()> {
+pub async fn set_password(
+    #[server(default)] old: Password,
+    new: Password,
+    again: Password,
+) -> Answer<()> {
     if new != again {
-        return answer(Err(api::Problem::invalid("The new password stands there twice, and differs: type it again.")));
+        return answer(Err(api::Problem::invalid(
+            "The new password stands there twice, and differs: type it again.",
+        )));
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
     answer(accounts()?.set_password(PasswordWish { old, new }).await)
 }
 
-/// The page of the second factor.
 #[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
 pub async fn second_factor() -> Answer<FactorPage> {
     answer(accounts()?.second_factor().await)
 }
 
-/// Options for the browser to present a passkey.
 #[server(name = FactorRequest, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
 pub async fn factor_options() -> Answer<FactorOptions> {
     answer(accounts()?.factor_options().await)
 }
 
-/// Presents a passkey as the second factor.
 #[server(name = PresentPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
 pub async fn present_passkey(passkey: serde_json::Value) -> Answer<()> {
     answer(accounts()?.present_passkey(passkey).await)
 }
 
-/// Resets the second factor of another person.
 #[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
 pub async fn reset_factor(person: PersonId) -> Answer<()> {
     answer(accounts()?.reset_factor(person).await)
 }
 
-/// Ends one of one's own sessions.
 #[server(name = EndSession, prefix = "/call", endpoint = "end-session", output = AsJson)]
 pub async fn end_session(session: Uuid) -> Answer<()> {
     answer(accounts()?.end_session(session).await)
 }
 
-/// Ends all of one's own sessions but this one.
 #[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
 pub async fn end_other_sessions() -> Answer<Ended> {
     answer(accounts()?.end_other_sessions().await)
 }
 
-/// Makes a token, for oneself or for a service account.
+/// Creates a token for yourself or for a service account.
 #[server(name = MakeToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
 pub async fn make_token(
     name: String,
@@ -233,14 +242,25 @@ pub async fn make_token(
     #[server(default)] person: Option<PersonId>,
 ) -> Answer<TokenMade> {
     answer(crate::respond::can_show("a new token", "POST /api/v1/tokens"))?;
-    let days = if days.trim().is_empty() { Ok(api::people::usual_days()) } else { number::<u32>("days", &days) };
+    let days = if days.trim().is_empty() {
+        Ok(api::people::usual_days())
+    } else {
+        number::<u32>("days", &days)
+    };
     let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
-    let scopes = boxes.into_iter().filter(|(_, ticked)| !ticked.is_empty()).map(|(word, _)| word.to_owned()).collect();
+    let scopes = boxes
+        .into_iter()
+        .filter(|(_, ticked)| !ticked.is_empty())
+        .map(|(word, _)| word.to_owned())
+        .collect();
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
-    answer(accounts()?.make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person }).await)
+    answer(
+        accounts()?
+            .make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person })
+            .await,
+    )
 }
 
-/// Takes a token back.
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
 pub async fn revoke_token(token: Uuid) -> Answer<()> {
     answer(accounts()?.revoke_token(token).await)

@@ -1,4 +1,4 @@
-//! Who one is, what one may, and the way out.
+//! The account menu: the user's name, their permissions, and *Sign out*.
 
 use api::console::Me;
 use api::people::AccessNotice;
@@ -15,7 +15,11 @@ use crate::places;
 pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
     let sign_out = ServerAction::<SignOut>::new();
     let session = me.session;
-    let may = if me.permissions.is_empty() { "nothing, not even look".to_owned() } else { me.permissions.join(", ") };
+    let may = if me.permissions.is_empty() {
+        "nothing, not even look".to_owned()
+    } else {
+        me.permissions.join(", ")
+    };
     let reset = reset.map(|notice| {
         view! { <a class="pill" data-state="warn" href=places::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
     });

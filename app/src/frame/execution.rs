@@ -1,4 +1,4 @@
-//! The switch for everything: whether steps are started at all. What runs goes on either way.
+//! The switch that pauses and resumes execution. Running steps finish either way.
 
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
@@ -17,8 +17,10 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
         dialog.close();
         changed.run(());
     });
-    let (colour, shape) =
-        (move || if on.get() { "" } else { "warn" }, move || icon(if on.get() { Icon::Run } else { Icon::Paused }));
+    let (colour, shape) = (
+        move || if on.get() { "" } else { "warn" },
+        move || icon(if on.get() { Icon::Run } else { Icon::Paused }),
+    );
     view! {
         <button
             class=move || if on.get() { "pill flat" } else { "pill" }

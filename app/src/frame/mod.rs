@@ -1,4 +1,5 @@
-//! What is around every page: where one can go, where one is, whether it is live, whether steps are started, who one is.
+//! The frame around every page: navigation, breadcrumbs, live status, execution switch and account
+//! menu.
 
 mod account;
 mod execution;
@@ -22,13 +23,14 @@ use crate::parts::icon::drawn;
 use crate::parts::{Feed, Icon, icon};
 use crate::places;
 
-/// Seconds after which a lost connection is said to make the page stale.
+/// Seconds without a connection before the page is marked as stale.
 const STALE: i64 = 15;
 
-/// What the frame learned since its parts were given what they show first.
+/// The updates of the frame's data after the first render.
 ///
-/// On the server nothing is written to it: several threads build one page there, and a signal that one of them writes looks as if it
-/// were gone to another that reads it just then; that reader panicked, and the page never ended.
+/// The server never writes to this signal. Several threads render one page there, and a signal
+/// appears disposed to a reader while another thread writes to it. Such a reader panicked, and the
+/// response never ended.
 #[derive(Clone, Copy)]
 struct FrameState(Feed<Option<FrameView>>);
 
@@ -41,7 +43,7 @@ impl FrameState {
         self.seen(|frame| frame.execution).flatten()
     }
 
-    /// None: nothing came yet, it is gone, or nobody is signed in.
+    /// Returns `None` before the first update, after disposal, and without a sign-in.
     fn seen<R>(self, of: impl FnOnce(&FrameView) -> R) -> Option<R> {
         self.0.value().try_read()?.as_ref().map(of)
     }
@@ -49,8 +51,8 @@ impl FrameState {
 
 /// The frame and the page in it.
 ///
-/// The page stands outside of what waits for the frame's own data: a page makes its resources as it is built, and what is built while
-/// something is waited for is built more than once.
+/// The page is outside of the `Suspense` that loads the frame's data. A page creates its resources
+/// when it is built, and children of a pending `Suspense` are built more than once.
 #[component]
 pub fn Frame() -> impl IntoView {
     let frame = Resource::new(|| (), |()| calls::frame());
@@ -89,7 +91,7 @@ pub fn Frame() -> impl IntoView {
     .into_any()
 }
 
-/// The right end of the top bar; for who is not signed in, the way to the sign-in.
+/// The right end of the top bar. Without a sign-in, the link to the sign-in page.
 fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
     match first {
         Some(first) => {
@@ -124,7 +126,7 @@ fn Top(
     .into_any()
 }
 
-/// How many reviews wait for the reader.
+/// The number of reviews that the reader can act on.
 fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
     let first = first.map(|first| first.reviews_waiting).unwrap_or_default();
     let count = Memo::new(move |_| state.waiting().unwrap_or(first));
@@ -139,16 +141,21 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
     badge.into_any()
 }
 
-/// The badge, short and in words. More may wait than were counted: a great many, or some that are being weighed at this moment.
+/// The badge as short text and in words. `more`: further reviews may be pending, because there are
+/// too many to count, or some are still being evaluated.
 fn words(waiting: Waiting) -> (String, String) {
     match waiting {
-        Waiting { count: 0, more: true } => ("…".into(), "What you can act on is being counted".into()),
-        Waiting { count, more: true } => (waiting.to_string(), format!("{count} or more you can act on")),
+        Waiting { count: 0, more: true } => {
+            ("…".into(), "What you can act on is being counted".into())
+        }
+        Waiting { count, more: true } => {
+            (waiting.to_string(), format!("{count} or more you can act on"))
+        }
         Waiting { count, more: false } => (waiting.to_string(), format!("{count} you can act on")),
     }
 }
 
-/// Leads to the sign-in and from there back here.
+/// Redirects to the sign-in page, which redirects back here.
 #[component]
 fn SignedOut() -> impl IntoView {
     let location = use_location();
@@ -164,7 +171,8 @@ fn SignedOut() -> impl IntoView {
     view! { <a class="button small" rel="external" href=sign_in>"Sign in"</a> }.into_any()
 }
 
-/// Whoever follows a link by keyboard goes on in the new page, not at its very top.
+/// Moves the focus to the new page after keyboard navigation. Otherwise it would be at the top of
+/// the document.
 fn focus_after_navigation(main: NodeRef<html::Main>) {
     let path = use_location().pathname;
     Effect::new(move |last: Option<String>| {
@@ -178,12 +186,13 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
     });
 }
 
-/// The id of what is behind *More*.
+/// The id of the list that the *More* button opens.
 const MORE: &str = "rail-more";
 
-/// The pages that exist. Its children stand with the reviews.
+/// The navigation. `children` is shown with the link to the reviews.
 ///
-/// Where it is narrow only the first ones have room; the others open from a button, which is the browser's own and needs no scripts.
+/// A narrow screen shows only the first pages. A button with `popovertarget` opens the others,
+/// which works without JavaScript.
 #[component]
 fn Rail(children: Children) -> impl IntoView {
     let mut children = Some(children);
@@ -198,7 +207,9 @@ fn Rail(children: Children) -> impl IntoView {
     close_after_navigation(more);
     let rest = shown.split_off(ALWAYS_SEEN.min(shown.len()));
     let path = use_location().pathname;
-    let is_in_rest = move || path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)));
+    let is_in_rest = move || {
+        path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)))
+    };
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
@@ -213,7 +224,7 @@ fn Rail(children: Children) -> impl IntoView {
     .into_any()
 }
 
-/// Whoever went to a page wants to see it: nothing stays open above it.
+/// Closes the navigation's popover, which would cover the new page.
 fn close_after_navigation(open: NodeRef<html::Ul>) {
     let path = use_location().pathname;
     Effect::new(move |last: Option<String>| {
@@ -221,19 +232,24 @@ fn close_after_navigation(open: NodeRef<html::Ul>) {
         if last.is_some_and(|last| last != now)
             && let Some(open) = open.get_untracked()
         {
-            // It is refused where nothing is open, and that is well.
+            // Fails if the popover is closed, which is fine.
             let _ = open.hide_popover();
         }
         now
     });
 }
 
-/// Whether an address is this place's or of something in it.
+/// Whether a path is the page `place` or below it.
 fn is_within(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Children>) -> impl IntoView {
+fn place(
+    place: &'static str,
+    shape: Icon,
+    word: &'static str,
+    beside: Option<Children>,
+) -> impl IntoView {
     let path = use_location().pathname;
     let is_here = move || path.with(|path| is_within(path, place));
     view! {
@@ -248,7 +264,7 @@ fn place(place: &'static str, shape: Icon, word: &'static str, beside: Option<Ch
     .into_any()
 }
 
-/// Where one is, out of the address.
+/// Breadcrumbs, derived from the address.
 #[component]
 fn Crumbs() -> impl IntoView {
     let path = use_location().pathname;
@@ -263,12 +279,15 @@ fn Crumbs() -> impl IntoView {
 fn crumb((name, link): (String, Option<String>)) -> impl IntoView {
     let whole = name.clone();
     match link {
-        Some(link) => view! { <li><a href=link class="clip" title=whole>{name}</a></li> }.into_any(),
-        None => view! { <li aria-current="page"><span class="clip" title=whole>{name}</span></li> }.into_any(),
+        Some(link) => {
+            view! { <li><a href=link class="clip" title=whole>{name}</a></li> }.into_any()
+        }
+        None => view! { <li aria-current="page"><span class="clip" title=whole>{name}</span></li> }
+            .into_any(),
     }
 }
 
-/// The places on the way to an address, each with where it is; the last one is where one is, and no link.
+/// The breadcrumbs of a path, each with its link. The last one is the current page and has none.
 fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let Some(first) = parts.first() else { return vec![("Overview".into(), None)] };
@@ -284,7 +303,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     way
 }
 
-/// What the first part of an address is called; None: there are no pages there.
+/// The title for the first segment of a path. `None`: there are no such pages.
 fn name_of(first: &str) -> Option<&'static str> {
     Some(match first {
         "deployments" => "Deployments",
@@ -305,18 +324,18 @@ fn name_of(first: &str) -> Option<&'static str> {
     })
 }
 
-/// Where the first part of an address leads.
+/// The list page for the first segment of a path.
 fn list_of(first: &str) -> String {
     match first {
-        // They have no list of their own: they stand on boards.
+        // Noderoles have no list page. They are shown on boards.
         "noderoles" => places::DEPLOYMENTS.to_owned(),
-        // Of one node: those of deployments stand on their boards.
+        // Only proposals on a node have pages. Proposals on a deployment are shown on its board.
         "proposals" => places::DRAFTS.to_owned(),
         first => format!("/{first}"),
     }
 }
 
-/// What a further part of an address is called: a page's title, else what is there by its name or its id.
+/// The title for a further segment of a path: the title of a known page, or the name or id.
 fn name_in(before: &[&str], here: &str) -> String {
     let title = match (before, here) {
         (["catalog"], "roles") => "Roles",
@@ -330,13 +349,15 @@ fn name_in(before: &[&str], here: &str) -> String {
         (["nodes", _], "looks") => "Looks",
         (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
-        (["noderoles" | "workers"] | ["settings", "people"], id) => return id.chars().take(8).collect(),
+        (["noderoles" | "workers"] | ["settings", "people"], id) => {
+            return id.chars().take(8).collect();
+        }
         _ => return here.to_owned(),
     };
     title.to_owned()
 }
 
-/// Whether what is shown is what is.
+/// Shows whether the page is live, and since when it is stale.
 #[component]
 fn LiveMark() -> impl IntoView {
     let (live, clock) = (use_live(), use_clock());
@@ -346,7 +367,9 @@ fn LiveMark() -> impl IntoView {
         Status::Lost { since } if clock.now().0 - since.0 < STALE * 1000 => {
             ("warn", Icon::Again, "reconnecting".to_owned())
         }
-        Status::Lost { since } => ("warn", Icon::Lost, format!("stale since {} UTC", &of_day(since)[..8])),
+        Status::Lost { since } => {
+            ("warn", Icon::Lost, format!("stale since {} UTC", &of_day(since)[..8]))
+        }
     });
     view! {
         <span class=move || if said.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || said.read().0 data-live role="status" title="Whether this page follows what happens">
@@ -362,8 +385,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crumbs_follow_the_address() {
-        let said = |path: &str| crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ");
+    fn breadcrumbs_match_the_path() {
+        let said = |path: &str| {
+            crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ")
+        };
         assert_eq!(said("/"), "Overview");
         assert_eq!(said("/workers/0123456789ab"), "Workers / 01234567");
         assert_eq!(said("/deployments"), "Deployments");
@@ -377,14 +402,20 @@ mod tests {
     }
 
     #[test]
-    fn each_place_on_the_way_is_a_link_and_the_last_is_none() {
+    fn breadcrumbs_are_links_except_the_last() {
         let links = |path: &str| crumbs(path).into_iter().map(|(_, link)| link).collect::<Vec<_>>();
         let to = |place: &str| Some(place.to_owned());
         assert_eq!(links("/"), [None]);
         assert_eq!(links("/catalog"), [None]);
         assert_eq!(links("/catalog/roles/app"), [to("/catalog"), to("/catalog/roles"), None]);
-        assert_eq!(links("/settings/people/0123456789ab"), [to("/settings"), to("/settings/people"), None]);
-        assert_eq!(links("/noderoles/0123456789ab/data"), [to("/deployments"), to("/noderoles/0123456789ab"), None]);
+        assert_eq!(
+            links("/settings/people/0123456789ab"),
+            [to("/settings"), to("/settings/people"), None]
+        );
+        assert_eq!(
+            links("/noderoles/0123456789ab/data"),
+            [to("/deployments"), to("/noderoles/0123456789ab"), None]
+        );
         assert_eq!(links("/proposals/17"), [to(places::DRAFTS), None]);
     }
 }

@@ -1,8 +1,9 @@
-//! Search and commands from anywhere, by Ctrl-K or Cmd-K.
+//! The command palette (Ctrl-K or Cmd-K): search and commands on every page.
 //!
-//! Without scripts it is a link to the page that searches. With them a dialog opens: a combobox whose list has pages and commands at once,
-//! and what the server finds a moment later. The focus stays in the field; what would be chosen is told by `aria-activedescendant`, which
-//! is always there (empty: nothing) and comes out of one memo, so that it is written anew whenever that changes.
+//! Without JavaScript it is a link to the search page. With JavaScript it opens a dialog with a
+//! combobox. Pages and commands are listed at once, and the server's hits follow. The focus stays
+//! in the field, and `aria-activedescendant` names the active option. This attribute is always
+//! present (empty: no option) and comes from one memo, so that it is updated on every change.
 
 use std::time::Duration;
 
@@ -19,27 +20,27 @@ use crate::finding::{Act, Choice, asked, commands, offers, pages};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::places;
 
-/// How long typing rests before the server is asked.
+/// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
-/// The list, as the field names it.
+/// The id of the list, for `aria-controls`.
 const LIST: &str = "palette-list";
 
 fn option_id(n: usize) -> String {
     format!("palette-{n}")
 }
 
-/// What is offered, and which of it would be chosen.
+/// The options and the active one.
 #[derive(Clone, Copy)]
 struct Offer {
     text: RwSignal<String>,
-    /// What the server found last, and for which text.
+    /// The last hits from the server, with the text that they belong to.
     found: RwSignal<(String, Found)>,
     is_open: RwSignal<bool>,
     at: RwSignal<usize>,
     choices: Memo<Vec<Choice>>,
-    /// The place in the list; it never stands behind its end.
+    /// The index of the active option, clamped to the list.
     place: Memo<usize>,
-    /// The id of the option that would be chosen; empty: there is none.
+    /// The id of the active option, or an empty string.
     active: Memo<String>,
 }
 
@@ -59,7 +60,7 @@ impl Offer {
         Self { text, found, is_open, at, choices, place, active }
     }
 
-    /// Goes up or down, round the ends.
+    /// Moves the active option up or down, and wraps around at the ends.
     fn step(self, down: bool) {
         let (n, len) = (self.place.get_untracked(), self.choices.read_untracked().len());
         if len > 0 {
@@ -82,20 +83,22 @@ impl Offer {
     }
 }
 
-/// Pages and commands of a text, and what was found; what was found for an earlier text only as far as it fits this one.
+/// Pages and commands that match a text, followed by the server's hits. Hits for an earlier text
+/// are filtered by the current one.
 fn offered(text: &str, (of, found): &(String, Found)) -> Vec<Choice> {
     let wanted = asked(text);
     let small = wanted.to_lowercase();
     let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
-    let hits = found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
-    // Whoever says that they want to propose is offered that first.
+    let hits =
+        found.hits.iter().flat_map(offers).filter(|choice| !wanted.is_empty() && fits(choice));
+    // If the text starts with "propose", the proposals come first.
     let is_wish = wanted != text.trim();
     let (wished, other): (Vec<Choice>, Vec<Choice>) =
         hits.partition(|choice| is_wish && matches!(choice.act, Act::Propose(..)));
     wished.into_iter().chain(pages(text)).chain(commands(text)).chain(other).collect()
 }
 
-/// The way in, and the dialog.
+/// The button and the dialog.
 #[component]
 pub(super) fn Palette() -> impl IntoView {
     let offer = Offer::new();
@@ -107,7 +110,7 @@ pub(super) fn Palette() -> impl IntoView {
         dialog.open();
     };
     listen(move || {
-        // Where something else is asked, it is answered first.
+        // Another open dialog has priority.
         if !matches!(document().query_selector("dialog[open]"), Ok(Some(_))) {
             open();
         }
@@ -213,7 +216,7 @@ fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> i
     view! { <ul id=LIST role="listbox" aria-label="What can be chosen">{options}</ul> }.into_any()
 }
 
-/// How many there are, for who does not see the list.
+/// The number of options, for screen readers.
 fn said(offer: Offer, busy: bool) -> String {
     let n = offer.choices.read().len();
     match (n, busy) {
@@ -225,8 +228,11 @@ fn said(offer: Offer, busy: bool) -> String {
     }
 }
 
-/// What taking a choice does.
-fn runner(dialog: DialogHandle, problem: RwSignal<Option<Problem>>) -> impl Fn(Act) + Clone + Send + Sync + 'static {
+/// Executes a choice.
+fn runner(
+    dialog: DialogHandle,
+    problem: RwSignal<Option<Problem>>,
+) -> impl Fn(Act) + Clone + Send + Sync + 'static {
     let navigate = StoredValue::new(use_navigate());
     let colours = theme::chosen();
     let go = move |place: &str| {
@@ -256,7 +262,7 @@ fn runner(dialog: DialogHandle, problem: RwSignal<Option<Problem>>) -> impl Fn(A
     }
 }
 
-/// Asks the server once typing rests. Of two answers that of the later question is taken.
+/// Queries the server after a pause in typing. A response to an outdated query is dropped.
 fn ask_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSignal<bool>) {
     let turn = StoredValue::new(0_u32);
     Effect::new(move |_| {
@@ -295,11 +301,12 @@ fn ask_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSign
     });
 }
 
-/// Opens it by the keyboard.
+/// Opens the palette on its keyboard shortcut.
 fn listen(open: impl Fn() + Copy + 'static) {
     Effect::new(move |_| {
         let handle = window_event_listener(ev::keydown, move |event| {
-            let command = (event.ctrl_key() || event.meta_key()) && !event.shift_key() && !event.alt_key();
+            let command =
+                (event.ctrl_key() || event.meta_key()) && !event.shift_key() && !event.alt_key();
             if command && event.key().eq_ignore_ascii_case("k") {
                 event.prevent_default();
                 open();
@@ -309,7 +316,7 @@ fn listen(open: impl Fn() + Copy + 'static) {
     });
 }
 
-/// Brings what would be chosen into sight.
+/// Scrolls the active option into view.
 fn show_active(id: String) {
     request_animation_frame(move || {
         let Some(option) = document().get_element_by_id(&id) else { return };
@@ -344,20 +351,28 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_commands_stand_at_once_and_finds_behind_them() {
+    fn local_options_precede_server_hits() {
         let found = ("web".to_owned(), some());
         assert_eq!(names("web", &found), ["web", "Propose changes on web", "web-1.example.com"]);
         assert_eq!(names("propose web", &found)[0], "Propose changes on web");
-        assert_eq!(names("nod", &found), ["Nodes"], "what was found for another text and does not fit is no answer");
+        assert_eq!(
+            names("nod", &found),
+            ["Nodes"],
+            "what was found for another text and does not fit is no answer"
+        );
         assert_eq!(names("web-1", &found), ["web-1.example.com"]);
     }
 
     #[test]
-    fn what_would_be_chosen_is_always_named() {
+    fn active_option_is_always_set() {
         let owner = Owner::new();
         owner.set();
         let offer = Offer::new();
-        assert_eq!((offer.active.get_untracked(), offer.chosen()), (String::new(), None), "while it is closed");
+        assert_eq!(
+            (offer.active.get_untracked(), offer.chosen()),
+            (String::new(), None),
+            "while it is closed"
+        );
         offer.is_open.set(true);
         assert_eq!(offer.active.get_untracked(), "palette-0");
         offer.step(true);
@@ -377,11 +392,17 @@ mod tests {
         let field = view! { <Field offer press=|_| {}/> }.to_html();
         assert!(field.contains("aria-activedescendant=\"palette-2\""), "{field}");
         let options = view! { <Options offer run=|_| {}/> }.to_html();
-        let chosen =
-            options.split("<li").find(|option| option.contains("aria-selected=\"true\"")).expect("one is chosen");
+        let chosen = options
+            .split("<li")
+            .find(|option| option.contains("aria-selected=\"true\""))
+            .expect("one is chosen");
         assert!(chosen.contains("id=\"palette-2\""), "{options}");
         offer.is_open.set(false);
         let field = view! { <Field offer press=|_| {}/> }.to_html();
-        assert!(field.contains("aria-activedescendant=\"\"") || field.contains("aria-activedescendant "), "{field}");
+        assert!(
+            field.contains("aria-activedescendant=\"\"")
+                || field.contains("aria-activedescendant "),
+            "{field}"
+        );
     }
 }

@@ -1,17 +1,17 @@
-//! Light or dark: as the system says, or as the reader chose.
+//! The colour theme: light, dark or the system's.
 //!
-//! The choice is a cookie, so that the server renders the page in it and nothing flashes.
+//! The choice is a cookie, so that the server renders the page with the right theme and nothing
+//! flashes.
 
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
 use crate::parts::{Icon, icon};
 
-/// The cookie with the reader's choice.
 pub const COOKIE: &str = "gantry_theme";
 const YEAR: u32 = 31_536_000;
 
-/// The choice that the request carries; None: as the system says.
+/// The choice in the request's cookie. `None`: the system's theme.
 pub fn of_request() -> Option<&'static str> {
     #[cfg(feature = "ssr")]
     return known(crate::respond::cookie(COOKIE).as_deref());
@@ -23,29 +23,30 @@ fn known(word: Option<&str>) -> Option<&'static str> {
     ["light", "dark"].into_iter().find(|known| Some(*known) == word)
 }
 
-/// The choice that the page shows now.
+/// The choice that the document shows now.
 fn of_page() -> Option<&'static str> {
     #[cfg(feature = "ssr")]
     return of_request();
     #[cfg(not(feature = "ssr"))]
-    known(document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref())
+    known(
+        document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref(),
+    )
 }
 
-/// What is chosen now, for all that show it.
+/// The current choice, shared by all components that show it.
 #[derive(Clone, Copy)]
 struct Chosen(RwSignal<Option<&'static str>>);
 
-/// Lets everything below show the same choice.
 pub(super) fn provide_chosen() {
     provide_context(Chosen(RwSignal::new(of_page())));
 }
 
-/// The choice that is shown, to be taken where a view is made.
+/// The current choice. Call it while a view is built, because it reads the context.
 pub(super) fn chosen() -> RwSignal<Option<&'static str>> {
     use_context::<Chosen>().map_or_else(|| RwSignal::new(of_page()), |Chosen(chosen)| chosen)
 }
 
-/// Chooses, and shows it.
+/// Stores a choice and applies it.
 pub(super) fn choose(chosen: RwSignal<Option<&'static str>>, theme: Option<&'static str>) {
     chosen.set(theme);
     if let Some(root) = document().document_element() {
@@ -59,12 +60,15 @@ pub(super) fn choose(chosen: RwSignal<Option<&'static str>>, theme: Option<&'sta
     let _ = document.set_cookie(&format!("{COOKIE}={value}; path=/; max-age={age}; samesite=lax"));
 }
 
-/// Chooses between the three.
+/// The control for the three choices.
 #[component]
 pub fn ThemeChoice() -> impl IntoView {
     let chosen = chosen();
-    let all =
-        [(None, Icon::System, "System"), (Some("light"), Icon::Light, "Light"), (Some("dark"), Icon::Dark, "Dark")];
+    let all = [
+        (None, Icon::System, "System"),
+        (Some("light"), Icon::Light, "Light"),
+        (Some("dark"), Icon::Dark, "Dark"),
+    ];
     let buttons = all.into_iter().map(|(theme, shape, word)| {
         view! {
             <button

@@ -1,4 +1,4 @@
-//! What a graph shows, as an address: whoever gets the link sees the same.
+//! The state of a graph view as an address, so that a link shows the same view to everyone.
 
 use api::console::{GraphWay, GraphWish, Length, TrailWish};
 use engine::ids::{RoleName, TargetNo};
@@ -6,23 +6,23 @@ use leptos_router::params::ParamsMap;
 
 use crate::places;
 
-/// What the colours of a graph tell apart.
+/// The property that a graph's colours show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Colour {
-    /// How far noderoles are.
+    /// The state of noderoles.
     #[default]
     State,
-    /// When they run.
+    /// The wave in which noderoles run.
     Wave,
-    /// Where they are bound.
+    /// The deployment that binds the noderoles.
     Owner,
 }
 
 impl Colour {
-    /// All of them, as they are offered.
+    /// All properties, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
 
-    /// The word for it, in addresses and on the page.
+    /// The word in addresses and on the page.
     pub const fn word(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -32,26 +32,28 @@ impl Colour {
     }
 }
 
-/// Everything that a graph's reader chose.
+/// The reader's choices for a graph view.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Address {
-    /// The page.
     pub path: String,
-    /// What else the page has in its query: `tab=graph`.
+    /// A further query parameter of the page, such as `tab=graph`.
     pub fixed: Option<(&'static str, &'static str)>,
-    /// What the server is asked for.
+    /// The request to the server.
     pub wish: GraphWish,
-    /// The vertex that is looked at.
+    /// The key of the selected vertex.
     pub at: Option<String>,
-    /// Whether the table is shown in place of the picture.
+    /// Whether the table replaces the picture.
     pub table: bool,
-    /// What colours tell apart.
     pub colour: Colour,
 }
 
 impl Address {
-    /// Out of a page's query.
-    pub fn of(path: String, fixed: Option<(&'static str, &'static str)>, query: &ParamsMap) -> Self {
+    /// Parses a page's query.
+    pub fn of(
+        path: String,
+        fixed: Option<(&'static str, &'static str)>,
+        query: &ParamsMap,
+    ) -> Self {
         let list = |name: &str| -> Vec<String> {
             let text = query.get(name).unwrap_or_default();
             text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
@@ -70,7 +72,10 @@ impl Address {
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
                 way,
-                steps: query.get("steps").and_then(|steps| steps.parse().ok()).filter(|steps| *steps > 0),
+                steps: query
+                    .get("steps")
+                    .and_then(|steps| steps.parse().ok())
+                    .filter(|steps| *steps > 0),
                 trail: trail(query),
                 only_trail: query.get("only").as_deref() == Some("trail"),
                 target: query.get("target").and_then(|number| number.parse().ok()).map(TargetNo),
@@ -85,7 +90,7 @@ impl Address {
         }
     }
 
-    /// The same out of a query that no router has read, name by name.
+    /// Parses the name-value pairs of a query, for callers without a router.
     pub fn of_pairs(path: String, query: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut known = ParamsMap::new();
         for (name, value) in query {
@@ -94,7 +99,6 @@ impl Address {
         Self::of(path, None, &known)
     }
 
-    /// As a link.
     pub fn link(&self) -> String {
         let page = [
             self.fixed.map(|(name, value)| format!("{name}={value}")),
@@ -105,35 +109,36 @@ impl Address {
         of_parts(&self.path, fixed.into_iter().chain(self.query()).chain(at).chain(table).collect())
     }
 
-    /// The same view as a file.
+    /// The link to the same view as an SVG file.
     pub fn file(&self) -> String {
         of_parts(&places::graph_file(&self.path), self.query())
     }
 
-    /// What decides about the picture itself.
+    /// The parameters that affect the picture.
     fn query(&self) -> Vec<String> {
-        // A comma is what lists are parted by, and stays readable.
-        let pair = |(word, said): (&str, String)| format!("{word}={}", places::encoded(&said).replace("%2C", ","));
-        let colour = (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
+        // A comma separates list items and stays readable.
+        let pair = |(word, said): (&str, String)| {
+            format!("{word}={}", places::encoded(&said).replace("%2C", ","))
+        };
+        let colour =
+            (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
         self.wish.words().into_iter().chain(colour).map(pair).collect()
     }
 
-    /// Looks at a vertex.
+    /// Selects a vertex.
     pub fn at(&self, key: &str) -> Self {
         Self { at: Some(key.to_owned()), ..self.clone() }
     }
 
-    /// Shows the picture or the table.
     pub fn as_table(&self, table: bool) -> Self {
         Self { table, ..self.clone() }
     }
 
-    /// Colours by something else.
     pub fn coloured(&self, colour: Colour) -> Self {
         Self { colour, ..self.clone() }
     }
 
-    /// Marks a part of the graph, or nothing.
+    /// Highlights a part of the graph, or nothing.
     pub fn marked(&self, trail: Option<TrailWish>) -> Self {
         let mut other = self.clone();
         other.wish.trail = trail;
@@ -141,7 +146,7 @@ impl Address {
         other
     }
 
-    /// Begins a path at a vertex, or ends there the one that was begun.
+    /// Starts a path at a vertex, or ends the started path there.
     pub fn path_by(&self, key: &str) -> Self {
         match &self.wish.trail {
             Some(TrailWish::From(from)) if from != key => {
@@ -151,21 +156,21 @@ impl Address {
         }
     }
 
-    /// Shows what is marked and nothing else, or everything again.
+    /// Shows only the highlighted part, or everything.
     pub fn only_marked(&self, only: bool) -> Self {
         let mut other = self.clone();
         other.wish.only_trail = only;
         other
     }
 
-    /// Of what is around the focus, what is so many edges away.
+    /// Limits the view to vertices within this many edges of the focus. `None`: no limit.
     pub fn as_far_as(&self, steps: Option<u32>) -> Self {
         let mut other = self.clone();
         other.wish.steps = steps;
         other
     }
 
-    /// Unfolds a role, or folds it again.
+    /// Expands or collapses a role.
     pub fn toggled_role(&self, role: &RoleName) -> Self {
         let mut other = self.clone();
         let before = other.wish.roles.len();
@@ -173,12 +178,12 @@ impl Address {
         if other.wish.roles.len() == before {
             other.wish.roles.push(role.clone());
         }
-        // The vertex that was looked at is another one now.
+        // The keys of vertices change, so the selected one may no longer exist.
         other.at = None;
         other
     }
 
-    /// Unfolds everything on a node, or folds it again.
+    /// Expands or collapses all roles on a node.
     pub fn toggled_node(&self, node: &str) -> Self {
         let mut other = self.clone();
         let before = other.wish.nodes.len();
@@ -189,7 +194,7 @@ impl Address {
         other
     }
 
-    /// Shows one vertex and what leads to it or follows from it.
+    /// Limits the view to one vertex and its dependencies or dependents.
     pub fn focused(&self, key: &str, way: GraphWay) -> Self {
         let mut other = self.at(key);
         other.wish.focus = Some(key.to_owned());
@@ -197,17 +202,18 @@ impl Address {
         other
     }
 
-    /// Shows everything again, roles folded.
+    /// Removes all filters and collapses the roles.
     pub fn all(&self) -> Self {
         Self { wish: self.first(), at: None, ..self.clone() }
     }
 
-    /// Whether it is the first view.
+    /// Whether the view is the default one.
     pub fn is_first(&self) -> bool {
         self.wish == self.first()
     }
 
-    /// What the first view asks for: another target is another graph, not another view of one.
+    /// The request of the default view. It keeps the target, because another target is another
+    /// graph.
     fn first(&self) -> GraphWish {
         GraphWish { target: self.wish.target, ..GraphWish::default() }
     }
@@ -233,17 +239,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_is_in_its_address_and_comes_back_out_of_it() {
+    fn view_round_trips_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         assert_eq!(first.link(), "/graph/web");
         let app = RoleName::parse("app").unwrap();
-        let view = first.toggled_role(&app).toggled_node("n1").focused("web:app", GraphWay::Up).as_table(true);
+        let view = first
+            .toggled_role(&app)
+            .toggled_node("n1")
+            .focused("web:app", GraphWay::Up)
+            .as_table(true);
         let link = view.link();
-        assert_eq!(link, "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&way=up&at=web%3Aapp&as=table");
+        assert_eq!(
+            link,
+            "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&way=up&at=web%3Aapp&as=table"
+        );
 
         let mut query = ParamsMap::new();
-        for (name, value) in [("roles", "app"), ("nodes", "n1"), ("focus", "web:app"), ("way", "up"), ("at", "web:app")]
-        {
+        for (name, value) in [
+            ("roles", "app"),
+            ("nodes", "n1"),
+            ("focus", "web:app"),
+            ("way", "up"),
+            ("at", "web:app"),
+        ] {
             query.insert(name, value.to_owned());
         }
         query.insert("as", "table".to_owned());
@@ -253,18 +271,25 @@ mod tests {
     fn read(link: &str) -> Address {
         let (path, query) = link.split_once('?').unwrap_or((link, ""));
         let pairs = query.split('&').filter_map(|part| part.split_once('='));
-        Address::of_pairs(path.into(), pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))))
+        Address::of_pairs(
+            path.into(),
+            pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))),
+        )
     }
 
     #[test]
-    fn marks_and_colours_are_in_the_address_too() {
+    fn highlighting_and_colour_round_trip_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         let begun = first.path_by("web:dns");
         assert_eq!(begun.link(), "/graph/web?from=web%3Adns");
         assert_eq!(begun.path_by("web:dns"), begun, "a path has two ends");
         let whole = begun.path_by("web:app").only_marked(true).coloured(Colour::Wave);
         assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
-        assert_eq!(whole.path_by("web:run").wish.trail, Some(TrailWish::From("web:run".into())), "and then anew");
+        assert_eq!(
+            whole.path_by("web:run").wish.trail,
+            Some(TrailWish::From("web:run".into())),
+            "and then anew"
+        );
         let near = first.focused("web:app", GraphWay::Down).as_far_as(Some(2));
         let longest = first.marked(Some(TrailWish::Longest(Length::Time))).coloured(Colour::Owner);
         for address in [first, begun, whole, near, longest] {
@@ -273,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_stays_in_the_address_whatever_is_looked_at() {
+    fn target_is_kept_in_all_links() {
         let then = read("/graph/old?target=3");
         assert!(then.is_first() && then.wish.target == Some(TargetNo(3)));
         let near = then.focused("old:app", GraphWay::Up);
@@ -283,16 +308,24 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_asked_for_with_what_decides_about_the_picture() {
+    fn file_link_has_only_picture_parameters() {
         let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&colour=wave");
         assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&colour=wave");
-        let review = Address { path: "/reviews/1".into(), fixed: Some(("tab", "graph")), ..Address::default() };
+        let review = Address {
+            path: "/reviews/1".into(),
+            fixed: Some(("tab", "graph")),
+            ..Address::default()
+        };
         assert_eq!(review.file(), "/reviews/1/graph.svg");
     }
 
     #[test]
-    fn what_was_unfolded_folds_again() {
-        let first = Address { path: "/reviews/1".into(), fixed: Some(("tab", "graph")), ..Address::default() };
+    fn expanded_role_collapses_again() {
+        let first = Address {
+            path: "/reviews/1".into(),
+            fixed: Some(("tab", "graph")),
+            ..Address::default()
+        };
         let app = RoleName::parse("app").unwrap();
         let unfolded = first.toggled_role(&app).toggled_node("n1");
         assert!(!unfolded.is_first());

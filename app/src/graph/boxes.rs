@@ -1,10 +1,12 @@
-//! Boxes: a role or one noderole each, with its name, its states as a bar and as words.
+//! Boxes: one for each role or single noderole. It shows the name, and the states as a bar and as
+//! text.
 //!
-//! A box hears nothing itself: clicks and keys reach the picture, which asks the box under them for its place. Each cell of the picture
-//! watches what it shows, and puts right what is there when a state changes: elements stay, and with them the focus.
+//! A box has no event listeners. The picture handles clicks and keys and looks up the box under
+//! them. Each cell of the picture updates its boxes in place when a state changes. Elements remain,
+//! and so does the focus.
 //!
-//! Far out, where no word can be read, a cell is one shape for each colour. What a reader has in hand is a whole box even there, else
-//! the keyboard would have nothing to stand on.
+//! When zoomed out too far to read text, a cell is one path per colour. The selected and the
+//! focused box remain complete, otherwise the keyboard would have no element to focus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,19 +19,19 @@ use super::colours::Scale;
 use super::picture::{Detail, Sight};
 use super::{MEASURES, Shown, drawn_as, named, worst};
 
-/// Letters of a name that a box has room for.
+/// Maximum number of characters of a name in a box.
 const LETTERS: usize = 22;
 
-/// What boxes show beside their own state.
+/// The state of boxes other than the noderoles' states.
 #[derive(Clone, Copy)]
 struct Marks {
-    /// The one that is looked at.
+    /// The selected box.
     at: Memo<Option<usize>>,
-    /// The one that the tabulator reaches.
+    /// The box that Tab focuses.
     first: Memo<Option<usize>>,
-    /// Those that have the wanted text in a name.
+    /// The boxes whose names contain the search text.
     found: Memo<Option<BTreeSet<usize>>>,
-    /// The address without the box that is looked at: that one has no part in any box's link.
+    /// The address without the selection, since links of boxes replace the selection.
     base: Memo<Address>,
 }
 
@@ -49,7 +51,7 @@ impl Marks {
         }
     }
 
-    /// How a box stands out, as a class.
+    /// The CSS class for the highlighting of a box.
     fn class(self, place: usize, vertex: &GraphVertex) -> &'static str {
         match &*self.found.read() {
             Some(found) if found.contains(&place) => "found",
@@ -60,7 +62,7 @@ impl Marks {
     }
 }
 
-/// All boxes that are in sight.
+/// All boxes in view.
 #[component]
 pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
     let marks = Marks::of(shown);
@@ -88,7 +90,8 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
 }
 
 fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
-    let (view, layout, scale, base) = (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
+    let (view, layout, scale, base) =
+        (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |place: &usize| {
         let (vertex, at) = (view.vertices.get(*place)?, layout.places.get(*place)?);
         Some(one(*place, vertex, *at, marks, &scale, &base))
@@ -96,14 +99,17 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     places.iter().filter_map(of).collect_view().into_any()
 }
 
-/// The boxes as bare shapes: one path for each colour and mark.
+/// The boxes as plain shapes: one path for each colour and class.
 fn shapes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for place in places {
-        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place)) else { continue };
+        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place))
+        else {
+            continue;
+        };
         let d = paths.entry((marks.class(*place, vertex), scale.tone(vertex))).or_default();
-        // Writing into a string can't fail.
+        // Writing to a string cannot fail.
         let _ = write!(d, "M{x} {y}h{}v{}h-{}z", MEASURES.width, MEASURES.height, MEASURES.width);
     }
     let path = |((mark, tone), d): ((&'static str, &'static str), String)| {
@@ -152,7 +158,8 @@ fn one(
     .into_any()
 }
 
-/// A single noderole's box has its node first: its neighbours mostly are of the same role.
+/// The title of a box. A single noderole shows its node first, because its neighbours mostly have
+/// the same role.
 pub(super) fn in_box(vertex: &GraphVertex) -> String {
     match &vertex.one {
         Some(one) => format!("{} · {}", one.short, vertex.role),
@@ -164,8 +171,8 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
     (vertex.members > 1).then(|| format!("×{}", vertex.members))
 }
 
-/// A box's name for who hears or speaks it: first what it shows, letter by letter, so that "click app 1 added" finds it
-/// (WCAG 2.5.3), then what it leaves out.
+/// The accessible name of a box. It starts with exactly the visible text, so that the voice command
+/// "click app 1 added" works (WCAG 2.5.3).
 fn spoken(vertex: &GraphVertex, said: &str) -> String {
     let shown = [Some(short(&in_box(vertex))), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
@@ -177,7 +184,7 @@ fn spoken(vertex: &GraphVertex, said: &str) -> String {
     }
 }
 
-/// How much of a vertex is marked, in words.
+/// How much of a vertex is highlighted, in words.
 pub(super) fn on_trail(vertex: &GraphVertex) -> Option<String> {
     match (vertex.on_trail, vertex.members) {
         (0, _) => None,
@@ -193,7 +200,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A bar in parts, as long as there are noderoles of each colour: colour, left end, width.
+/// The segments of a bar in proportion to the noderoles of each colour: colour, left end, width.
 pub(super) fn bar(parts: &[(&'static str, usize)]) -> Vec<(&'static str, f64, f64)> {
     let room = MEASURES.width - 24.0;
     let all: usize = parts.iter().map(|(_, n)| *n).sum();
@@ -218,8 +225,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_as_long_as_its_box_whatever_its_parts() {
-        for parts in [vec![("active", 1)], vec![("active", 3), ("error", 1)], vec![("a", 1_000), ("b", 1), ("c", 1)]] {
+    fn bar_fills_its_box() {
+        for parts in [
+            vec![("active", 1)],
+            vec![("active", 3), ("error", 1)],
+            vec![("a", 1_000), ("b", 1), ("c", 1)],
+        ] {
             let bar = bar(&parts);
             let (_, x, width) = bar[bar.len() - 1];
             assert!(bar.iter().all(|(_, _, width)| *width >= 1.0));
@@ -228,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn names_fit_their_box() {
+    fn long_name_is_shortened() {
         assert_eq!(short("app"), "app");
         assert_eq!(short(&"x".repeat(40)).chars().count(), LETTERS);
     }

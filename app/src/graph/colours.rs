@@ -1,5 +1,5 @@
-//! What the colours of a graph tell apart: states, waves or deployments. A colour never stands alone: what it means is a word in the
-//! legend and a word in each box.
+//! The colours of a graph: they show states, waves or deployments. A colour is never the only sign:
+//! the legend and each box also name it in words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use super::address::Colour;
 use super::{drawn_as, said, worst};
 use crate::parts::Icon;
 
-/// Colours that can be told apart at a glance; more than these share the last one, or are put together in ranges.
+/// Colours that people can distinguish at a glance. Further values share the last one or are
+/// grouped into ranges.
 const TONES: [&str; 6] = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
 
-/// What a colour means in a picture.
+/// An entry of the legend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The colour, as `data-state`.
+    /// The colour, as a value of `data-state`.
     pub tone: &'static str,
-    /// Its shape, where it has one.
+    /// The shape. `Icon::Dot` if the property has no shapes.
     pub shape: Icon,
-    /// What it means.
     pub words: String,
 }
 
@@ -35,32 +35,45 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, colour: Colour) -> Self {
-        let owners: BTreeSet<&str> = view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
+        let owners: BTreeSet<&str> =
+            view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
         let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
         for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.looks) {
             *looks.entry(*look).or_default() += count;
         }
-        Self { colour, waves: view.waves, owners: owners.into_iter().map(str::to_owned).collect(), looks }
+        Self {
+            colour,
+            waves: view.waves,
+            owners: owners.into_iter().map(str::to_owned).collect(),
+            looks,
+        }
     }
 
-    /// The parts of a vertex's bar: how many of its noderoles have which colour.
+    /// The segments of a vertex's bar: the number of noderoles of each colour.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
         match self.colour {
-            Colour::State => vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect(),
-            Colour::Wave => vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)],
+            Colour::State => {
+                vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect()
+            }
+            Colour::Wave => {
+                vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)]
+            }
             Colour::Owner => vec![(self.of_owner(vertex.deployment.as_str()), vertex.members)],
         }
     }
 
-    /// The one colour of a vertex that is drawn too small for more: of states the one that needs somebody first.
+    /// The single colour of a vertex when zoomed out. For states: the one that needs attention
+    /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
             Colour::State => worst(vertex).map_or("", |look| drawn_as(look).0),
-            Colour::Wave | Colour::Owner => self.parts(vertex).first().map_or("", |(tone, _)| *tone),
+            Colour::Wave | Colour::Owner => {
+                self.parts(vertex).first().map_or("", |(tone, _)| *tone)
+            }
         }
     }
 
-    /// What a box says under its bar.
+    /// The text below a box's bar.
     pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
         let word = match self.colour {
             Colour::State => return said(vertex),
@@ -71,7 +84,6 @@ impl Scale {
         if said.is_empty() { word } else { format!("{word} · {said}") }
     }
 
-    /// Every colour of the picture with its meaning.
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.colour {
             Colour::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
@@ -104,9 +116,14 @@ impl Scale {
     }
 
     fn names(&self) -> Vec<Entry> {
-        let whole = if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
+        let whole =
+            if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
         let (told, others) = self.owners.split_at(whole);
-        let entry = |name: &String| Entry { tone: self.of_owner(name), shape: Icon::Dot, words: name.clone() };
+        let entry = |name: &String| Entry {
+            tone: self.of_owner(name),
+            shape: Icon::Dot,
+            words: name.clone(),
+        };
         let others = (!others.is_empty()).then(|| Entry {
             tone: TONES[TONES.len() - 1],
             shape: Icon::Dot,
@@ -136,7 +153,7 @@ pub(crate) mod tests {
     use engine::ids::{DeploymentId, DeploymentName, RoleName};
     use uuid::Uuid;
 
-    /// A picture whose vertices are bound in these deployments, one wave after the other.
+    /// A picture with one vertex for each of these deployments, in consecutive waves.
     pub(crate) fn view(owners: &[&str]) -> GraphView {
         let deployment = |name: &str| DeploymentName::parse(name).unwrap();
         let vertex = |(at, owner): (usize, &&str)| GraphVertex {
@@ -169,10 +186,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_colour_that_a_box_has_is_in_the_legend() {
-        for owners in
-            [vec!["web"], vec!["web", "db", "edge"], vec!["a", "b", "c", "d", "e", "f", "g", "h"], vec!["w"; 20]]
-        {
+    fn legend_contains_every_used_colour() {
+        for owners in [
+            vec!["web"],
+            vec!["web", "db", "edge"],
+            vec!["a", "b", "c", "d", "e", "f", "g", "h"],
+            vec!["w"; 20],
+        ] {
             let view = view(&owners);
             for colour in Colour::ALL {
                 let scale = Scale::of(&view, colour);
@@ -185,19 +205,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn many_waves_are_put_together_and_many_owners_share_the_last_colour() {
+    fn excess_waves_and_owners_share_colours() {
         let waves = Scale::of(&view(&["w"; 14]), Colour::Wave);
         assert_eq!(
             told(&waves),
-            ["tone-1 waves 1–3", "tone-2 waves 4–6", "tone-3 waves 7–9", "tone-4 waves 10–12", "tone-5 waves 13–14"]
+            [
+                "tone-1 waves 1–3",
+                "tone-2 waves 4–6",
+                "tone-3 waves 7–9",
+                "tone-4 waves 10–12",
+                "tone-5 waves 13–14"
+            ]
         );
         let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), Colour::Owner);
         assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
-        assert_eq!(told(&Scale::of(&view(&["a"; 2]), Colour::State)), ["active 2 active", "proposed 2 added"]);
+        assert_eq!(
+            told(&Scale::of(&view(&["a"; 2]), Colour::State)),
+            ["active 2 active", "proposed 2 added"]
+        );
     }
 
     #[test]
-    fn a_box_says_what_its_colour_means() {
+    fn box_text_names_its_colour() {
         let view = view(&["web", "db"]);
         let said = |colour| Scale::of(&view, colour).said(&view.vertices[1]);
         assert_eq!(said(Colour::Wave), "wave 2 · 1 active, 1 added");

@@ -1,10 +1,10 @@
-//! A picture as a file of its own: SVG that any viewer shows, with words and without a style sheet.
+//! A graph as a standalone SVG file, with text and without a style sheet.
 //!
-//! Colours stand at the shapes and not in a style element, for whoever opens the file from this server sees it under the policy of
-//! everything that is no page: no styles, no scripts. They are the light ones, as files are printed. A test keeps them equal to the
-//! tokens of the style.
+//! Colours are attributes of the shapes and not in a `style` element. The content security policy
+//! for files from this server forbids styles and scripts. The colours are those of the light theme,
+//! since files are printed. A test keeps them equal to the tokens of the style sheet.
 //!
-//! What it shows is bounded by what a picture may show: see `control::graphing`.
+//! The size is bounded by the limits of a picture: see `control::graphing`.
 
 use std::fmt::Write as _;
 
@@ -24,9 +24,9 @@ const MUTED: &str = "#56606d";
 const LINE: &str = "#7f8998";
 const FRAME: &str = "#c3cad4";
 const SURFACE: &str = "#ffffff";
-/// Room for the title and the legend.
+/// Height of the title and the legend, in pixels.
 const HEAD: f64 = 64.0;
-/// Pixels that a letter of the legend takes, at most.
+/// Maximum width of a character of the legend, in pixels.
 const LETTER: f64 = 7.5;
 
 /// The colour of a `data-state`.
@@ -44,7 +44,7 @@ fn ink(tone: &str) -> &'static str {
     }
 }
 
-/// The picture of a graph as a document.
+/// Renders a graph as an SVG document.
 pub fn svg(view: &GraphView, colour: Colour) -> String {
     let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
@@ -52,7 +52,7 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
     let legend = legend(&scale, view);
     let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEAD);
     let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
-    // Writing into a string can't fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -75,10 +75,15 @@ pub fn svg(view: &GraphView, colour: Colour) -> String {
 
 fn heading(view: &GraphView) -> String {
     let trail = view.trail.as_ref().map(|trail| format!(" · {}", trail.said)).unwrap_or_default();
-    format!("{}: {}, {}{trail}", view.deployment, many(view.noderoles, "noderole"), many(view.wires, "edge"))
+    format!(
+        "{}: {}, {}{trail}",
+        view.deployment,
+        many(view.noderoles, "noderole"),
+        many(view.wires, "edge")
+    )
 }
 
-/// The legend, and how wide it is.
+/// The legend and its width.
 fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
     let mut out = String::new();
     let mut x = 20.0;
@@ -124,7 +129,7 @@ fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
     );
 }
 
-/// Colour and dashes of an edge that a change changes.
+/// Colour and dash pattern of an edge that a change adds, removes or retypes.
 fn drawn(class: &str) -> (&'static str, &'static str) {
     match class {
         "gone" => (ink("error"), " stroke-dasharray=\"2 5\""),
@@ -151,11 +156,17 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
     );
     if let Some(members) = members(vertex) {
         let right = width - 12.0;
-        let _ = write!(out, "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>");
+        let _ = write!(
+            out,
+            "<text x=\"{right}\" y=\"23\" text-anchor=\"end\" fill=\"{MUTED}\">{members}</text>"
+        );
     }
     for (tone, x, width) in bar(&scale.parts(vertex)) {
         let ink = ink(tone);
-        let _ = write!(out, "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>");
+        let _ = write!(
+            out,
+            "<rect x=\"{x}\" y=\"31\" width=\"{width}\" height=\"7\" rx=\"2\" fill=\"{ink}\"/>"
+        );
     }
     let _ = writeln!(
         out,
@@ -164,7 +175,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
     );
 }
 
-/// A text in a document or an attribute. Letters that XML can't have are left out.
+/// Escapes a text for content and attributes. Characters that XML forbids are dropped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -186,7 +197,7 @@ mod tests {
     use crate::graph::colours::tests::view;
 
     #[test]
-    fn its_colours_are_those_of_the_page_in_light() {
+    fn svg_colours_match_light_theme() {
         let tokens = include_str!("../../../style/tokens.css");
         let states = ["proposed", "blocked", "todo", "transition", "active", "error", "warn"];
         let tones = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
@@ -197,18 +208,33 @@ mod tests {
             ("line-strong", FRAME),
             ("surface", SURFACE),
         ]) {
-            assert!(tokens.contains(&format!("--{name}: light-dark({ink},")), "{name} is not {ink} in the style");
+            assert!(
+                tokens.contains(&format!("--{name}: light-dark({ink},")),
+                "{name} is not {ink} in the style"
+            );
         }
     }
 
     #[test]
-    fn it_has_words_and_nothing_that_a_strict_policy_refuses() {
+    fn svg_has_text_without_styles_or_scripts() {
         let mut view = view(&["web", "db"]);
-        view.edges = vec![GraphEdge { from: 0, to: 1, count: 2, kind: EdgeKind::Soft, on_trail: 1, added: 0, gone: 0 }];
+        view.edges = vec![GraphEdge {
+            from: 0,
+            to: 1,
+            count: 2,
+            kind: EdgeKind::Soft,
+            on_trail: 1,
+            added: 0,
+            gone: 0,
+        }];
         let file = svg(&view, Colour::Wave);
-        for part in
-            ["<title>Graph of web</title>", ">wave 2<", "r1 in db: wave 2", "stroke-dasharray", "stroke-width=\"3\""]
-        {
+        for part in [
+            "<title>Graph of web</title>",
+            ">wave 2<",
+            "r1 in db: wave 2",
+            "stroke-dasharray",
+            "stroke-width=\"3\"",
+        ] {
             assert!(file.contains(part), "{part} in {file}");
         }
         for part in ["<style", "style=", "<script", "href", "class="] {
@@ -218,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_a_change_adds_and_takes_away_are_told_apart() {
+    fn added_and_removed_edges_differ() {
         let mut view = view(&["web", "db", "edge"]);
         let edge = |from, to, count, added, gone| GraphEdge {
             from,
@@ -231,17 +257,26 @@ mod tests {
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
         let file = svg(&view, Colour::State);
-        for part in ["<title>no longer</title>", "<title>new</title>", ">no longer an edge<", ">new edge<", "2 5"] {
+        for part in [
+            "<title>no longer</title>",
+            "<title>new</title>",
+            ">no longer an edge<",
+            ">new edge<",
+            "2 5",
+        ] {
             assert!(file.contains(part), "{part} in {file}");
         }
         view.edges[1].gone = 3;
         assert!(svg(&view, Colour::State).contains("<title>2 new, 3 no longer</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
-        assert!(!svg(&view, Colour::State).contains("edge<"), "a graph of no change has no legend for one");
+        assert!(
+            !svg(&view, Colour::State).contains("edge<"),
+            "a graph of no change has no legend for one"
+        );
     }
 
     #[test]
-    fn what_is_no_xml_does_not_get_in() {
+    fn invalid_xml_characters_are_dropped() {
         assert_eq!(escaped("a<b> & \"c\"\u{0}\u{1b}"), "a&lt;b&gt; &amp; &quot;c&quot;");
     }
 }

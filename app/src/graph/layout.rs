@@ -1,67 +1,73 @@
-//! Where the vertices of a graph stand: in layers, what waits to the right of what it waits for.
+//! The layout of a graph: layers from left to right, with dependents to the right of their
+//! dependencies.
 //!
-//! Pure and deterministic, so the server's picture and the browser's are the same to the byte, and nothing jumps when the page is
-//! taken over. Four steps, each near-linear in vertices and edges:
+//! The layout is pure and deterministic. So the server's picture and the browser's are identical to
+//! the byte, and nothing moves on hydration. It has four steps, each near-linear in vertices and
+//! edges:
 //!
-//! 1. edges that close a cycle are turned round (a folded graph may have some);
-//! 2. a vertex's layer is its longest way from a root, so every edge goes to the right;
-//! 3. an edge over several layers gets a place in each (a *bend*), and each layer, from the left, is sorted by where the middle one
-//!    of those that it waits for stands. Ties keep the given order, which is by name;
-//! 4. a vertex stands as near to its neighbours' middle as the order and the gaps allow: least squares, exactly, by pooling.
+//! 1. Reverse edges that close a cycle (a folded graph may have some).
+//! 2. Put each vertex into the layer of its longest path from a root, so that every edge points
+//!    right.
+//! 3. Add a *bend* to each layer that an edge crosses. Then sort each layer, from the left, by the
+//!    position of the median of each vertex's dependencies. Ties keep the given order, which is by
+//!    name.
+//! 4. Move each vertex as close to the middle of its neighbours as the order and the gaps allow.
+//!    This is an exact least-squares solution by pooling.
 //!
-//! Bends are what could explode: a thousand layers with long edges would have millions. An edge longer than [`LONGEST_BENT`] layers
-//! is drawn straight instead, and takes no part in the sorting.
+//! Bends bound the cost: a thousand layers with long edges would have millions. An edge across more
+//! than [`LONGEST_BENT`] layers is drawn straight and does not take part in the sorting.
 //!
-//! # What stays when a vertex is added
+//! # Stability
 //!
-//! **In a graph without cycles, every vertex that does not follow from a new one keeps its layer, and any two of them that share a
-//! layer keep their order.** So people find again what they know: to the left and right nothing moves, and above and below things
-//! only make room. How far apart they stand is not promised, as all of them take part in the least squares. What follows from the
-//! new one may move to later layers. A folded picture, whose vertices are roles, is the same to the pixel while no role is added.
+//! **In a graph without cycles, adding a vertex keeps the layer of every vertex that does not
+//! depend on it. Two such vertices in one layer also keep their order.** So readers find known
+//! vertices again: they never move sideways, and move up or down only to make room. Distances are
+//! not guaranteed, since all vertices take part in the least squares. Vertices that depend on the
+//! new one may move to later layers. A folded picture, whose vertices are roles, stays identical to
+//! the pixel while no role is added.
 //!
-//! That is why step 3 looks to the left only, and at one neighbour in place of the mean of all. By induction from the left: who does
-//! not follow from the new one has the same parents as before, these have the same order, so the middle one is the same parent, and
-//! sorting by parents whose order is the same gives the same order. Sweeps back from the right cross a little less, and a mean
-//! is a little nearer, but with either a new leaf may turn round what it has nothing to do with.
+//! This is why step 3 looks only to the left, and uses the median and not the mean. The proof is by
+//! induction from the left. A vertex that does not depend on the new one has the same parents as
+//! before, in the same order. So its median is the same parent, and sorting by parents in the same
+//! order gives the same order. Sweeps from the right would cross slightly fewer edges, and the mean
+//! would be slightly closer. But with either, a new leaf could reorder unrelated vertices.
 
 use std::collections::BTreeMap;
 
-/// Layers that an edge may cross and still have a bend in each.
+/// Maximum number of layers that an edge with bends crosses.
 const LONGEST_BENT: usize = 16;
-/// How often vertices are moved towards their neighbours.
+/// The number of passes that move vertices towards their neighbours.
 const SETTLINGS: usize = 8;
 
-/// What is to be laid out.
+/// Sizes, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measures {
     /// Width of a vertex.
     pub width: f64,
     /// Height of a vertex.
     pub height: f64,
-    /// Room between layers.
+    /// Gap between layers.
     pub across: f64,
-    /// Room between vertices of a layer.
+    /// Gap between vertices of a layer.
     pub between: f64,
-    /// Room around all.
+    /// Margin around the picture.
     pub margin: f64,
 }
 
-/// Where everything stands.
+/// Positions, in pixels.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layout {
-    /// The left upper corner of each vertex.
+    /// The top left corner of each vertex.
     pub places: Vec<(f64, f64)>,
     /// The layer of each vertex, from 0.
     pub layers: Vec<usize>,
-    /// The points of each edge, from the right of the one to the left of the other.
+    /// The points of each edge, from the right side of one vertex to the left side of the other.
     pub paths: Vec<Vec<(f64, f64)>>,
-    /// How wide all of it is.
     pub width: f64,
-    /// How high all of it is.
     pub height: f64,
 }
 
-/// Lays out vertices `0..count`; `edges` lead from what is waited for to what waits.
+/// Lays out the vertices `0..count`. An edge leads from a dependency to its dependent.
 pub fn lay_out(count: usize, edges: &[(usize, usize)], measures: Measures) -> Layout {
     let forward = forward(count, edges);
     let layers = layers(count, &forward);
@@ -71,7 +77,7 @@ pub fn lay_out(count: usize, edges: &[(usize, usize)], measures: Measures) -> La
     columns.drawn(edges, &forward, layers, measures)
 }
 
-/// The edges with those turned round that would close a cycle; loops are left out (None).
+/// Reverses the edges that close a cycle, and replaces self-loops by `None`.
 fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (at, (from, to)) in edges.iter().enumerate() {
@@ -86,12 +92,13 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
         Done,
     }
     let mut seen = vec![Seen::No; count];
-    let mut forward: Vec<_> = edges.iter().map(|(from, to)| (from != to).then_some((*from, *to))).collect();
+    let mut forward: Vec<_> =
+        edges.iter().map(|(from, to)| (from != to).then_some((*from, *to))).collect();
     for root in 0..count {
         if seen[root] != Seen::No {
             continue;
         }
-        // A stack of its own: a chain of thousands must not be a recursion of thousands.
+        // An explicit stack, since a chain of thousands of vertices would overflow the call stack.
         let mut stack = vec![(root, 0)];
         seen[root] = Seen::Open;
         while let Some((vertex, next)) = stack.pop() {
@@ -114,7 +121,7 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
     forward
 }
 
-/// The longest way of each vertex from a root.
+/// The length of the longest path from a root to each vertex.
 fn layers(count: usize, edges: &[Option<(usize, usize)>]) -> Vec<usize> {
     let mut waiting = vec![0; count];
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -138,16 +145,16 @@ fn layers(count: usize, edges: &[Option<(usize, usize)>]) -> Vec<usize> {
 
 /// Vertices and bends, by layer.
 struct Columns {
-    /// What stands in each layer, from above: vertices are `0..count`, bends follow.
+    /// The content of each layer, from the top. Vertices are `0..count`, and bends follow.
     columns: Vec<Vec<usize>>,
-    /// Neighbours to the left and to the right, of vertices and bends.
+    /// The neighbours to the left and to the right, for vertices and bends.
     left: Vec<Vec<usize>>,
     right: Vec<Vec<usize>>,
     /// The bends of each edge, from the left.
     bends: Vec<Vec<usize>>,
-    /// How many are vertices.
+    /// The number of vertices.
     count: usize,
-    /// The middle of each, from above.
+    /// The vertical centre of each vertex and bend.
     middle: Vec<f64>,
 }
 
@@ -190,9 +197,9 @@ impl Columns {
         self.left[to].push(from);
     }
 
-    /// Sorts each layer by the place of the middle one of its neighbours to the left.
+    /// Sorts each layer by the position of the median neighbour to the left.
     fn sort(&mut self, edges: &[Option<(usize, usize)>]) {
-        // Bends go with the vertex that their edge leads to.
+        // A bend moves with the vertex at the end of its edge.
         let mut goes_with: Vec<usize> = (0..self.left.len()).collect();
         for (bends, edge) in self.bends.iter().zip(edges) {
             for bend in bends {
@@ -204,10 +211,16 @@ impl Columns {
             let mut keyed: Vec<(usize, usize, usize)> = column
                 .iter()
                 .map(|one| {
-                    let mut near: Vec<usize> = self.left[*one].iter().map(|near| place[*near]).collect();
+                    let mut near: Vec<usize> =
+                        self.left[*one].iter().map(|near| place[*near]).collect();
                     let middle = near.len().saturating_sub(1) / 2;
-                    // Whoever has nothing to the left stands below the others; in the first layer that is everybody.
-                    let middle = if near.is_empty() { usize::MAX } else { *near.select_nth_unstable(middle).1 };
+                    // Vertices without a neighbour to the left come last. In the first layer these
+                    // are all.
+                    let middle = if near.is_empty() {
+                        usize::MAX
+                    } else {
+                        *near.select_nth_unstable(middle).1
+                    };
                     (middle, goes_with[*one], *one)
                 })
                 .collect();
@@ -219,7 +232,7 @@ impl Columns {
         }
     }
 
-    /// Moves everything as near to its neighbours' middle as order and gaps allow.
+    /// Moves everything as close to the middle of its neighbours as the order and the gaps allow.
     fn settle(&mut self, measures: Measures) {
         self.middle = vec![0.0; self.left.len()];
         for column in &self.columns {
@@ -243,8 +256,10 @@ impl Columns {
                         mean(near.map(|near| self.middle[*near])).unwrap_or(self.middle[*one])
                     })
                     .collect();
-                let gaps: Vec<f64> =
-                    column.windows(2).map(|pair| gap(pair[0], pair[1], self.count, measures)).collect();
+                let gaps: Vec<f64> = column
+                    .windows(2)
+                    .map(|pair| gap(pair[0], pair[1], self.count, measures))
+                    .collect();
                 for (one, y) in column.iter().zip(apart(&wanted, &gaps)) {
                     self.middle[*one] = y;
                 }
@@ -259,19 +274,34 @@ impl Columns {
         layers: Vec<usize>,
         measures: Measures,
     ) -> Layout {
-        let x_of = |layer: usize| measures.margin + layer as f64 * (measures.width + measures.across);
+        let x_of =
+            |layer: usize| measures.margin + layer as f64 * (measures.width + measures.across);
         let half = measures.height / 2.0;
         let vertices = &self.middle[..self.count];
-        let top = vertices.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0) - half - measures.margin;
-        // A bend may stand above or below every vertex.
-        let top = self.middle.iter().copied().min_by(f64::total_cmp).map_or(top, |y| top.min(y - measures.margin));
-        let bottom = vertices.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0) + half + measures.margin;
+        let top =
+            vertices.iter().copied().min_by(f64::total_cmp).unwrap_or(0.0) - half - measures.margin;
+        // A bend may be above or below all vertices.
+        let top = self
+            .middle
+            .iter()
+            .copied()
+            .min_by(f64::total_cmp)
+            .map_or(top, |y| top.min(y - measures.margin));
         let bottom =
-            self.middle.iter().copied().max_by(f64::total_cmp).map_or(bottom, |y| bottom.max(y + measures.margin));
+            vertices.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0) + half + measures.margin;
+        let bottom = self
+            .middle
+            .iter()
+            .copied()
+            .max_by(f64::total_cmp)
+            .map_or(bottom, |y| bottom.max(y + measures.margin));
         let y_of = |one: usize| whole(self.middle[one] - top);
-        let places = (0..self.count).map(|vertex| (x_of(layers[vertex]), y_of(vertex) - half)).collect();
+        let places =
+            (0..self.count).map(|vertex| (x_of(layers[vertex]), y_of(vertex) - half)).collect();
         let paths = edges.iter().enumerate().map(|(edge, (from, to))| {
-            let Some(turned) = forward[edge].map(|ends| ends != (*from, *to)) else { return Vec::new() };
+            let Some(turned) = forward[edge].map(|ends| ends != (*from, *to)) else {
+                return Vec::new();
+            };
             let (a, b) = if turned { (*to, *from) } else { (*from, *to) };
             let mut path = vec![(x_of(layers[a]) + measures.width, y_of(a))];
             for (n, bend) in self.bends[edge].iter().enumerate() {
@@ -297,7 +327,8 @@ impl Columns {
     }
 }
 
-/// Whole pixels: the text of a picture is shorter, and two machines can't differ in the last digit.
+/// Rounds to whole pixels. This shortens the SVG, and avoids differences between machines in the
+/// last digit.
 fn whole(value: f64) -> f64 {
     value.round()
 }
@@ -307,15 +338,18 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| sum / f64::from(n))
 }
 
-/// The room between the middles of two that stand one above the other; bends need little.
+/// The distance between the centres of two vertical neighbours. Bends need little.
 fn gap(a: usize, b: usize, count: usize, measures: Measures) -> f64 {
-    let half = |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
+    let half =
+        |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
     half(a) + half(b) + measures.between
 }
 
-/// The places nearest to the wanted ones (least squares) that keep the order and are at least `gaps` apart.
+/// The positions closest to `wanted` (least squares) that keep the order and are at least `gaps`
+/// apart.
 ///
-/// With the gaps taken off, that is a regression onto a rising line: neighbours in the wrong order are pooled to their mean.
+/// After subtracting the gaps, this is an isotonic regression: neighbours in the wrong order are
+/// pooled to their mean.
 fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
     let mut offset = 0.0;
     let offsets: Vec<f64> = std::iter::once(0.0)
@@ -324,7 +358,7 @@ fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
             offset
         }))
         .collect();
-    // Pools: the sum and the number of what was put together.
+    // Pools: the sum and the number of their members.
     let mut pools: Vec<(f64, usize)> = Vec::with_capacity(wanted.len());
     for (wanted, offset) in wanted.iter().zip(&offsets) {
         let mut pool = (wanted - offset, 1);
@@ -341,10 +375,10 @@ fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
     flat.zip(&offsets).map(|(y, offset)| y + offset).collect()
 }
 
-/// For each vertex what it waits for and what waits for it.
+/// The dependencies and dependents of each vertex.
 pub type Neighbours = BTreeMap<usize, (Vec<usize>, Vec<usize>)>;
 
-/// Neighbours of each vertex, from above: for walks by keyboard.
+/// The neighbours of each vertex, from the top, for keyboard navigation.
 pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
     let mut near = Neighbours::new();
     for (from, to) in edges {
@@ -364,13 +398,16 @@ pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
 mod tests {
     use super::*;
 
-    const MEASURES: Measures = Measures { width: 100.0, height: 40.0, across: 60.0, between: 20.0, margin: 10.0 };
+    const MEASURES: Measures =
+        Measures { width: 100.0, height: 40.0, across: 60.0, between: 20.0, margin: 10.0 };
 
-    /// Numbers that look random and are the same each time.
+    /// A deterministic pseudo-random generator.
     fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed;
         move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below.max(1)
         }
     }
@@ -385,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_go_to_the_right_and_nothing_overlaps() {
+    fn edges_point_right_and_vertices_never_overlap() {
         for seed in 0..40 {
             let edges = random(seed, 30, 60, false);
             let layout = lay_out(30, &edges, MEASURES);
@@ -410,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_begin_and_end_at_their_vertices_cycles_or_not() {
+    fn paths_end_at_vertices_even_in_cycles() {
         for seed in 0..40 {
             let edges = random(seed, 20, 50, true);
             let layout = lay_out(20, &edges, MEASURES);
@@ -425,13 +462,18 @@ mod tests {
         }
     }
 
-    /// The same graph with a new vertex at place `new`, which waits for some and is waited for by others.
-    fn with_one_more(edges: &[(usize, usize)], count: usize, new: usize, seed: u64) -> Vec<(usize, usize)> {
+    /// The same graph with a new vertex at index `new`, with some dependencies and dependents.
+    fn with_one_more(
+        edges: &[(usize, usize)],
+        count: usize,
+        new: usize,
+        seed: u64,
+    ) -> Vec<(usize, usize)> {
         let moved = |vertex: usize| if vertex >= new { vertex + 1 } else { vertex };
         let mut all: Vec<_> = edges.iter().map(|(from, to)| (moved(*from), moved(*to))).collect();
         let mut next = numbers(seed);
         for _ in 0..4 {
-            // Vertices of these graphs wait for those before them.
+            // In these graphs, vertices depend only on earlier ones.
             let other = next(count + 1);
             match other.cmp(&new) {
                 std::cmp::Ordering::Less => all.push((other, new)),
@@ -445,7 +487,7 @@ mod tests {
     fn follows_from(edges: &[(usize, usize)], count: usize, one: usize) -> Vec<bool> {
         let mut follows = vec![false; count];
         follows[one] = true;
-        // Edges rise, so once through the ends in their order is enough.
+        // Edges lead to higher indices, so one pass in sorted order is enough.
         let mut sorted = edges.to_vec();
         sorted.sort_unstable();
         for (from, to) in sorted {
@@ -455,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_vertex_leaves_layer_and_order_of_all_that_does_not_follow_from_it() {
+    fn new_vertex_keeps_layers_of_unrelated_vertices() {
         let count = 40;
         let mut watched = 0;
         for seed in 0..200 {
@@ -467,7 +509,11 @@ mod tests {
             let moved = |vertex: usize| if vertex >= new { vertex + 1 } else { vertex };
             let others: Vec<usize> = (0..count).filter(|vertex| !follows[moved(*vertex)]).collect();
             for a in &others {
-                assert_eq!(was.layers[*a], is.layers[moved(*a)], "seed {seed}: {a} has another layer");
+                assert_eq!(
+                    was.layers[*a],
+                    is.layers[moved(*a)],
+                    "seed {seed}: {a} has another layer"
+                );
                 for b in others.iter().filter(|b| was.layers[**b] == was.layers[*a] && **b != *a) {
                     watched += 1;
                     let before = was.places[*a].1 < was.places[*b].1;
@@ -479,7 +525,7 @@ mod tests {
         assert!(watched > 10_000, "{watched}");
     }
 
-    /// How many pairs of edges cross, of those between neighbouring layers.
+    /// The number of crossings between edges of neighbouring layers.
     fn crossings(layout: &Layout, edges: &[(usize, usize)]) -> usize {
         let pieces: Vec<_> = edges
             .iter()
@@ -488,29 +534,36 @@ mod tests {
             .filter(|pair| pair[1].0 - pair[0].0 == MEASURES.across)
             .map(|pair| (pair[0].0 as i64, pair[0].1, pair[1].1))
             .collect();
-        let cross = |a: &(i64, f64, f64), b: &(i64, f64, f64)| a.0 == b.0 && (a.1 - b.1) * (a.2 - b.2) < 0.0;
+        let cross = |a: &(i64, f64, f64), b: &(i64, f64, f64)| {
+            a.0 == b.0 && (a.1 - b.1) * (a.2 - b.2) < 0.0
+        };
         (0..pieces.len()).map(|a| pieces[..a].iter().filter(|b| cross(&pieces[a], b)).count()).sum()
     }
 
     #[test]
-    fn what_a_cluster_looks_like_hardly_crosses() {
-        // On each of 30 nodes dns, then runtime and collector, then app after both: given by role, then node, as graphs are.
+    fn typical_cluster_has_few_crossings() {
+        // 30 nodes, each with dns, then runtime and collector, then app after both. Ordered by
+        // role, then by node, as in real graphs.
         let nodes = 30;
         let chains: Vec<_> = (0..nodes)
-            .flat_map(|n| [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(from, to)| (from * nodes + n, to * nodes + n)))
+            .flat_map(|n| {
+                [(0, 1), (0, 2), (1, 3), (2, 3)]
+                    .map(|(from, to)| (from * nodes + n, to * nodes + n))
+            })
             .collect();
         assert_eq!(crossings(&lay_out(4 * nodes, &chains, MEASURES), &chains), 0);
     }
 
     #[test]
-    fn the_same_graph_is_laid_out_the_same_way() {
+    fn layout_is_deterministic() {
         let edges = random(7, 40, 80, false);
         assert_eq!(lay_out(40, &edges, MEASURES), lay_out(40, &edges, MEASURES));
     }
 
     #[test]
-    fn two_chains_that_are_given_crossed_are_drawn_uncrossed() {
-        // 0 -> 3 and 1 -> 2: sorted by name the second layer would be 2, 3 and cross.
+    fn crossed_chains_are_uncrossed() {
+        // 0 -> 3 and 1 -> 2. Sorted by name, the second layer would be 2, 3, and the edges would
+        // cross.
         let layout = lay_out(4, &[(0, 3), (1, 2)], MEASURES);
         assert!(layout.places[0].1 < layout.places[1].1);
         assert!(layout.places[3].1 < layout.places[2].1);
@@ -518,12 +571,16 @@ mod tests {
     }
 
     #[test]
-    fn deep_and_wide_graphs_are_no_matter() {
+    fn deep_and_wide_graphs_are_laid_out() {
         let chain: Vec<_> = (0..4_999).map(|n| (n, n + 1)).collect();
         assert_eq!(lay_out(5_000, &chain, MEASURES).layers[4_999], 4_999);
         let fan: Vec<_> = (1..5_000).map(|n| (0, n)).collect();
-        assert_eq!(lay_out(5_000, &fan, MEASURES).layers.iter().filter(|layer| **layer == 1).count(), 4_999);
-        // Every tenth of a chain also waits for the first: straight where it would be too long.
+        assert_eq!(
+            lay_out(5_000, &fan, MEASURES).layers.iter().filter(|layer| **layer == 1).count(),
+            4_999
+        );
+        // Every tenth vertex of the chain also depends on the first one. These edges are straight
+        // if they are too long.
         let long: Vec<_> = chain.iter().copied().chain((1..500).map(|n| (0, n * 10))).collect();
         let layout = lay_out(5_000, &long, MEASURES);
         assert_eq!(layout.paths[chain.len() + 400].len(), 2);
@@ -531,17 +588,18 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_edges_are_laid_out_in_a_moment() {
+    fn ten_thousand_edges_are_laid_out_quickly() {
         let edges = random(3, 2_500, 10_000, false);
         let began = std::time::Instant::now();
         let layout = lay_out(2_500, &edges, MEASURES);
         assert_eq!(layout.places.len(), 2_500);
-        // Some hundred milliseconds unoptimised, on one core that others share: this guards against another order of growth.
+        // Takes a few hundred milliseconds unoptimised on a shared core. The limit only guards
+        // against a different order of growth.
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 
     #[test]
-    fn nothing_and_one_are_graphs_too() {
+    fn empty_and_single_vertex_graphs_work() {
         assert_eq!(lay_out(0, &[], MEASURES).places, []);
         let one = lay_out(1, &[(0, 0)], MEASURES);
         assert_eq!((one.width, one.height), (120.0, 60.0));
@@ -549,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn places_keep_their_order_and_gaps() {
+    fn positions_keep_order_and_gaps() {
         let placed = apart(&[5.0, 0.0, 0.0, 40.0], &[10.0, 10.0, 10.0]);
         assert!(placed.windows(2).all(|pair| pair[1] - pair[0] >= 10.0 - 1e-9), "{placed:?}");
         assert_eq!(placed[3], 40.0, "who is far enough away stays");

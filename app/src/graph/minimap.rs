@@ -1,7 +1,8 @@
-//! The whole of a picture that is larger than its window, small, with the part that the window shows.
+//! A small overview of a picture that is larger than its window, with a frame around the visible
+//! part.
 //!
-//! It doubles the page for the pointer: keys scroll the picture itself and walk along its boxes, and the table has every word. So
-//! readers of the page by ear are spared it.
+//! It duplicates functions for the pointer only: keys scroll the picture and move between boxes,
+//! and the table contains all text. So it is hidden from screen readers.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use wasm_bindgen::JsCast;
 
 use super::{MEASURES, Shown};
 
-/// The most that it takes of the page, in pixels.
+/// Maximum size, in pixels of the page.
 const ROOM: (f64, f64) = (184.0, 120.0);
 
-/// Pixels of the page for a pixel of the picture.
+/// Pixels of the page per pixel of the picture.
 fn scale(width: f64, height: f64) -> f64 {
     (ROOM.0 / width.max(1.0)).min(ROOM.1 / height.max(1.0))
 }
@@ -22,7 +23,7 @@ fn scale(width: f64, height: f64) -> f64 {
 #[component]
 pub(super) fn Minimap(
     shown: Shown,
-    /// What the window shows of the picture: x, y, width, height, in the picture's pixels.
+    /// The visible part of the picture: x, y, width, height, in the picture's pixels.
     seen: Signal<(f64, f64, f64, f64)>,
 ) -> impl IntoView {
     let whole = Memo::new(move |_| {
@@ -33,21 +34,28 @@ pub(super) fn Minimap(
         let (whole, (_, _, width, height)) = (whole.get(), seen.get());
         width > 0.0 && (whole.0 > width + 1.0 || whole.1 > height + 1.0)
     });
-    // One path for each colour: a thousand boxes are no thousand elements.
+    // One path per colour, since an element for each of a thousand boxes would be slow.
     let boxes = move || {
         let (layout, view, scale) = (shown.layout.read(), shown.view.read(), shown.scale.read());
         let mut paths: BTreeMap<&'static str, String> = BTreeMap::new();
         let small = self::scale(layout.width, layout.height);
-        // At least two pixels of the page each.
+        // Boxes are at least two pixels of the page wide and high.
         let (width, height) = (MEASURES.width.max(2.0 / small), MEASURES.height.max(2.0 / small));
         for (vertex, (x, y)) in view.vertices.iter().zip(&layout.places) {
             let path = paths.entry(scale.tone(vertex)).or_default();
             path.push_str(&format!("M{x} {y}h{width:.0}v{height:.0}h-{width:.0}z"));
         }
-        paths.into_iter().map(|(tone, d)| view! { <path class="part" data-state=tone d=d></path> }).collect_view()
+        paths
+            .into_iter()
+            .map(|(tone, d)| view! { <path class="part" data-state=tone d=d></path> })
+            .collect_view()
     };
     let go = move |event: &PointerEvent| {
-        let Some(element) = event.current_target().and_then(|t| t.dyn_into::<web_sys::Element>().ok()) else { return };
+        let Some(element) =
+            event.current_target().and_then(|t| t.dyn_into::<web_sys::Element>().ok())
+        else {
+            return;
+        };
         let Some(room) = shown.room.get_untracked() else { return };
         let (frame, (width, height), zoom) =
             (element.get_bounding_client_rect(), whole.get_untracked(), shown.zoom.get_untracked());
@@ -106,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_fits_its_room_whatever_its_form() {
+    fn minimap_fits_its_maximum_size() {
         for (width, height) in [(10_000.0, 400.0), (300.0, 90_000.0), (184.0, 120.0), (0.0, 0.0)] {
             let small = scale(width, height);
             assert!(width * small <= ROOM.0 + 1e-9 && height * small <= ROOM.1 + 1e-9);

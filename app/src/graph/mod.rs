@@ -1,12 +1,18 @@
-//! Graphs: a picture, its table, and what one vertex is about.
+//! Graphs: a picture, its table, and the details of the selected vertex.
 //!
-//! The server folds ([`engine::cluster::graph`]) and sends what is to be seen; [`layout`] says where it stands; this draws it. Whatever
-//! the reader chose is in the [`address`], so every command is a link and works without scripts.
+//! The server folds the graph ([`engine::cluster::graph`]) and sends the visible part. [`layout`]
+//! computes positions, and this module draws. The reader's choices are in the [`address`], so every
+//! command is a link and works without JavaScript.
 //!
-//! What makes it hold for ten thousand edges: the fold keeps the picture small; edges are a path for each strand and not an element
-//! each; of a large picture only what is near the reader's window is drawn, piece by piece ([`sight`]); far out, boxes and edges are
-//! bare shapes; a new state moves nothing, since the layout depends on the shape alone. What it takes is measured: see
-//! `docs/graph.md`.
+//! Graphs with ten thousand edges stay fast:
+//!
+//! * Folding keeps the picture small.
+//! * Edges share one path per strand.
+//! * A large picture contains only the pieces near the reader's window ([`sight`]).
+//! * When zoomed out, boxes and edges are plain shapes.
+//! * A new state moves nothing, because the layout depends only on the graph's structure.
+//!
+//! Measurements: see `docs/graph.md`.
 
 pub mod address;
 mod boxes;
@@ -22,7 +28,9 @@ mod wires;
 
 use std::collections::BTreeSet;
 
-use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish};
+use api::console::{
+    GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish,
+};
 use engine::counting::many;
 use leptos::html;
 use leptos::prelude::*;
@@ -36,11 +44,11 @@ use layout::Layout;
 use tools::Tools;
 pub(crate) use wires::{arrow, curve};
 
-/// Size of a vertex and the room around it, in pixels.
+/// Sizes of vertices and gaps, in pixels.
 pub(crate) const MEASURES: layout::Measures =
     layout::Measures { width: 188.0, height: 62.0, across: 76.0, between: 18.0, margin: 20.0 };
 
-/// The colour, shape and word of a look.
+/// The colour, shape and word of a vertex's state.
 pub(crate) fn drawn_as(look: Look) -> (&'static str, Icon, &'static str) {
     match look {
         Look::State(state) => (state.as_str(), shape(state), lower(state)),
@@ -56,7 +64,7 @@ fn lower(state: StepState) -> &'static str {
     state.as_str()
 }
 
-/// The look that says most about a vertex: what needs somebody first.
+/// The state of a vertex that needs attention most.
 pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
     let weight = |look: &Look| match look {
         Look::State(StepState::Error) | Look::Removed => 0,
@@ -72,10 +80,14 @@ pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
     vertex.looks.iter().map(|(look, _)| *look).min_by_key(weight)
 }
 
-/// `3 noderoles: 2 active, 1 error`; for a single one its state.
+/// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
-    let looks =
-        vertex.looks.iter().map(|(look, n)| format!("{n} {}", drawn_as(*look).2)).collect::<Vec<_>>().join(", ");
+    let looks = vertex
+        .looks
+        .iter()
+        .map(|(look, n)| format!("{n} {}", drawn_as(*look).2))
+        .collect::<Vec<_>>()
+        .join(", ");
     match (&vertex.one, vertex.looks.first()) {
         (Some(_), Some((look, _))) => drawn_as(*look).2.to_owned(),
         (Some(_), None) => String::new(),
@@ -91,7 +103,7 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
     }
 }
 
-/// How a change changes an edge: the class of its line, and words. None: it does not.
+/// The change to an edge: the class of its line, and words. `None`: unchanged.
 pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     match (edge.count, edge.added, edge.gone) {
         (_, 0, 0) => None,
@@ -103,43 +115,48 @@ pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     }
 }
 
-/// The changes of edges that a picture has, for its legend: the class of the lines, and what they mean.
+/// The kinds of edge changes in a picture, for its legend: the class of the lines, and words.
 pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
-    let classes: BTreeSet<&str> = view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
-    let all = [("added", "new edge"), ("gone", "no longer an edge"), ("changed", "some of its edges change")];
+    let classes: BTreeSet<&str> =
+        view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
+    let all = [
+        ("added", "new edge"),
+        ("gone", "no longer an edge"),
+        ("changed", "some of its edges change"),
+    ];
     all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
-/// A graph as it is shown.
+/// The state of a displayed graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
     pub scale: Memo<Scale>,
-    /// What the reader looks for.
+    /// The search text.
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
-    /// What the window shows of the picture, roughly, and some room around it.
+    /// The visible part of the picture with a margin, rounded to coarse steps.
     pub window: RwSignal<sight::Area>,
-    /// The box that the keyboard went to.
+    /// The box that the keyboard moved to.
     pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
 impl Shown {
-    /// The ends of all edges.
+    /// The two ends of each edge.
     pub fn ends(self) -> Vec<(usize, usize)> {
         self.view.read().edges.iter().map(|edge| (edge.from, edge.to)).collect()
     }
 
-    /// The place of the vertex that is looked at.
+    /// The index of the selected vertex.
     pub fn at(self) -> Option<usize> {
         let key = self.address.read().at.clone()?;
         self.view.read().vertices.iter().position(|vertex| vertex.key == key)
     }
 
-    /// What people call the vertex of a key; one that is not shown by its role.
+    /// The display name for a vertex's key. If the vertex is not shown, the name of its role.
     pub fn called(self, key: &str) -> String {
         let view = self.view.read();
         match view.vertices.iter().find(|vertex| vertex.key == key) {
@@ -148,7 +165,7 @@ impl Shown {
         }
     }
 
-    /// Places of vertices that have the wanted text in a name; None: nothing is looked for.
+    /// The indices of vertices whose names contain the search text. `None`: no search.
     pub fn found(self) -> Option<Vec<usize>> {
         let wanted = self.find.read().trim().to_lowercase();
         if wanted.is_empty() {
@@ -159,31 +176,38 @@ impl Shown {
                 || vertex.one.as_ref().is_some_and(|one| one.fqdn.to_lowercase().contains(&wanted))
         };
         let view = self.view.read();
-        Some(view.vertices.iter().enumerate().filter(|(_, vertex)| fits(vertex)).map(|(at, _)| at).collect())
+        Some(
+            view.vertices
+                .iter()
+                .enumerate()
+                .filter(|(_, vertex)| fits(vertex))
+                .map(|(at, _)| at)
+                .collect(),
+        )
     }
 }
 
-/// A graph with everything around it. `address` says what is shown; the owner of `feed` fetches when that changes.
+/// A graph with its tools. The owner of `feed` fetches again when `address` changes.
 #[component]
-pub fn Graph(
-    /// What is shown.
-    feed: Feed<GraphView>,
-    /// What the reader chose.
-    address: Memo<Address>,
-) -> impl IntoView {
+pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
     let view = feed.value();
     let form = Memo::new(move |_| {
         let view = view.read();
-        (view.vertices.len(), view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>())
+        (
+            view.vertices.len(),
+            view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>(),
+        )
     });
     let shown = Shown {
         view,
         address,
-        layout: Memo::new(move |_| form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))),
+        layout: Memo::new(move |_| {
+            form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))
+        }),
         scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
-        // That of a large screen, for the server and whoever has no scripts.
+        // The window of a large screen, for the server and for browsers without JavaScript.
         window: RwSignal::new(sight::Area { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
         held: RwSignal::new(None),
         room: NodeRef::new(),
@@ -198,13 +222,15 @@ pub fn Graph(
     });
     let is_table = Memo::new(move |_| address.read().table);
     let is_empty = Memo::new(move |_| view.read().vertices.is_empty());
-    let body = move || match (is_empty.get(), is_table.get()) {
+    let body = move || {
+        match (is_empty.get(), is_table.get()) {
         (true, _) => {
             view! { <p class="inside muted">"There is nothing to draw: no role is bound to a node here yet."</p> }
                 .into_any()
         }
         (false, true) => view! { <table::Table shown/> }.into_any(),
         (false, false) => view! { <picture::Picture shown/> }.into_any(),
+    }
     };
     let cut = move || {
         view.read().cut.clone().map(
@@ -225,7 +251,7 @@ pub fn Graph(
     .into_any()
 }
 
-/// What the vertex that is looked at is about, and where one can go from it.
+/// The details of the selected vertex, with links.
 #[component]
 fn About(shown: Shown) -> impl IntoView {
     let body = move || {
@@ -271,8 +297,10 @@ fn About(shown: Shown) -> impl IntoView {
             let nothing = ids.is_empty().then(|| view! { <p class="muted inside">{none}</p> });
             view! { <h3 class="sub">{title}</h3> {nothing} <ul class="link-list">{links}</ul> }
         };
-        let parents = view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
-        let children = view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
+        let parents =
+            view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
+        let children =
+            view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
         let fold = match vertex.one.is_some() {
             true => format!("Fold {}", vertex.role),
             false => format!("Show its {} one by one", many(vertex.members, "noderole")),
@@ -282,7 +310,9 @@ fn About(shown: Shown) -> impl IntoView {
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
         let path = match &address.wish.trail {
-            Some(TrailWish::From(from)) if *from != vertex.key => format!("Path from {} to here", shown.called(from)),
+            Some(TrailWish::From(from)) if *from != vertex.key => {
+                format!("Path from {} to here", shown.called(from))
+            }
             _ => "Path from here".to_owned(),
         };
         let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
@@ -314,7 +344,9 @@ fn About(shown: Shown) -> impl IntoView {
     };
     let title = move || match shown.at() {
         Some(at) => named(&shown.view.read().vertices[at]),
-        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => "The longest way".into(),
+        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => {
+            "The longest way".into()
+        }
         None => "Nothing chosen".into(),
     };
     view! {
@@ -326,7 +358,7 @@ fn About(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// The noderoles of a way, from the first.
+/// The noderoles of a path, from the first.
 fn way_view(trail: &GraphTrail) -> impl IntoView + use<> {
     let point = |point: &api::console::GraphWaypoint| {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));

@@ -1,7 +1,8 @@
-//! The picture: boxes and edges as SVG in a window that scrolls.
+//! The picture: boxes and edges as SVG in a scrollable window.
 //!
-//! Scrolling is the browser's own, so wheel, touch and keys do what they do everywhere. What is in the page follows the window in coarse
-//! steps, piece by piece ([`super::sight`]). Clicks and keys are heard once, here, and not at each box.
+//! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
+//! the window piece by piece, in coarse steps ([`super::sight`]). The picture has one listener for
+//! clicks and keys instead of one per box.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +20,28 @@ use super::wires::Wires;
 use super::{MEASURES, Shown};
 use api::console::GraphWay;
 
-/// The window is noted in steps of this many pixels of the page.
+/// The step in which the window's position is recorded, in pixels of the page.
 const STEP: f64 = 200.0;
-/// This many pixels of the page around the window are drawn too.
+/// The margin around the window that is also drawn, in pixels of the page.
 const AROUND: f64 = 400.0;
-/// Below this size nobody reads a word or sees an arrow.
+/// Below this zoom, text is unreadable and arrows are invisible.
 const FAR: f64 = 0.5;
-/// How small and how large the picture can be made.
+/// The minimum and maximum zoom.
 pub(super) const ZOOMS: (f64, f64) = (0.1, 2.0);
 
-/// How closely one looks.
+/// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Words can be read.
+    /// Text is readable.
     Near,
-    /// Shapes and colours are all that can be seen.
+    /// Only shapes and colours are visible.
     Far,
 }
 
-/// The pieces of a picture, and how many pictures there were before it.
+/// The pieces of a picture, and the number of pictures before it.
 type Cut = (u32, Pieces);
 
-/// What is in sight, and how closely.
+/// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     pub detail: Memo<Detail>,
@@ -59,37 +60,43 @@ impl Sight {
             (cut.1.in_sight(&cut.1.boxes, window), cut.1.in_sight(&cut.1.wires, window))
         });
         Self {
-            detail: Memo::new(move |_| if shown.zoom.get() < FAR { Detail::Far } else { Detail::Near }),
+            detail: Memo::new(
+                move |_| if shown.zoom.get() < FAR { Detail::Far } else { Detail::Near },
+            ),
             cut,
             cells: Memo::new(move |_| near.read().0.clone()),
             strands: Memo::new(move |_| near.read().1.clone()),
         }
     }
 
-    /// Names of the cells of boxes that are in sight: which picture, and which of its cells.
+    /// The ids of the visible cells of boxes: the number of the picture and the index of the cell.
     pub(super) fn cells(self) -> Vec<(u32, usize)> {
         let number = self.cut.read().0;
         self.cells.read().iter().map(|at| (number, *at)).collect()
     }
 
-    /// Names of the strands of edges that are in sight.
+    /// The ids of the visible strands of edges.
     pub(super) fn strands(self) -> Vec<(u32, usize)> {
         let number = self.cut.read().0;
         self.strands.read().iter().map(|at| (number, *at)).collect()
     }
 
-    /// The boxes of a cell; none, if it belongs to a picture that is gone.
+    /// The boxes of a cell. Empty if the cell belongs to an earlier picture.
     pub(super) fn boxes_of(self, name: (u32, usize)) -> Vec<usize> {
         self.members(name, |pieces| &pieces.boxes)
     }
 
-    /// The edges of a strand; none, if it belongs to a picture that is gone.
+    /// The edges of a strand. Empty if the strand belongs to an earlier picture.
     pub(super) fn wires_of(self, name: (u32, usize)) -> Vec<usize> {
         self.members(name, |pieces| &pieces.wires)
     }
 
-    // Not tracked: a piece never changes, another picture has others.
-    fn members(self, (number, at): (u32, usize), of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>) -> Vec<usize> {
+    // Untracked: a piece never changes, and a new picture has new pieces.
+    fn members(
+        self,
+        (number, at): (u32, usize),
+        of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>,
+    ) -> Vec<usize> {
         let cut = self.cut.read_untracked();
         let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
         piece.map(|piece| piece.members.clone()).unwrap_or_default()
@@ -101,8 +108,10 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let sight = Sight::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
-    let view_box = move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
-    let class = move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
+    let view_box =
+        move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
+    let class =
+        move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
@@ -112,7 +121,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         shown.layout.track();
         note();
     });
-    // Worked out when a key asks for it first, and not each time the window moves.
+    // Computed on the first key press and not on each scroll.
     let near = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
     let navigate = use_navigate();
     let click = {
@@ -121,7 +130,8 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     };
     let press = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
-        if let Some(key) = box_of(event.target()).and_then(|found| found.get_attribute("data-key")) {
+        if let Some(key) = box_of(event.target()).and_then(|found| found.get_attribute("data-key"))
+        {
             focused.set_value(Some(key));
         }
     };
@@ -149,7 +159,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// Notes what the window shows: exactly for the small picture, in steps for what is drawn.
+/// Records the visible part: exact for the minimap, in steps for the picture.
 fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
@@ -170,7 +180,7 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     }
 }
 
-/// Makes the picture larger or smaller. What is at `fixed` in the window stays there; in its middle, if nothing is said.
+/// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
 pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOMS.0, ZOOMS.1);
@@ -178,17 +188,21 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
         return;
     }
     let Some(room) = shown.room.get_untracked() else { return shown.zoom.set(after) };
-    let (left, top) = fixed.unwrap_or((f64::from(room.client_width()) / 2.0, f64::from(room.client_height()) / 2.0));
-    let (x, y) = ((f64::from(room.scroll_left()) + left) / before, (f64::from(room.scroll_top()) + top) / before);
+    let (left, top) = fixed
+        .unwrap_or((f64::from(room.client_width()) / 2.0, f64::from(room.client_height()) / 2.0));
+    let (x, y) = (
+        (f64::from(room.scroll_left()) + left) / before,
+        (f64::from(room.scroll_top()) + top) / before,
+    );
     shown.zoom.set(after);
-    // The picture has its new size by then, so that there is room to scroll.
+    // In the next frame, the picture has its new size and can scroll.
     request_animation_frame(move || {
         room.set_scroll_left((x * after - left).round() as i32);
         room.set_scroll_top((y * after - top).round() as i32);
     });
 }
 
-/// The wheel with Ctrl, which is what two fingers are to a browser, makes larger and smaller what is under the pointer.
+/// Zooms at the pointer on Ctrl + wheel. Browsers report a pinch on a touchpad as this event.
 fn turned(shown: Shown, event: &WheelEvent) {
     if !event.ctrl_key() {
         return;
@@ -196,12 +210,13 @@ fn turned(shown: Shown, event: &WheelEvent) {
     event.prevent_default();
     let Some(room) = shown.room.get_untracked() else { return };
     let frame = room.get_bounding_client_rect();
-    let fixed = (f64::from(event.client_x()) - frame.left(), f64::from(event.client_y()) - frame.top());
-    // A notch of a wheel is some hundred pixels, a movement of two fingers a few.
+    let fixed =
+        (f64::from(event.client_x()) - frame.left(), f64::from(event.client_y()) - frame.top());
+    // A notch of a wheel is about a hundred pixels, a step of a pinch a few.
     zoom_by(shown, (-event.delta_y().clamp(-100.0, 100.0) / 400.0).exp(), Some(fixed));
 }
 
-/// The box that an event is about.
+/// The box of an event.
 fn box_of(target: Option<web_sys::EventTarget>) -> Option<web_sys::Element> {
     target?.dyn_into::<web_sys::Element>().ok()?.closest("a.box").ok()?
 }
@@ -210,7 +225,7 @@ fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
     box_of(target)?.get_attribute("data-vertex")?.parse().ok()
 }
 
-/// The box under the pointer. Far out, where boxes are shapes, it is found by where it stands.
+/// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
 fn under(shown: Shown, sight: Sight, event: &MouseEvent) -> Option<usize> {
     if sight.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
@@ -230,11 +245,18 @@ fn standing_at(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
     layout.places.iter().position(covers)
 }
 
-fn clicked(shown: Shown, sight: Sight, navigate: &impl Fn(&str, NavigateOptions), event: &MouseEvent) {
+fn clicked(
+    shown: Shown,
+    sight: Sight,
+    navigate: &impl Fn(&str, NavigateOptions),
+    event: &MouseEvent,
+) {
     if event.ctrl_key() || event.meta_key() || event.shift_key() || event.button() != 0 {
         return;
     }
-    let Some(link) = under(shown, sight, event).and_then(|place| link_to(shown, place)) else { return };
+    let Some(link) = under(shown, sight, event).and_then(|place| link_to(shown, place)) else {
+        return;
+    };
     event.prevent_default();
     event.stop_propagation();
     navigate(&link, stay());
@@ -245,17 +267,19 @@ fn link_to(shown: Shown, place: usize) -> Option<String> {
     Some(shown.address.read_untracked().at(&view.vertices.get(place)?.key).link())
 }
 
-/// Who walks by keyboard stays on their box when the picture is drawn anew, for another one is looked at or a path begins. Gives what
-/// boxes note their key in when they get the focus.
+/// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
+/// value in which boxes record their key on focus.
 fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {
         shown.address.track();
         shown.view.track();
         request_animation_frame(move || {
-            let nowhere = document().active_element().is_none_or(|active| active.tag_name() == "BODY");
+            let nowhere =
+                document().active_element().is_none_or(|active| active.tag_name() == "BODY");
             let Some(key) = focused.try_get_value().flatten().filter(|_| nowhere) else { return };
-            if let Ok(Some(found)) = document().query_selector(&format!("a.box[data-key='{key}']")) {
+            if let Ok(Some(found)) = document().query_selector(&format!("a.box[data-key='{key}']"))
+            {
                 let _ = found.unchecked_into::<web_sys::SvgElement>().focus();
             }
         });
@@ -263,15 +287,16 @@ fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     focused
 }
 
-/// The keys of boxes, and where these stand.
+/// The keys and positions of boxes.
 type Places = (Vec<String>, Vec<(f64, f64)>);
 
-/// Where somebody looks stays where it is when the picture becomes another one under it: the box that is looked at, else the one
-/// that is nearest to the middle of the window, keeps its place on the page.
+/// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
+/// the page. Without a selection, the box nearest to the centre of the window does.
 fn hold_still(shown: Shown) {
     Effect::new(move |last: Option<Places>| {
         let places = shown.layout.read().places.clone();
-        let keys: Vec<String> = shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
+        let keys: Vec<String> =
+            shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();
         if let (Some((old_keys, old)), Some(room)) = (last, shown.room.get_untracked())
             && old != places
         {
@@ -290,7 +315,8 @@ fn hold_still(shown: Shown) {
     });
 }
 
-/// How far what is looked at moved: the box of that key, or the one nearest to the middle that is there before and after.
+/// The displacement of the selected box. Without a selection, of the box nearest to the centre that
+/// exists before and after.
 fn moved_by(
     old_keys: &[String],
     old: &[(f64, f64)],
@@ -299,8 +325,12 @@ fn moved_by(
     at: Option<&str>,
     middle: (f64, f64),
 ) -> Option<(f64, f64)> {
-    let now: BTreeMap<&str, (f64, f64)> = keys.iter().map(String::as_str).zip(places.iter().copied()).collect();
-    let both = old_keys.iter().zip(old).filter_map(|(key, was)| Some((key, *was, *now.get(key.as_str())?)));
+    let now: BTreeMap<&str, (f64, f64)> =
+        keys.iter().map(String::as_str).zip(places.iter().copied()).collect();
+    let both = old_keys
+        .iter()
+        .zip(old)
+        .filter_map(|(key, was)| Some((key, *was, *now.get(key.as_str())?)));
     let distance = |key: &str, (x, y): (f64, f64)| {
         if at == Some(key) { -1.0 } else { (x - middle.0).powi(2) + (y - middle.1).powi(2) }
     };
@@ -322,8 +352,12 @@ fn pressed(
         return;
     }
     let Some(place) = place_of(event.target()) else { return };
-    let Some((key, role)) =
-        shown.view.read_untracked().vertices.get(place).map(|vertex| (vertex.key.clone(), vertex.role.clone()))
+    let Some((key, role)) = shown
+        .view
+        .read_untracked()
+        .vertices
+        .get(place)
+        .map(|vertex| (vertex.key.clone(), vertex.role.clone()))
     else {
         return;
     };
@@ -331,7 +365,7 @@ fn pressed(
         near.with_untracked(|near| {
             let (parents, children) = near.get(&place)?;
             let side = if before { parents } else { children };
-            // The one in the middle: the straightest way on.
+            // The middle one is the straightest continuation.
             side.get(side.len() / 2).copied()
         })
     };
@@ -358,7 +392,7 @@ fn go(event: &KeyboardEvent, navigate: &(impl Fn(&str, NavigateOptions) + Clone)
     navigate(link, stay());
 }
 
-/// The next one above or below in the same layer.
+/// The next box above or below in the same layer.
 fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
     let mut column: Vec<usize> =
         (0..layout.layers.len()).filter(|at| layout.layers[*at] == layout.layers[place]).collect();
@@ -367,7 +401,7 @@ fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
     column.get(now.checked_add_signed(step)?).copied()
 }
 
-/// Scrolls to a box and puts the focus on it.
+/// Scrolls to a box and focuses it.
 pub(super) fn bring_into_sight(shown: Shown, place: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
@@ -383,7 +417,7 @@ pub(super) fn bring_into_sight(shown: Shown, place: usize) {
         room.set_scroll_left(((x + MEASURES.width / 2.0) * zoom - width / 2.0) as i32);
         room.set_scroll_top(((y + MEASURES.height / 2.0) * zoom - height / 2.0) as i32);
     }
-    // It may be drawn only now.
+    // The box may be drawn only after the scroll.
     request_animation_frame(move || {
         if let Ok(Some(found)) = document().query_selector(&format!("[data-vertex='{place}']")) {
             let _ = found.unchecked_into::<web_sys::SvgElement>().focus();
@@ -397,7 +431,7 @@ mod tests {
     use crate::graph::layout::lay_out;
 
     #[test]
-    fn far_out_a_click_finds_the_box_that_stands_there() {
+    fn zoomed_out_click_finds_box_by_position() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         for (place, (x, y)) in layout.places.iter().enumerate() {
             assert_eq!(standing_at(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(place));
@@ -406,19 +440,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_stays_on_the_page() {
+    fn selected_box_keeps_its_position() {
         let keys = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let (old_keys, old) = (keys(&["a", "b", "c"]), [(0.0, 0.0), (0.0, 100.0), (0.0, 200.0)]);
         let (new_keys, new) = (keys(&["a", "new", "b"]), [(0.0, 0.0), (0.0, 80.0), (5.0, 160.0)]);
         let moved = |at, middle| moved_by(&old_keys, &old, &new_keys, &new, at, middle);
         assert_eq!(moved(Some("b"), (0.0, 0.0)), Some((5.0, 60.0)));
         assert_eq!(moved(None, (0.0, 10.0)), Some((0.0, 0.0)));
-        assert_eq!(moved(Some("c"), (0.0, 210.0)), Some((5.0, 60.0)), "the nearest that is still there");
+        assert_eq!(
+            moved(Some("c"), (0.0, 210.0)),
+            Some((5.0, 60.0)),
+            "the nearest that is still there"
+        );
         assert_eq!(moved_by(&[], &[], &new_keys, &new, None, (0.0, 0.0)), None);
     }
 
     #[test]
-    fn up_and_down_stay_in_the_layer() {
+    fn up_and_down_keys_stay_in_layer() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         assert_eq!(beside(&layout, 1, 1), Some(2));
         assert_eq!(beside(&layout, 2, 1), None);

@@ -1,12 +1,14 @@
-//! Which parts of a picture are in the page: those in sight, in pieces that come and go one by one.
+//! The parts of a picture that are in the page: pieces near the window, added and removed one by
+//! one.
 //!
-//! A picture is cut once, when it is laid out: boxes into cells of a layer, edges into strands. A piece has a frame, and is in the page
-//! while its frame meets the window and some room around it. So scrolling costs what comes into sight and no more, nothing that stays is
-//! touched, and a browser that paints a part of the window skips every path that is elsewhere: one path for ten thousand edges is
-//! short in the page, but is stroked whole for each part that is painted.
+//! A picture is cut once, when it is laid out: boxes into cells of a layer, edges into strands. A
+//! piece is in the page while its frame meets the window or the margin around it. So the cost of
+//! scrolling is proportional to the newly visible part, and remaining elements stay untouched. A
+//! browser that paints a part of the window skips all paths outside of it. A single path for ten
+//! thousand edges would be small. But the browser would stroke all of it for each painted part.
 //!
-//! Edges differ in length by orders of magnitude. Each goes into the cell of a grid that is as coarse as the edge is long, so that long
-//! ones don't stretch the frames of short ones.
+//! Edge lengths differ by orders of magnitude. Each edge goes into a grid with cells of about its
+//! length. So long edges do not enlarge the frames of short ones.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +17,15 @@ use super::layout::Layout;
 
 /// Height of a cell of boxes, and of the finest cells of edges, in the picture's pixels.
 const CELL: f64 = 256.0;
-/// Edges of a strand, at most.
+/// Maximum number of edges of a strand.
 const STRAND: usize = 64;
-/// How far the arrow of an edge stands out of its path.
+/// The distance that an edge's arrow extends from its path.
 const ARROW: f64 = 8.0;
-/// Boxes and edges of a picture that is in the page as a whole, wherever the window is: one that works without scripts.
+/// Maximum numbers of boxes and edges of a picture that is entirely in the page. Such a picture
+/// works without JavaScript.
 const WHOLE: (usize, usize) = (250, 2_000);
 
-/// A part of the picture, in its own pixels.
+/// A rectangle, in the picture's pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Area {
     pub left: f64,
@@ -50,11 +53,19 @@ impl Area {
     }
 
     fn grown(self, by: f64) -> Self {
-        Self { left: self.left - by, top: self.top - by, right: self.right + by, bottom: self.bottom + by }
+        Self {
+            left: self.left - by,
+            top: self.top - by,
+            right: self.right + by,
+            bottom: self.bottom + by,
+        }
     }
 
     fn meets(self, other: Self) -> bool {
-        self.left <= other.right && other.left <= self.right && self.top <= other.bottom && other.top <= self.bottom
+        self.left <= other.right
+            && other.left <= self.right
+            && self.top <= other.bottom
+            && other.top <= self.bottom
     }
 
     fn longest_side(self) -> f64 {
@@ -62,16 +73,14 @@ impl Area {
     }
 }
 
-/// Boxes or edges that are in the page together or not at all.
+/// Boxes or edges that are in the page all together or not at all.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
-    /// Where they are.
     pub frame: Area,
-    /// Their places in the view.
+    /// Their indices in the view.
     pub members: Vec<usize>,
 }
 
-/// A picture in pieces.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Pieces {
     pub boxes: Vec<Piece>,
@@ -85,14 +94,17 @@ impl Pieces {
         Self { boxes: cells(layout), wires: strands(layout), is_small }
     }
 
-    /// Places in `pieces`, which are these boxes or these edges, of what a window shows.
+    /// The indices of the visible ones of `pieces`, which are either the cells of boxes or the
+    /// strands of edges.
     pub(super) fn in_sight(&self, pieces: &[Piece], window: Area) -> Vec<usize> {
         let all = pieces.iter().enumerate();
-        all.filter(|(_, piece)| self.is_small || piece.frame.meets(window)).map(|(at, _)| at).collect()
+        all.filter(|(_, piece)| self.is_small || piece.frame.meets(window))
+            .map(|(at, _)| at)
+            .collect()
     }
 }
 
-/// Boxes of one layer that stand near each other.
+/// Groups neighbouring boxes of one layer.
 fn cells(layout: &Layout) -> Vec<Piece> {
     let mut cells: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
     for (at, (layer, (_, y))) in layout.layers.iter().zip(&layout.places).enumerate() {
@@ -105,7 +117,7 @@ fn cells(layout: &Layout) -> Vec<Piece> {
     cells.into_values().filter_map(piece).collect()
 }
 
-/// Edges of about one length that run near each other.
+/// Groups neighbouring edges of similar length.
 fn strands(layout: &Layout) -> Vec<Piece> {
     let mut grids: BTreeMap<(u32, i64, i64), Vec<(usize, Area)>> = BTreeMap::new();
     for (edge, path) in layout.paths.iter().enumerate() {
@@ -119,10 +131,15 @@ fn strands(layout: &Layout) -> Vec<Piece> {
     for mut members in grids.into_values() {
         members.sort_by(|(a, this), (b, other)| {
             let middle = |area: &Area| area.top + area.bottom;
-            this.left.total_cmp(&other.left).then(middle(this).total_cmp(&middle(other))).then(a.cmp(b))
+            this.left
+                .total_cmp(&other.left)
+                .then(middle(this).total_cmp(&middle(other)))
+                .then(a.cmp(b))
         });
         for strand in members.chunks(STRAND) {
-            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else { continue };
+            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else {
+                continue;
+            };
             let members = strand.iter().map(|(edge, _)| *edge).collect();
             pieces.push(Piece { frame: frame.grown(ARROW), members });
         }
@@ -135,9 +152,12 @@ mod tests {
     use super::*;
     use crate::graph::layout::lay_out;
 
-    /// Five roles on many nodes, each waiting for its own node's role before it and for others, farther and farther away.
+    /// Five roles on many nodes. Each noderole depends on the previous role on its node, and on
+    /// others at growing distances.
     fn large(nodes: usize, wires: usize) -> Layout {
-        let far = |round: usize, to: usize| (to / nodes - 1) * nodes + (to % nodes + round * round) % nodes;
+        let far = |round: usize, to: usize| {
+            (to / nodes - 1) * nodes + (to % nodes + round * round) % nodes
+        };
         let edges = (0..).flat_map(|round| (nodes..5 * nodes).map(move |to| (far(round, to), to)));
         lay_out(5 * nodes, &edges.take(wires).collect::<Vec<_>>(), MEASURES)
     }
@@ -147,11 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn each_box_and_each_edge_is_in_one_piece_and_inside_of_its_frame() {
+    fn pieces_partition_boxes_and_edges() {
         let layout = large(300, 10_000);
         let pieces = Pieces::of(&layout);
-        let mut boxes: Vec<usize> = pieces.boxes.iter().flat_map(|piece| piece.members.clone()).collect();
-        let mut wires: Vec<usize> = pieces.wires.iter().flat_map(|piece| piece.members.clone()).collect();
+        let mut boxes: Vec<usize> =
+            pieces.boxes.iter().flat_map(|piece| piece.members.clone()).collect();
+        let mut wires: Vec<usize> =
+            pieces.wires.iter().flat_map(|piece| piece.members.clone()).collect();
         boxes.sort_unstable();
         wires.sort_unstable();
         assert!(boxes.into_iter().eq(0..1_500) && wires.into_iter().eq(0..10_000));
@@ -164,37 +186,48 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_window_shows_is_in_the_page_and_little_else() {
+    fn window_content_is_drawn_with_little_excess() {
         let layout = large(300, 1_600);
         let pieces = Pieces::of(&layout);
         for top in [0.0, 5_000.0, 20_000.0] {
             let window = window(0.0, top);
             let drawn = |all: &[Piece]| -> Vec<usize> {
-                pieces.in_sight(all, window).into_iter().flat_map(|at| all[at].members.clone()).collect()
+                pieces
+                    .in_sight(all, window)
+                    .into_iter()
+                    .flat_map(|at| all[at].members.clone())
+                    .collect()
             };
             let (boxes, wires) = (drawn(&pieces.boxes), drawn(&pieces.wires));
             let shown = |at: &usize| Area::of_box(layout.places[*at]).meets(window);
             assert!((0..1_500).filter(shown).all(|at| boxes.contains(&at)));
             assert!((40..140).contains(&boxes.len()), "{} boxes", boxes.len());
-            let crosses = |edge: &usize| Area::of_points(layout.paths[*edge].iter().copied()).unwrap().meets(window);
+            let crosses = |edge: &usize| {
+                Area::of_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
+            };
             assert!((0..1_600).filter(crosses).all(|edge| wires.contains(&edge)));
             assert!((40..500).contains(&wires.len()), "{} edges", wires.len());
         }
     }
 
     #[test]
-    fn long_edges_do_not_stretch_the_strands_of_short_ones() {
-        // A chain of short ones, and one from its first to its tenth.
+    fn long_edges_have_separate_strands() {
+        // A chain of short edges, and an edge from its first to its tenth vertex.
         let mut edges: Vec<_> = (0..200).map(|n| (n, n + 1)).collect();
         edges.push((0, 10));
         let pieces = strands(&lay_out(201, &edges, MEASURES));
         let long = pieces.iter().find(|piece| piece.members.contains(&200)).unwrap();
         assert_eq!(long.members, [200]);
-        assert!(pieces.iter().filter(|piece| *piece != long).all(|piece| piece.frame.longest_side() < 4.0 * CELL));
+        assert!(
+            pieces
+                .iter()
+                .filter(|piece| *piece != long)
+                .all(|piece| piece.frame.longest_side() < 4.0 * CELL)
+        );
     }
 
     #[test]
-    fn a_small_picture_is_always_whole() {
+    fn small_picture_is_always_complete() {
         let pieces = Pieces::of(&large(40, 300));
         let everywhere = pieces.in_sight(&pieces.boxes, window(90_000.0, 90_000.0));
         assert_eq!(everywhere.len(), pieces.boxes.len());

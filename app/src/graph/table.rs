@@ -1,4 +1,4 @@
-//! The same graph as a table: for who reads by ear, prints, or looks for one row.
+//! The graph as a table, for screen readers, for print and to find a row.
 
 use api::console::GraphView;
 use leptos::prelude::*;
@@ -6,22 +6,25 @@ use leptos::prelude::*;
 use super::{Shown, boxes, colours, drawn_as, named, rewired};
 use crate::parts::icon;
 
-/// Neighbours that a cell names; the rest are a count, else a barrier before a thousand noderoles would fill the page.
+/// Maximum number of neighbours that a cell names. The rest is a count. Otherwise a barrier before
+/// a thousand noderoles would fill the page.
 const NAMED: usize = 12;
 
-/// For each vertex what it waits for and what waits for it: the other end, and what is to be said of the edge.
+/// The dependencies and dependents of each vertex: the other end of the edge, and a note about the
+/// edge.
 type Near = Vec<[Vec<(usize, Option<String>)>; 2]>;
 
 fn near(view: &GraphView) -> Near {
     let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
         let path = (edge.on_trail > 0).then(|| "path".to_owned());
-        let said: Vec<String> = path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
+        let said: Vec<String> =
+            path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
         let said = (!said.is_empty()).then(|| said.join(", "));
         near[edge.to][0].push((edge.from, said.clone()));
         near[edge.from][1].push((edge.to, said));
     }
-    // Marked ones first: they are what the reader asked for.
+    // Highlighted edges come first.
     for side in near.iter_mut().flatten() {
         side.sort_by_key(|(other, said)| (said.is_none(), *other));
     }
@@ -53,9 +56,10 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
     let marks = move || shown.view.read().trail.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());
-        let found: Option<std::collections::BTreeSet<usize>> = shown.found().map(|found| found.into_iter().collect());
+        let found: Option<std::collections::BTreeSet<usize>> =
+            shown.found().map(|found| found.into_iter().collect());
         let near = near(&view);
-        // In the order of the layers: what comes first stands first.
+        // In the order of the layers, from left to right.
         let layout = shown.layout.read();
         let mut order: Vec<usize> = (0..view.vertices.len()).collect();
         order.sort_by_key(|at| (layout.layers.get(*at).copied().unwrap_or_default(), *at));
@@ -69,7 +73,8 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             let looks = looks.collect_view();
             let [before, behind] = &near[at];
             let (before, behind) = (told(&view, before), told(&view, behind));
-            let path = marks().then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
+            let path = marks()
+                .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
                     <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>

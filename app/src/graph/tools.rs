@@ -1,4 +1,4 @@
-//! Above the picture: what is looked for, what is marked, what colours mean, how large it is, and what one can take along.
+//! The toolbar above the picture: search, highlighting, legend, zoom and download.
 
 use api::console::{GraphWay, Length, TrailWish};
 use engine::counting::{either, many};
@@ -9,7 +9,7 @@ use super::address::{Address, Colour};
 use super::{Shown, changes, picture};
 use crate::parts::{Icon, icon};
 
-/// How far around a focus one can look, in edges.
+/// The distances from the focus that the reader can choose, in edges.
 const STEPS: [u32; 3] = [1, 2, 3];
 
 #[component]
@@ -50,7 +50,7 @@ pub(super) fn Tools(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// A choice of several, of which one holds.
+/// An option of an exclusive choice.
 fn choice(link: String, is_here: bool, word: impl Into<String>) -> impl IntoView {
     let word: String = word.into();
     view! { <a class="button small" class:quiet=!is_here href=link aria-current=is_here.then_some("true") data-noscroll>{word}</a> }
@@ -63,7 +63,9 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
         other.at.clone_from(&address.at);
         choice(other.link(), address.wish.way == way, word)
     };
-    let ways = [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")].map(way);
+    let ways =
+        [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")]
+            .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
         choice(address.as_far_as(steps).link(), address.wish.steps == steps, word)
@@ -76,7 +78,9 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
 }
 
 fn colours(address: &Address) -> impl IntoView + use<> {
-    let one = |colour: Colour| choice(address.coloured(colour).link(), address.colour == colour, colour.word());
+    let one = |colour: Colour| {
+        choice(address.coloured(colour).link(), address.colour == colour, colour.word())
+    };
     view! {
         <span class="buttons" role="group" aria-label="Colour by">
             <span class="muted">"Colour by"</span>
@@ -118,7 +122,7 @@ fn longest(address: &Address) -> impl IntoView + use<> {
     }
 }
 
-/// What is marked, or what is still to be chosen.
+/// The highlighted part, or the next step to choose one.
 fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
     let wish = address.wish.trail.clone()?;
@@ -153,8 +157,10 @@ fn Zoom(shown: Shown) -> impl IntoView {
     let fit = move || {
         let Some(room) = shown.room.get_untracked() else { return };
         let layout = shown.layout.read_untracked();
-        let (across, down) =
-            (f64::from(room.client_width()) / layout.width, f64::from(room.client_height()) / layout.height);
+        let (across, down) = (
+            f64::from(room.client_width()) / layout.width,
+            f64::from(room.client_height()) / layout.height,
+        );
         shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
     };
     view! {
@@ -167,7 +173,8 @@ fn Zoom(shown: Shown) -> impl IntoView {
     .into_any()
 }
 
-/// Finds by role or node; Enter goes to the next one, or unfolds the node of that name when nothing that is shown has it.
+/// Searches by role or node. Enter moves to the next match. If no visible vertex matches, Enter
+/// expands the node with that name.
 #[component]
 fn Find(shown: Shown) -> impl IntoView {
     let turn = StoredValue::new(0_usize);
@@ -175,7 +182,9 @@ fn Find(shown: Shown) -> impl IntoView {
     let found = Memo::new(move |_| shown.found());
     let said = move || match found.get() {
         None => String::new(),
-        Some(found) if found.is_empty() => "Nothing that is shown. Enter unfolds the node of that name.".to_owned(),
+        Some(found) if found.is_empty() => {
+            "Nothing that is shown. Enter unfolds the node of that name.".to_owned()
+        }
         Some(found) => format!("{} found. Enter goes to the next.", found.len()),
     };
     let go = move || {

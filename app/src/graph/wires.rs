@@ -1,7 +1,8 @@
-//! Edges: a path for each kind of each strand, and over them those that are marked and those at the box that is looked at.
+//! Edges: one path for each kind in each strand. Above them, the highlighted edges and those of the
+//! selected box.
 //!
-//! The strands below change with the layout alone, so that looking at another box or a new state draws none of them again. Far out,
-//! where curves and arrows are below a pixel, edges are straight.
+//! The strands change only with the layout, so a new selection or state redraws none of them. When
+//! zoomed out, edges are straight, since curves and arrows are smaller than a pixel.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ struct Drawn {
 impl Drawn {
     fn add(&mut self, path: &[(f64, f64)], detail: Detail) {
         let (Some(first), Some(last)) = (path.first(), path.last()) else { return };
-        // Writing into a string can't fail.
+        // Writing to a string cannot fail.
         match detail {
             Detail::Far => {
                 let _ = write!(self.line, "M{} {}L{} {}", first.0, first.1, last.0, last.1);
@@ -37,22 +38,27 @@ impl Drawn {
     }
 
     fn view(self, class: &'static str) -> impl IntoView + use<> {
-        let heads = (!self.heads.is_empty()).then(|| view! { <path class="head" d=self.heads></path> });
+        let heads =
+            (!self.heads.is_empty()).then(|| view! { <path class="head" d=self.heads></path> });
         view! { <g class=class><path class="line" d=self.line></path>{heads}</g> }
     }
 }
 
-/// All edges that are in sight.
+/// All edges in view.
 #[component]
 pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
     let marked = Memo::new(move |_| {
-        let marks: Vec<bool> = shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
+        let marks: Vec<bool> =
+            shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
         marks.contains(&true).then_some(marks)
     });
-    let classes = Memo::new(move |_| shown.view.read().edges.iter().map(|edge| classes(edge).0).collect::<Vec<_>>());
+    let classes = Memo::new(move |_| {
+        shown.view.read().edges.iter().map(|edge| classes(edge).0).collect::<Vec<_>>()
+    });
     let strand = move |name: (u32, usize)| {
         move || {
-            let (classes, layout, detail) = (classes.read(), shown.layout.read_untracked(), sight.detail.get());
+            let (classes, layout, detail) =
+                (classes.read(), shown.layout.read_untracked(), sight.detail.get());
             let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
             for edge in sight.wires_of(name) {
                 lines
@@ -65,8 +71,10 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
     };
     let marked_strand = move |name: (u32, usize)| {
         move || {
-            let (marked, layout, detail) = (marked.read(), shown.layout.read_untracked(), sight.detail.get());
-            let is_marked = |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
+            let (marked, layout, detail) =
+                (marked.read(), shown.layout.read_untracked(), sight.detail.get());
+            let is_marked =
+                |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
             let mut drawn = Drawn::default();
             for edge in sight.wires_of(name).into_iter().filter(is_marked) {
                 drawn.add(path_of(&layout, edge), detail);
@@ -100,7 +108,8 @@ fn path_of(layout: &Layout, edge: usize) -> &[(f64, f64)] {
     layout.paths.get(edge).map_or(&[], Vec::as_slice)
 }
 
-/// The classes of an edge, and of one at the box that is looked at. What a change does to it comes before its kind.
+/// The classes of an edge, and of an edge of the selected box. The change to an edge takes
+/// precedence over its kind.
 fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
     match (rewired(edge).map(|(class, _)| class), edge.kind) {
         (Some("gone"), _) => ("wire gone", "wire gone here"),
@@ -111,7 +120,7 @@ fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
     }
 }
 
-/// The edges at the box that is looked at.
+/// The edges of the selected box.
 fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
     let at = shown.at()?;
     let (view, layout) = (shown.view.read(), shown.layout.read());
@@ -124,7 +133,7 @@ fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
     Some(lines.map(|(class, drawn)| drawn.view(class)).collect_view())
 }
 
-/// A path that leaves and arrives level.
+/// A curve that is horizontal at both ends.
 pub(crate) fn curve(path: &[(f64, f64)]) -> String {
     let mut d = String::new();
     curve_into(&mut d, path);
@@ -153,7 +162,7 @@ fn curve_into(d: &mut String, path: &[(f64, f64)]) {
 
 fn arrow_into(d: &mut String, path: &[(f64, f64)]) {
     let (x, y) = path[path.len() - 1];
-    // An edge that was turned round arrives from the right.
+    // A reversed edge arrives from the right.
     let back = if path.len() > 1 && path[path.len() - 2].0 > x { 7 } else { -7 };
     let _ = write!(d, "M{x} {y}l{back} -4v8z");
 }
@@ -163,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrows_point_where_the_edge_goes() {
+    fn arrow_points_along_its_edge() {
         assert_eq!(arrow(&[(0.0, 0.0), (10.0, 5.0)]), "M10 5l-7 -4v8z");
         assert_eq!(arrow(&[(10.0, 0.0), (0.0, 5.0)]), "M0 5l7 -4v8z");
         assert_eq!(curve(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)]), "M0 1L10 1C15 1 15 5 20 5");
     }
 
     #[test]
-    fn far_out_an_edge_is_straight_and_has_no_arrow() {
+    fn zoomed_out_edge_is_straight_without_arrow() {
         let mut drawn = Drawn::default();
         drawn.add(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)], Detail::Far);
         drawn.add(&[], Detail::Far);

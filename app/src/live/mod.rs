@@ -1,27 +1,34 @@
-//! The live stream: one connection for all tabs of a browser, whatever their pages listen to.
+//! The live stream: one connection for all tabs of a browser and all topics of their pages.
 //!
-//! Parts of a page say which topics they want to hear ([`Live::hear`]) and from where in the journal; the connection carries the
-//! union of them. It is opened again when that union changes, and resumes behind the last event that came, so that a change of page
-//! or a lost connection leaves no gap. Events are handed on once for each frame that the browser draws, the last one of each thing
-//! only: a thousand steps that move cost one redrawing.
+//! Parts of a page subscribe to topics from a position in the journal ([`Live::hear`]). The
+//! connection carries the union of all topics. It is reopened when the union changes, and resumes
+//! after the last received event. So neither a change of page nor a lost connection leaves a gap.
+//! Events are delivered once per animation frame, and only the last one of each object. A thousand
+//! moving steps cost one redraw.
 //!
-//! ## Why tabs share it
+//! # Shared between tabs
 //!
-//! Over HTTP/1.1 a browser opens six connections to one server, all its tabs together. With a stream of each tab's own the sixth tab
-//! takes the last one, and then no tab loads anything any more. (HTTP/2 has no such limit, but browsers speak it over TLS only, and
-//! what stands in front of Gantry is the operator's choice.) So one tab has the *line* for all: the one that holds a lock of the
-//! browser. It hears from the others what they want, and tells them what comes (`share`). When it goes, however it goes, the browser
-//! gives the lock to another tab, which asks everybody anew and goes on from the earliest place that anybody has reached. Each tab
-//! knows its own place in the journal and passes over what it has had; until the leader says that what the tab asked for comes, it
-//! passes over nothing and moves nowhere. A tab that is not heard of for 40 seconds while another one looks at its page loses the lead.
+//! Over HTTP/1.1, a browser opens at most six connections per server for all its tabs. If each tab
+//! had its own stream, six tabs would use all of them, and no tab could load anything. HTTP/2 lacks
+//! this limit, but browsers use it over TLS only, and the operator chooses the proxy. So one tab,
+//! the *leader*, has the connection for all tabs. It holds a lock of the browser, collects the
+//! subscriptions of the other tabs and forwards events to them (`share`). When the leader closes or
+//! crashes, the browser gives the lock to another tab. That tab collects all subscriptions again
+//! and resumes at the earliest position of any tab. Each tab knows its own position in the journal
+//! and skips events before it. Until the leader confirms a tab's subscription, the tab skips
+//! nothing and does not advance. A leader that is silent for 40 seconds while another tab is
+//! visible loses the lead.
 //!
-//! Where the browser has no such locks (pages over plain HTTP from another machine), or no topic more fits on the line, a tab has a
-//! line of its own, and gives it back a minute after nobody looks at it.
+//! A tab opens its own connection if the shared connection has no room for more topics. It also
+//! does so if the browser has no locks (pages over plain HTTP from another machine). It closes its
+//! own connection after being hidden for a minute.
 //!
-//! ## Rules that keep it honest
+//! # Reliability
 //!
-//! An event is a hint, and whoever is in doubt fetches again; `Reset` means that everybody does. A line that says nothing for 40 seconds
-//! (the server beats every 15) is dead, whatever the browser believes, and is opened again; the frame shows since when.
+//! An event is a hint: a page that is in doubt fetches again, and `Reset` makes all pages do so. A
+//! connection without a message for 40 seconds is dead (the server sends a heartbeat every 15). It
+//! is reopened regardless of the browser's opinion, and the frame shows since when the page is
+//! stale.
 
 #[cfg(not(feature = "ssr"))]
 mod line;
@@ -38,19 +45,17 @@ use api::At;
 pub use api::live::{Live as Event, Topic};
 use leptos::prelude::*;
 
-/// For those who have no position of their own: from where the frame was read.
+/// The position for subscribers without their own: the one at which the frame was read.
 pub const NOW: i64 = i64::MAX;
 
-/// Whether what the page shows is what is.
+/// Whether the page is up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Not connected yet, or nothing to listen to.
+    /// Not connected yet, or without subscriptions.
     Quiet,
-    /// Events come as they happen.
     Live,
-    /// The connection was lost; it is being made again.
+    /// The connection is lost and being reopened.
     Lost {
-        /// When.
         since: At,
     },
 }
@@ -64,7 +69,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// The stream of a page; it connects when somebody listens.
+    /// Creates the stream of a page. It connects on the first subscription.
     pub fn start() -> Self {
         let status = RwSignal::new(Status::Quiet);
         Self {
@@ -74,12 +79,12 @@ impl Live {
         }
     }
 
-    /// Whether it is live.
     pub fn status(self) -> Status {
         self.status.get()
     }
 
-    /// Calls `hear` with what happens from the journal's position `from` on, until the caller's owner is cleaned up.
+    /// Calls `hear` with the events after the journal's position `from`, until the caller's owner
+    /// is disposed.
     pub fn hear(self, topics: Vec<Topic>, from: i64, hear: impl Fn(&[Event]) + 'static) {
         #[cfg(not(feature = "ssr"))]
         {
@@ -91,23 +96,25 @@ impl Live {
     }
 }
 
-/// The tab's stream.
+/// The tab's live stream, from the context.
 pub fn use_live() -> Live {
     use_context().unwrap_or_else(Live::start)
 }
 
-/// What a page still needs to know of a series of events: of each thing the last one, in the order of these.
+/// Drops the events that a page does not need: only the last one of each object remains, in the
+/// original order.
 pub fn coalesced(events: Vec<Event>) -> Vec<Event> {
     if events.contains(&Event::Reset) {
         return vec![Event::Reset];
     }
     let mut seen = HashSet::new();
-    let mut kept: Vec<Event> = events.into_iter().rev().filter(|event| seen.insert(thing(event))).collect();
+    let mut kept: Vec<Event> =
+        events.into_iter().rev().filter(|event| seen.insert(thing(event))).collect();
     kept.reverse();
     kept
 }
 
-/// What an event is about.
+/// A key for the object of an event.
 fn thing(event: &Event) -> String {
     match event {
         Event::Step { noderole, .. } => format!("s{noderole}"),
@@ -135,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_about_each_thing_stays_and_in_order() {
+    fn last_event_per_object_is_kept_in_order() {
         let (a, b) = (step("a", StepState::Active), step("b", StepState::Todo));
         let events = vec![
             step("a", StepState::Todo),
@@ -149,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_makes_everything_else_pointless() {
+    fn reset_replaces_all_other_events() {
         assert_eq!(
             coalesced(vec![step("a", StepState::Todo), Event::Reset, step("b", StepState::Todo)]),
             [Event::Reset]

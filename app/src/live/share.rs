@@ -1,8 +1,10 @@
-//! Tabs of one browser among themselves: who has the line, and what is said over it.
+//! The protocol between tabs of one browser: which one leads, and the messages of the shared
+//! connection.
 //!
-//! A lock of the browser ([Web Locks](https://www.w3.org/TR/web-locks/)) says which tab leads; the browser gives it to the next one
-//! when that tab goes, however it goes. What is said goes over a broadcast channel, in the order in which it was said. Where there are
-//! no such locks (pages that came over plain HTTP from another machine), each tab leads itself.
+//! A [Web Lock](https://www.w3.org/TR/web-locks/) elects the leader. The browser passes it on when
+//! the leader's tab closes or crashes. Messages use a broadcast channel, which preserves their
+//! order. Where Web Locks are missing (pages over plain HTTP from another machine), each tab has
+//! its own connection.
 
 use api::live::Live as Event;
 use js_sys::{Function, Object, Promise, Reflect};
@@ -13,30 +15,32 @@ use web_sys::{BroadcastChannel, MessageEvent};
 
 use super::wants::Place;
 
-/// The lock and the channel. Another number for another form of [`Word`]: tabs of two versions leave each other alone.
+/// The name of the lock and the channel. Increment its number when [`Word`] changes, so that tabs
+/// of two versions ignore each other.
 const NAME: &str = "gantry-live-1";
 
-/// What tabs say.
+/// A message between tabs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Word {
-    /// A tab wants to hear these topics, from there on. `asked` numbers what it asked.
+    /// A tab subscribes to topics from a position. `asked` is the number of this request.
     Want { tab: String, asked: u64, topics: Vec<String>, after: Place },
-    /// A tab is still there.
+    /// A tab is still alive.
     Here { tab: String },
-    /// A tab wants nothing any more.
+    /// A tab has no subscriptions any more.
     Gone { tab: String },
-    /// Another tab leads from now on: everybody says again what is wanted.
+    /// A new tab leads: all tabs repeat their subscriptions.
     Lead,
-    /// What a tab asked for comes from now on.
+    /// The subscription of a tab is active.
     Taken { tab: String, asked: u64 },
-    /// No topic more fits on the line: the tab needs one of its own.
+    /// The shared connection has no room for the tab's topics. The tab needs its own connection.
     Full { tab: String },
-    /// Something happened.
+    /// An event.
     News { place: Option<Place>, event: Event },
-    /// The line is alive, and everything up to there was told.
+    /// The connection is alive, and all events up to `place` were sent.
     Beat { place: Option<Place> },
-    /// Whether the line stands; since when it does not (milliseconds since 1970).
+    /// The state of the connection: `lost` is the time at which it failed, in milliseconds since
+    /// 1970.
     Line { lost: Option<i64> },
 }
 
@@ -47,13 +51,15 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// None: this browser, or this page, has none, or nobody could lead on it.
+    /// Returns `None` if the browser or the page has no broadcast channel or no locks.
     pub(super) fn open(hear: impl Fn(Word) + 'static) -> Option<Self> {
         locks()?;
         let channel = BroadcastChannel::new(NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
-            // What can't be read is of another version.
-            if let Some(word) = message.data().as_string().and_then(|text| serde_json::from_str(&text).ok()) {
+            // A message that cannot be parsed is of another version.
+            if let Some(word) =
+                message.data().as_string().and_then(|text| serde_json::from_str(&text).ok())
+            {
                 hear(word);
             }
         });
@@ -63,7 +69,7 @@ impl Channel {
 
     pub(super) fn say(&self, word: &Word) {
         if let Ok(text) = serde_json::to_string(word) {
-            // A closed channel has no listeners either.
+            // If the channel is closed, it has no listeners either.
             let _ = self.channel.post_message(&JsValue::from_str(&text));
         }
     }
@@ -82,22 +88,29 @@ fn locks() -> Option<JsValue> {
     locks.is_object().then_some(locks)
 }
 
-/// Waits for the lead, or takes it from a tab that is not heard of any more. `lead` is called once it is had, `lost` when another tab
-/// has taken it. Both outlive the page's parts.
-pub(super) fn queue_for_lead(steal: bool, lead: impl FnOnce() + 'static, lost: impl FnOnce() + 'static) {
+/// Waits for the lock, or steals it from a silent leader. Calls `lead` once this tab leads, and
+/// `lost` when another tab has stolen the lock. Both outlive the page's components.
+pub(super) fn queue_for_lead(
+    steal: bool,
+    lead: impl FnOnce() + 'static,
+    lost: impl FnOnce() + 'static,
+) {
     let Some(locks) = locks() else { return };
-    let Ok(request) = Reflect::get(&locks, &JsValue::from_str("request")).and_then(JsCast::dyn_into::<Function>) else {
+    let Ok(request) =
+        Reflect::get(&locks, &JsValue::from_str("request")).and_then(JsCast::dyn_into::<Function>)
+    else {
         return;
     };
     let options = Object::new();
     let _ = Reflect::set(&options, &JsValue::from_str("steal"), &JsValue::from_bool(steal));
-    // Held until the tab goes: a promise that is never kept.
+    // This promise never resolves, so the tab keeps the lock until it closes.
     let held = Closure::once_into_js(move |_: JsValue| {
         lead();
         Promise::new(&mut |_, _| {})
     });
-    let Ok(ended) =
-        request.call3(&locks, &JsValue::from_str(NAME), options.as_ref(), &held).and_then(JsCast::dyn_into::<Promise>)
+    let Ok(ended) = request
+        .call3(&locks, &JsValue::from_str(NAME), options.as_ref(), &held)
+        .and_then(JsCast::dyn_into::<Promise>)
     else {
         return;
     };

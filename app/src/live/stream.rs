@@ -1,4 +1,5 @@
-//! A tab's part in the live stream, in the browser: what its page wants, where that comes from, and to whom it is handed on.
+//! A tab's part of the live stream, in the browser: the subscriptions of its page, the source of
+//! their events, and delivery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,31 +16,34 @@ use super::share::{Channel, Word, queue_for_lead};
 use super::wants::{Place, Wants, place};
 use super::{Event, Status, Topic, coalesced};
 
-/// Calls that follow each other this closely become one connection.
+/// Subscriptions within this time share one reconnect.
 const SETTLE: Duration = Duration::from_millis(40);
-/// A tab that can't share its line and that nobody looks at keeps it for so long.
+/// A hidden tab closes its own, unshared connection after this time.
 const HIDDEN: Duration = Duration::from_secs(60);
-/// Events that wait for the next frame before they become a reset: a page that sees none draws none.
+/// The maximum number of events queued for the next frame. Beyond it they become a reset. Hidden
+/// pages get no frames.
 const MOST_WAITING: usize = 5_000;
-/// Waits between attempts when the server refuses; the browser itself tries again when it is only unreachable.
+/// Delays between reconnects when the server refuses, in seconds. If the server is only
+/// unreachable, the browser reconnects itself.
 const RETRY: [u64; 4] = [1, 2, 5, 10];
-/// How often a tab looks whether what it listens to is alive.
+/// The interval of the health check of the connection.
 const LOOK: Duration = Duration::from_secs(10);
-/// A tab that has said nothing for so long (milliseconds) is gone, or so deep asleep that it will ask anew.
+/// A tab without a message for this time (milliseconds) is closed, or suspended and will subscribe
+/// again.
 const FORGOTTEN: f64 = 300_000.0;
 
 pub(super) type Shared = StoredValue<Stream, LocalStorage>;
 type Hear = Rc<dyn Fn(&[Event])>;
 
-/// Whose line this tab hears.
+/// The source of this tab's events.
 enum Role {
-    /// Nobody's yet: nothing was listened to.
+    /// None: there was no subscription yet.
     Idle,
-    /// Its own, and nobody else does.
+    /// The tab's own connection, not shared.
     Alone,
-    /// Another tab's.
+    /// The connection of another tab.
     Follows { channel: Channel, leader_heard: f64 },
-    /// Its own, for all tabs.
+    /// The tab's own connection, shared with all tabs.
     Leads { channel: Channel },
 }
 
@@ -49,17 +53,17 @@ pub(super) struct Stream {
     role: Role,
     next: u64,
     hearers: BTreeMap<u64, Hear>,
-    /// What the page's parts want.
+    /// The subscriptions of the page's parts.
     page: Wants<u64>,
-    /// What the page was promised, once it asked.
+    /// The topics of the last request.
     asked: Option<BTreeSet<Topic>>,
     asked_no: u64,
-    /// The leader has not said yet that it comes.
+    /// The leader has not confirmed the last request yet.
     pending: bool,
-    /// What tabs want, as far as this one has the line.
+    /// The subscriptions of all tabs, while this tab has the connection.
     tabs: Wants<String>,
     seen: BTreeMap<String, f64>,
-    /// Tabs that wait to hear that what they asked for comes.
+    /// Tabs whose requests are not confirmed yet.
     owed: BTreeMap<String, u64>,
     line: Option<Line>,
     waiting: Vec<Event>,
@@ -103,7 +107,7 @@ impl Stream {
         matches!(self.role, Role::Alone | Role::Leads { .. })
     }
 
-    /// Tells the page, and the other tabs, how the line is.
+    /// Reports the state of the connection to the page and the other tabs.
     fn line_is(&mut self, lost: Option<i64>) {
         let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
         self.status.try_set(status);
@@ -119,7 +123,7 @@ impl Stream {
         }
     }
 
-    /// What has to be asked for: topics and a place, when what was asked for does not carry it.
+    /// Requests topics and a position if the last request does not cover them.
     fn ask(&mut self) {
         let Some((topics, after)) = self.page.lacking(self.asked.as_ref()) else { return };
         self.asked = Some(topics.clone());
@@ -130,7 +134,8 @@ impl Stream {
                 true => self.tabs.leave(&tab),
                 false => {
                     let wanted: Vec<Topic> = topics.iter().copied().collect();
-                    // Its own page can't be listened to elsewhere; those of other tabs can.
+                    // This tab's own page has priority, since no other tab can serve it. Other tabs
+                    // can open their own connections.
                     for other in self.tabs.make_room(&tab, &wanted, MAX_TOPICS) {
                         self.seen.remove(&other);
                         self.owed.remove(&other);
@@ -154,7 +159,7 @@ impl Stream {
         self.say(&word);
     }
 
-    /// Asks anew for everything: whoever had the line has it no more.
+    /// Repeats all subscriptions, because the connection's owner changed.
     fn ask_again(&mut self) {
         self.asked = None;
         self.ask();
@@ -191,7 +196,7 @@ pub(super) fn leave(shared: Shared, id: u64) {
     }
 }
 
-/// Finds the tab's place among the others.
+/// Determines the tab's role among the others.
 fn begin(shared: Shared) {
     if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
         let leader_heard = js_sys::Date::now();
@@ -203,11 +208,11 @@ fn begin(shared: Shared) {
     });
     let comes_back = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
     let _ = set_interval_with_handle(move || look(shared), LOOK);
-    // They live as long as the page.
+    // These closures live as long as the page.
     std::mem::forget((goes, comes_back));
 }
 
-/// This tab has the line from now on.
+/// Makes this tab the leader.
 fn lead(shared: Shared) {
     shared.try_update_value(|stream| {
         if let Role::Follows { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
@@ -220,10 +225,12 @@ fn lead(shared: Shared) {
     settle(shared);
 }
 
-/// Another tab has taken the line, because it did not hear this one.
+/// Another tab stole the lead, because it received nothing from this one.
 fn lost_the_lead(shared: Shared) {
     let follows = shared.try_update_value(|stream| {
-        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else { return false };
+        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else {
+            return false;
+        };
         stream.role = Role::Follows { channel, leader_heard: js_sys::Date::now() };
         stream.line = None;
         stream.tabs = Wants::default();
@@ -236,7 +243,7 @@ fn lost_the_lead(shared: Shared) {
     }
 }
 
-/// Brings the connection in line with what is listened to, a moment later.
+/// Adapts the connection to the subscriptions after a short delay.
 fn settle(shared: Shared) {
     let already = shared.try_update_value(|stream| std::mem::replace(&mut stream.settling, true));
     if already == Some(false) {
@@ -263,7 +270,7 @@ fn adjust(shared: Shared) {
         let line = Line::open(topics, after, &shared);
         shared.try_update_value(|stream| stream.line = line);
     }
-    // Whatever was asked comes from here on.
+    // The new connection covers all requests up to now.
     shared.try_update_value(|stream| {
         for (tab, asked) in std::mem::take(&mut stream.owed) {
             stream.say(&Word::Taken { tab, asked });
@@ -281,7 +288,9 @@ impl Ends for Shared {
     }
 
     fn message(&self, message: &MessageEvent) {
-        let Some(event) = message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok()) else {
+        let Some(event) =
+            message.data().as_string().and_then(|text| serde_json::from_str::<Event>(&text).ok())
+        else {
             return;
         };
         let place = place(&message.last_event_id());
@@ -322,10 +331,11 @@ impl Stream {
     }
 }
 
-/// Hands an event to the page, unless it was told before.
+/// Queues an event for the page, unless the page received it before.
 fn receive(shared: Shared, place: Option<Place>, event: Event) {
     let ask = shared.try_update_value(|stream| {
-        // How long a log is stands nowhere in the journal: such news come with the place of what came before them.
+        // Lengths of logs are not in the journal. Such events have the position of the event before
+        // them.
         let placed = !matches!(event, Event::Run { .. });
         if let (Some(place), Event::Reset) = (place, &event) {
             stream.page.restart(place);
@@ -346,7 +356,8 @@ fn receive(shared: Shared, place: Option<Place>, event: Event) {
     }
 }
 
-/// Hands on what came since the last frame. Hearers are called while nothing here is borrowed: they may join and leave.
+/// Delivers the events since the last frame. Nothing is borrowed during the callbacks, since these
+/// may subscribe and unsubscribe.
 fn hand_on(shared: Shared) {
     let taken = shared.try_update_value(|stream| {
         stream.frame_asked = false;
@@ -360,7 +371,8 @@ fn hand_on(shared: Shared) {
     }
 }
 
-/// The line broke, or says nothing any more. The browser itself tries again, unless it was refused, or believes in a dead line.
+/// Handles a failed or silent connection. The browser reconnects itself unless the server refused,
+/// or the browser takes a dead connection for alive.
 fn broken(shared: Shared, silent: bool) {
     let again = shared.try_update_value(|stream| {
         let since = stream.lost_since().unwrap_or(js_sys::Date::now() as i64);
@@ -377,7 +389,7 @@ fn broken(shared: Shared, silent: bool) {
     }
 }
 
-/// What another tab says.
+/// Handles a message of another tab.
 fn heard(shared: Shared, word: Word) {
     match word {
         Word::News { place, event } => {
@@ -411,7 +423,7 @@ fn heard(shared: Shared, word: Word) {
     }
 }
 
-/// Does something, if another tab has the line; that tab is alive.
+/// Runs `act` if another tab leads, and records that the leader is alive.
 fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
     let follows = shared.try_update_value(|stream| {
         let Role::Follows { leader_heard, .. } = &mut stream.role else { return false };
@@ -422,7 +434,7 @@ fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
     follows == Some(true)
 }
 
-/// What tabs say to the one that has the line.
+/// Handles messages to the leader.
 fn serve(shared: Shared, word: Word) {
     let changed = shared.try_update_value(|stream| {
         if !matches!(stream.role, Role::Leads { .. }) {
@@ -431,7 +443,8 @@ fn serve(shared: Shared, word: Word) {
         let now = js_sys::Date::now();
         match word {
             Word::Want { tab, asked, topics, after } => {
-                let topics: Vec<Topic> = topics.iter().filter_map(|topic| topic.parse().ok()).collect();
+                let topics: Vec<Topic> =
+                    topics.iter().filter_map(|topic| topic.parse().ok()).collect();
                 if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
                     stream.say(&Word::Full { tab });
                     return false;
@@ -463,7 +476,7 @@ fn serve(shared: Shared, word: Word) {
     }
 }
 
-/// There is no room for this tab on the line of the others.
+/// Opens an own connection, since the shared one has no room for this tab.
 fn go_alone(shared: Shared, tab: &str) {
     let alone = shared.try_update_value(|stream| {
         let full = stream.tab == tab && matches!(stream.role, Role::Follows { .. });
@@ -479,7 +492,7 @@ fn go_alone(shared: Shared, tab: &str) {
     }
 }
 
-/// Looks whether what is listened to is alive.
+/// Checks whether the connection is alive.
 fn look(shared: Shared) {
     let now = js_sys::Date::now();
     let hidden = document().hidden();
@@ -502,7 +515,8 @@ fn look(shared: Shared) {
                     false => Do::Nothing,
                 }
             }
-            // Nobody else hears it, and a browser has few lines for one server.
+            // An unshared connection of a hidden tab serves no one, and a browser has few
+            // connections per server.
             Role::Alone if hidden && now - stream.hide_from > HIDDEN.as_millis() as f64 => {
                 stream.line = None;
                 stream.status.try_set(Status::Quiet);
@@ -512,7 +526,9 @@ fn look(shared: Shared) {
             Role::Alone => Do::Settle,
             Role::Leads { .. } => {
                 let (own, seen) = (stream.tab.clone(), &stream.seen);
-                let is_there = |tab: &String| *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN);
+                let is_there = |tab: &String| {
+                    *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN)
+                };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();
                 stream.say(&Word::Line { lost });

@@ -1,16 +1,17 @@
-//! Who wants to hear what, and from where in the journal on.
+//! Subscriptions: the topics of each subscriber, and their positions in the journal.
 //!
-//! The same question is asked twice: by a tab, of the parts of its page; and by the tab that has the line, of all tabs. Both times the
-//! answer is one list of topics and one place to begin at: behind the last event that came, and no later than whoever joined since.
+//! Used twice: by a tab for the parts of its page, and by the leader for all tabs. In both cases
+//! the result is one list of topics and one start position. This position is after the last
+//! received event, but no later than the position of any new subscriber.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Topic;
 
-/// A place in the journal: transaction and event. A page's cursor has no event.
+/// A position in the journal: transaction and event. A page's cursor has no event.
 pub(super) type Place = (i64, i64);
 
-/// The id of an event, `transaction-event`.
+/// Parses the id of an event, `transaction-event`.
 pub(super) fn place(id: &str) -> Option<Place> {
     let (transaction, event) = id.split_once('-')?;
     Some((transaction.parse().ok()?, event.parse().ok()?))
@@ -19,15 +20,15 @@ pub(super) fn place(id: &str) -> Option<Place> {
 #[derive(Debug)]
 struct Want {
     topics: BTreeSet<Topic>,
-    /// From where on; None once a connection covers that.
+    /// The start position. `None` once a connection covers it.
     after: Option<Place>,
 }
 
-/// All that is wanted by those who share one connection.
+/// All subscriptions that share one connection.
 #[derive(Debug)]
 pub(super) struct Wants<K: Ord> {
     of: BTreeMap<K, Want>,
-    /// Up to where events came; where the connection began, before any did.
+    /// The position of the last event, or the start of the connection before the first event.
     last: Option<Place>,
 }
 
@@ -38,17 +39,17 @@ impl<K: Ord> Default for Wants<K> {
 }
 
 impl<K: Ord> Wants<K> {
-    /// Someone wants these topics, from that place on.
+    /// Adds or replaces a subscription.
     pub(super) fn join(&mut self, who: K, topics: impl IntoIterator<Item = Topic>, after: Place) {
         self.of.insert(who, Want { topics: topics.into_iter().collect(), after: Some(after) });
     }
 
-    /// Someone wants nothing any more.
+    /// Removes a subscription.
     pub(super) fn leave(&mut self, who: &K) {
         self.of.remove(who);
     }
 
-    /// Keeps those for whom this holds.
+    /// Keeps the subscriptions for which `keep` returns true.
     pub(super) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.of.retain(|who, _| keep(who));
     }
@@ -57,30 +58,39 @@ impl<K: Ord> Wants<K> {
         self.of.values().flat_map(|want| want.topics.iter().copied()).collect()
     }
 
-    /// Whether these topics fit beside what all but `who` want.
+    /// Whether these topics fit next to those of all subscribers except `who`.
     pub(super) fn has_room(&self, who: &K, topics: &[Topic], most: usize) -> bool {
-        let others =
-            self.of.iter().filter(|(other, _)| *other != who).flat_map(|(_, want)| want.topics.iter().copied());
+        let others = self
+            .of
+            .iter()
+            .filter(|(other, _)| *other != who)
+            .flat_map(|(_, want)| want.topics.iter().copied());
         others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
     }
 
-    /// Lets others go until there is room for what `who` wants; who they were.
+    /// Removes other subscriptions until the topics of `who` fit. Returns the removed ones.
     pub(super) fn make_room(&mut self, who: &K, topics: &[Topic], most: usize) -> Vec<K>
     where
         K: Clone,
     {
         let mut gone = Vec::new();
         while !self.has_room(who, topics, most) {
-            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else { break };
+            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else {
+                break;
+            };
             self.leave(&other);
             gone.push(other);
         }
         gone
     }
 
-    /// What a new connection has to carry and where it has to begin; None when the one with the topics `open` carries all of it to
-    /// everybody. It does not when something came before somebody joined who has older data.
-    pub(super) fn lacking(&mut self, open: Option<&BTreeSet<Topic>>) -> Option<(BTreeSet<Topic>, Place)> {
+    /// The topics and start position of a new connection. `None` if the connection with the topics
+    /// `open` serves all subscribers. It does not if a new subscriber's data is older than the last
+    /// event.
+    pub(super) fn lacking(
+        &mut self,
+        open: Option<&BTreeSet<Topic>>,
+    ) -> Option<(BTreeSet<Topic>, Place)> {
         let topics = self.topics();
         let last = self.last.unwrap_or_default();
         let afters = self.of.values_mut().filter_map(|want| want.after.take());
@@ -93,17 +103,18 @@ impl<K: Ord> Wants<K> {
         Some((topics, begin))
     }
 
-    /// Whether this was told before. One place may have several words: it is passed only by a later one.
+    /// Whether this position was passed. Several events may share a position, so only a later event
+    /// passes it.
     pub(super) fn has_passed(&self, place: Place) -> bool {
         self.last.is_some_and(|last| place < last)
     }
 
-    /// Places of before are no good any more: what is told goes on from here.
+    /// Sets the position after a reset, even backwards.
     pub(super) fn restart(&mut self, place: Place) {
         self.last = Some(place);
     }
 
-    /// Everything up to there was told.
+    /// Advances to a position up to which all events were received.
     pub(super) fn told(&mut self, place: Place) {
         self.last = self.last.max(Some(place));
     }
@@ -118,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_carries_what_all_want_from_the_earliest_place() {
+    fn connection_covers_all_topics_from_earliest_position() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (20, 0));
         wants.join(2, [Topic::Runs], (10, 0));
@@ -127,7 +138,11 @@ mod tests {
         assert_eq!(wants.lacking(Some(&both)), None);
         wants.leave(&2);
         wants.told((30, 4));
-        assert_eq!(wants.lacking(Some(&both)), Some((topics(&[Topic::Nodes]), (30, 4))), "behind the last event");
+        assert_eq!(
+            wants.lacking(Some(&both)),
+            Some((topics(&[Topic::Nodes]), (30, 4))),
+            "behind the last event"
+        );
         wants.restart((5, 1));
         assert!(!wants.has_passed((6, 0)), "a restored journal begins anew");
         wants.retain(|who| *who == 2);
@@ -135,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_with_older_data_gets_what_came_since() {
+    fn subscriber_with_older_data_reopens_connection() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
@@ -152,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_broke_goes_on_where_it_was() {
+    fn lost_connection_resumes_at_last_position() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         wants.lacking(None);
@@ -161,11 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn topics_have_a_limit() {
+    fn topics_are_limited() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
-        assert!(wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2), "what one gives up makes room for it");
+        assert!(
+            wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2),
+            "what one gives up makes room for it"
+        );
         wants.join(2, [Topic::Runs], (1, 0));
         wants.join(3, [Topic::Targets], (1, 0));
         assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
@@ -174,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_events_are_places() {
+    fn event_id_parses_to_position() {
         assert_eq!(place("12-3"), Some((12, 3)));
         assert_eq!(place("12"), None);
         assert_eq!(place(""), None);

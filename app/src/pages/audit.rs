@@ -1,4 +1,5 @@
-//! The audit: who did what, when, to what; its chain, checked part by part; and the way to take it along and check it without us.
+//! The audit page: entries with filters, verification of the hash chain part by part, and the
+//! export for offline verification.
 
 use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView};
 use api::calls::List;
@@ -30,9 +31,9 @@ columns_of!(Part {
     Sealed "sealed" "Sealed",
 });
 
-/// The word of the place behind which the chain is checked.
+/// The parameter of the entry after which verification starts.
 const CHECK: &str = "check";
-/// The word of the link that the part before ended with.
+/// The parameter of the hash with which the previous part ended.
 const LINK: &str = "link";
 
 #[derive(Clone, Copy)]
@@ -51,7 +52,9 @@ impl ListPage for Entries {
         Field::text("who", "Who", "who is").like("ada, or gantry"),
         Field::text("action", "Did what", "did what is").like("submission.commit"),
         Field::text("subject", "To what", "to what is").like("a number or an id"),
-        Field::choice("source", "Written by", "written by", || vec![("database", "the database"), ("all", "all")]),
+        Field::choice("source", "Written by", "written by", || {
+            vec![("database", "the database"), ("all", "all")]
+        }),
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
@@ -67,7 +70,8 @@ impl ListPage for Entries {
     async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
-        let (who, action, subject) = (listed.word("who"), listed.word("action"), listed.word("subject"));
+        let (who, action, subject) =
+            (listed.word("who"), listed.word("action"), listed.word("subject"));
         let source = match listed.word("source").as_str() {
             "database" => AuditSource::Database,
             "all" => AuditSource::All,
@@ -84,13 +88,15 @@ impl ListPage for Entries {
         entry.id
     }
 
-    /// Most of what is written here is told by an event of something else. Sign-ins and what is done about people are told by none, and
-    /// are there with the next that comes.
+    /// Most entries accompany an event of another object. Sign-ins and changes to people have no
+    /// event. They appear with the next one.
     fn follow(self, feed: Feed<AuditPage>) {
-        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
+        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| {
+            feed.eventually()
+        });
     }
 
-    /// The interface takes moments in milliseconds.
+    /// The API takes times in milliseconds.
     fn word(self, listed: &Listed<AuditSort>, word: &str) -> Option<String> {
         let said = listed.word(word);
         match word {
@@ -105,12 +111,13 @@ impl ListPage for Entries {
     }
 
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
-        // What was written stays as it is; only its seal comes later.
+        // An entry never changes. Only its seal is added later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
         let who = by_whom(name.as_deref()).to_owned();
         let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
-        let link =
-            |word: &str, value: &str| with.listed.with_value(|listed| self.asking(listed, word, value).address());
+        let link = |word: &str, value: &str| {
+            with.listed.with_value(|listed| self.asking(listed, word, value).address())
+        };
         let (by, of_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
@@ -140,7 +147,7 @@ impl ListPage for Entries {
         .into_any()
     }
 
-    /// What is done with the whole; nothing of it for who may not read it.
+    /// The actions on the whole audit. Nothing for readers without the permission.
     fn below(self, with: With<Self>, _: Callback<()>) -> AnyView {
         let verify = with.listed.with_value(|listed| checking(&listed.address(), 0, ""));
         view! {
@@ -162,19 +169,20 @@ impl ListPage for Entries {
     }
 }
 
-/// A part of the chain that is checked.
+/// A part of the chain to verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
-    /// Behind this place.
+    /// The id of the entry before the part.
     after: u64,
-    /// What the part before ended with.
+    /// The hash with which the previous part ended.
     link: String,
-    /// The address of the list that stands above.
+    /// The address of the list above.
     list: String,
 }
 
 impl Check {
-    /// What an address asks to be checked; None: nothing. A place that is none comes back as it was written.
+    /// Parses the verification that an address requests. `None`: no verification. An invalid start
+    /// is returned as written.
     fn read(query: &ParamsMap) -> Option<Result<Self, String>> {
         let word = query.get(CHECK).filter(|word| !word.is_empty())?;
         let link = query.get(LINK).unwrap_or_default().trim().to_owned();
@@ -183,14 +191,14 @@ impl Check {
     }
 }
 
-/// The address of a list with a part of the chain checked below it.
+/// The address of a list with verification of a part of the chain below it.
 fn checking(list: &str, after: u64, link: &str) -> String {
     let sign = if list.contains('?') { '&' } else { '?' };
-    let link = if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
+    let link =
+        if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
     format!("{list}{sign}check={after}{link}")
 }
 
-/// The audit.
 #[component]
 pub fn Audit() -> impl IntoView {
     let query = use_query_map();
@@ -202,12 +210,14 @@ pub fn Audit() -> impl IntoView {
             match check {
                 None => Ok(None),
                 Some(Err(odd)) => Err(no_place(&odd)),
-                Some(Ok(check)) => calls::chain(check.after).await.map(|found| Some((found, check.link, check.list))),
+                Some(Ok(check)) => calls::chain(check.after)
+                    .await
+                    .map(|found| Some((found, check.link, check.list))),
             }
         },
     );
     let checked = move || {
-        // An odd place is shown by no number: why is said in its stead.
+        // An invalid start has no number. The page shows the error instead.
         let after = check.get()?.map_or(0, |check| check.after);
         let show = move |found: Option<(ChainView, String, String)>| {
             found.map(|(found, link, list)| held(&found, &Check { after, link, list }))
@@ -227,16 +237,20 @@ pub fn Audit() -> impl IntoView {
     .into_any()
 }
 
-/// A place of the chain is the number of an entry.
+/// The error about a start that is no entry's id.
 fn no_place(odd: &str) -> Failure {
     let shown: String = odd.chars().take(40).collect();
-    refused(format!("{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."))
+    refused(format!(
+        "{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."
+    ))
 }
 
-/// What came of checking a part of the chain.
+/// The result of verifying a part of the chain.
 fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
-    let other = (!link.is_empty() && *link != found.chain.from.to_string())
-        .then(|| "the link that this part goes on from is not the one that the part before ended with".to_owned());
+    let other = (!link.is_empty() && *link != found.chain.from.to_string()).then(|| {
+        "the link that this part goes on from is not the one that the part before ended with"
+            .to_owned()
+    });
     let broken = found.broken.clone().or(other);
     let far = found.chain.last;
     let (colour, shape, title) = match &broken {
@@ -245,7 +259,9 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         None if found.next.is_some() => {
             ("active", Icon::Active, format!("It holds up to entry {far} of {}", found.end))
         }
-        None => ("active", Icon::Active, format!("The chain holds, to its end at entry {}", found.end)),
+        None => {
+            ("active", Icon::Active, format!("The chain holds, to its end at entry {}", found.end))
+        }
     };
     let said = match broken {
         Some(broken) => format!(
@@ -290,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_in_its_address() {
+    fn audit_page_round_trips_through_address() {
         assert_eq!(Entries.read(&query(&[])).address(), "/audit");
         assert_eq!(checking("/audit", 0, ""), "/audit?check=0");
         let all = query(&[
@@ -302,17 +318,23 @@ mod tests {
             ("link", "ab"),
         ]);
         let Check { after, link, list } = Check::read(&all).unwrap().unwrap();
-        let address = "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
+        let address =
+            "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
         assert_eq!(checking(&list, after, &link), address);
-        assert_eq!(Check::read(&query(&[("check", "abc")])), Some(Err("abc".to_owned())), "it is said, not left out");
+        assert_eq!(
+            Check::read(&query(&[("check", "abc")])),
+            Some(Err("abc".to_owned())),
+            "it is said, not left out"
+        );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
         let other = Entries.asking(&Entries.read(&all), "who", "bo");
         assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
     }
 
     #[test]
-    fn the_same_takes_the_moments_of_the_interface() {
-        let call = Entries.same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
+    fn equivalent_command_has_times_in_milliseconds() {
+        let call = Entries
+            .same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
         assert_eq!(call.path(), "/api/v1/audit");
         assert!(call.curl().contains("since=1795248902000"), "{}", call.curl());
         assert!(!call.curl().contains("until"), "{}", call.curl());

@@ -1,7 +1,7 @@
-//! The line of targets, and any two blueprints compared.
+//! The target history, and the comparison of any two blueprints.
 //!
-//! Everything that is looked at is in the address: which line, how far back, which two. So each choice is a link or a form that sends
-//! its fields by GET, and works without scripts.
+//! The page's state is in the address: the deployment, the cursor and the two blueprints. So each
+//! choice is a link or a GET form, and works without JavaScript.
 
 mod comparison;
 
@@ -20,22 +20,22 @@ use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{Listed, SORT, example_field, filters, hidden, pager, trouble};
-use crate::parts::{DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows};
+use crate::parts::{
+    DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows,
+};
 use crate::places;
 
-/// The word of the place in the address.
+/// The name of the cursor parameter.
 const PLACE: &str = "before";
-/// The line's orders as the form names them.
+/// The sort orders with their labels.
 const SORTS: &[(TargetSort, &str)] = &[(TargetSort::Number, "target")];
 
-/// What the page is asked for, as it was typed.
+/// The parameters of the page, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
-    /// The deployment whose line it is.
+    /// The deployment whose history is shown.
     deployment: Option<String>,
-    /// The line's order.
     sort: Option<String>,
-    /// Where it goes on.
     before: Option<String>,
     /// A target's number or a root's hash.
     from: Option<String>,
@@ -44,7 +44,9 @@ struct Wanted {
 
 impl Wanted {
     fn of(get: impl Fn(&str) -> Option<String>) -> Self {
-        let text = |name: &str| get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        let text = |name: &str| {
+            get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
         Self {
             deployment: text("deployment"),
             sort: text(SORT),
@@ -64,7 +66,9 @@ impl Wanted {
         ];
         let query: Vec<String> = all
             .into_iter()
-            .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={}", places::encoded(value))))
+            .filter_map(|(name, value)| {
+                value.as_ref().map(|value| format!("{name}={}", places::encoded(value)))
+            })
             .collect();
         match query.is_empty() {
             true => places::BLUEPRINTS.into(),
@@ -72,23 +76,23 @@ impl Wanted {
         }
     }
 
-    /// The same two compared, wherever the line is.
+    /// The same comparison without the history's order and cursor.
     fn comparison(&self) -> Self {
         Self { sort: None, before: None, ..self.clone() }
     }
 
-    /// The same line with these two compared.
+    /// The same history with a comparison of these two.
     fn comparing(&self, from: impl ToString, to: impl ToString) -> Self {
         Self { from: Some(from.to_string()), to: Some(to.to_string()), ..self.clone() }
     }
 
-    /// The two that are compared, once both are chosen.
+    /// The two blueprints to compare, once both are chosen.
     fn pair(&self) -> Option<(String, String)> {
         self.from.clone().zip(self.to.clone())
     }
 }
 
-/// The line as a list: what is compared stands beside it, and hides nothing of it.
+/// The address of the history. The comparison is content next to the list and does not filter it.
 fn listed(query: &ParamsMap) -> Listed<TargetSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
@@ -105,16 +109,15 @@ async fn fetch(listed: Listed<TargetSort>) -> Answer<TargetPage> {
     calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
 }
 
-/// The page.
 #[component]
 pub fn Blueprints() -> impl IntoView {
     let query = use_query_map();
     let wanted = Memo::new(move |_| Wanted::of(|name| query.read().get(name)));
     let listed = Memo::new(move |_| listed(&query.read()));
-    // What is compared is another question: the line stays while that changes.
+    // The history stays loaded while the comparison changes.
     let line = Memo::new(move |_| listed.read().clone().without_beside());
     let targets = Resource::new(move || line.get(), fetch);
-    // Made here and not where it is shown: see `Frame`.
+    // Created here and not where it is displayed: see `Frame`.
     let compared = Resource::new(
         move || wanted.with(|wanted| (wanted.pair(), wanted.deployment.clone())),
         |(pair, deployment)| async move {
@@ -136,7 +139,8 @@ pub fn Blueprints() -> impl IntoView {
     .into_any()
 }
 
-/// Which line, and which two: for whoever knows, and the only way to name a root.
+/// The fields for the deployment and the two blueprints. They are the only way to enter a root's
+/// hash.
 fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
     let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
     view! {
@@ -151,7 +155,11 @@ fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
 }
 
 #[component]
-fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>>) -> impl IntoView {
+fn Line(
+    first: TargetPage,
+    wanted: Memo<Wanted>,
+    listed: Memo<Listed<TargetSort>>,
+) -> impl IntoView {
     let here = listed.get_untracked();
     let of = wanted.read_untracked().deployment.clone();
     let feed = {
@@ -164,10 +172,13 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
     let head = Memo::new(move |_| page.read().head);
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = Memo::new(move |_| page.read().next.clone());
-    let order = if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
+    let order =
+        if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
-        let said = format!("Target {target} removed {name}: it is compared, and drawn as a graph, where it was.");
+        let said = format!(
+            "Target {target} removed {name}: it is compared, and drawn as a graph, where it was."
+        );
         view! { <p class="inside">{said}</p> }
     });
     let may_come_back = removed_in.is_none();
@@ -193,12 +204,15 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
         }
         .into_any()
     };
-    // What stands instead of rows leads back to the beginning itself.
+    // The message instead of rows already links to the first page.
     let pager = move || {
         let next = next.get();
         (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
-    let title = of.map_or_else(|| "The line of targets".to_owned(), |name| format!("Targets that changed {name}"));
+    let title = of.map_or_else(
+        || "The line of targets".to_owned(),
+        |name| format!("Targets that changed {name}"),
+    );
     view! {
         <ProblemNotice problem=feed.problem()/>
         <section class="card" aria-label="Line of targets">
@@ -211,7 +225,8 @@ fn Line(first: TargetPage, wanted: Memo<Wanted>, listed: Memo<Listed<TargetSort>
     .into_any()
 }
 
-/// What stands there instead of rows: the line's end, a deployment that no target changed, or a line that has not begun.
+/// The message instead of rows: the end of the history, a deployment that no target changed, or an
+/// empty history.
 fn nothing(listed: &Listed<TargetSort>) -> AnyView {
     hidden(listed, "target", "targets").unwrap_or_else(|| {
         view! {
@@ -223,7 +238,12 @@ fn nothing(listed: &Listed<TargetSort>) -> AnyView {
     })
 }
 
-fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, may_come_back: bool) -> impl IntoView {
+fn row(
+    target: Memo<TargetSummary>,
+    wanted: Memo<Wanted>,
+    head: Memo<TargetNo>,
+    may_come_back: bool,
+) -> impl IntoView {
     // A target never changes.
     let target = target.get_untracked();
     let number = target.number;
@@ -242,10 +262,12 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
     let kind = kind.map(|(colour, shape, word)| {
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
     });
-    let on = target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
+    let on =
+        target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
     let by = by_whom(target.by.as_deref()).to_owned();
     let short: String = target.root.chars().take(8).collect();
-    let names = |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
+    let names =
+        |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
     let authors = match target.kind {
         TargetKind::Genesis => by.clone(),
         TargetKind::Change | TargetKind::Switch => names(&target.authors),
@@ -280,7 +302,7 @@ fn row(target: Memo<TargetSummary>, wanted: Memo<Wanted>, head: Memo<TargetNo>, 
     .into_any()
 }
 
-/// Takes a target as one side of the comparison.
+/// Selects a target as one side of the comparison.
 fn pick(
     word: &'static str,
     number: TargetNo,
@@ -288,9 +310,11 @@ fn pick(
     with: fn(Wanted, String) -> Wanted,
 ) -> impl IntoView {
     let address = move || with(wanted.get(), number.to_string()).address();
-    let is_here = move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
+    let is_here =
+        move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
     let label = format!("Compare {word} target {}", number.0);
-    view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }.into_any()
+    view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }
+        .into_any()
 }
 
 fn side_of(wanted: &Wanted, number: TargetNo) -> Option<&'static str> {
@@ -308,15 +332,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_is_in_the_address() {
+    fn history_and_comparison_round_trip_through_address() {
         let of = |pairs: &[(&str, &str)]| {
-            Wanted::of(|name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+            Wanted::of(|name| {
+                pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            })
         };
         assert_eq!(of(&[]).address(), "/blueprints");
         assert_eq!(of(&[("deployment", ""), ("from", " ")]), Wanted::default());
-        // What is no place is kept, and said.
+        // An invalid cursor stays in the address and is reported.
         assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
-        let wanted = of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
+        let wanted =
+            of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
         assert_eq!(wanted.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
         assert_eq!(wanted.comparing(TargetNo(3), 4).pair(), Some(("3".into(), "4".into())));
         assert_eq!(wanted.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");

@@ -1,4 +1,5 @@
-//! The catalog: every version of a barclamp that was imported, who uses it, and what it lacks that the one before had.
+//! The catalog: every imported version of a barclamp, its users, and the parts that it dropped
+//! since the previous version.
 
 use api::calls::List;
 use api::console::{BarclampVersion, CatalogPage};
@@ -14,14 +15,16 @@ use crate::failure::Answer;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area};
+use crate::parts::{
+    Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area,
+};
 use crate::places;
 use crate::reader::OPERATOR;
 
-/// Characters of a description before the rest waits for a click.
+/// Longer descriptions, in characters, are collapsed.
 const LONG: usize = 240;
 
-/// The ways between the parts of the catalog; `here` is the one that is open.
+/// The tabs of the catalog. `here` is the current one.
 pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
     let all = [
         (places::CATALOG, "Versions"),
@@ -45,7 +48,7 @@ columns_of!(Part {
     Imported "imported" "Imported",
 });
 
-/// The list, and the way to import for those who may.
+/// The list, and the import for readers with the permission.
 #[derive(Clone, Copy)]
 struct Versions {
     import: DialogHandle,
@@ -62,8 +65,11 @@ impl ListPage for Versions {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[Field::text("filter", "Name contains", "name contains")];
     const NUMBERS: &'static [Part] = &[Part::Roles];
-    const SORTS: &'static [(BarclampSort, &'static str)] =
-        &[(BarclampSort::Name, "name"), (BarclampSort::Imported, "imported"), (BarclampSort::Roles, "roles")];
+    const SORTS: &'static [(BarclampSort, &'static str)] = &[
+        (BarclampSort::Name, "name"),
+        (BarclampSort::Imported, "imported"),
+        (BarclampSort::Roles, "roles"),
+    ];
     const TOPICS: &'static [Topic] = &[Topic::Targets];
     const SAME: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
@@ -103,8 +109,9 @@ impl ListPage for Versions {
         let short = move || version.read().hash.chars().take(8).collect::<String>();
         let used = move || {
             let names = version.read().used_by.clone();
-            let links =
-                names.into_iter().map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
+            let links = names
+                .into_iter()
+                .map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
             links.collect_view()
         };
         let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
@@ -132,7 +139,6 @@ impl ListPage for Versions {
     }
 }
 
-/// The page.
 #[component]
 pub fn Catalog() -> impl IntoView {
     let dialog = DialogHandle::new();
@@ -149,7 +155,7 @@ pub fn Catalog() -> impl IntoView {
     .into_any()
 }
 
-/// The way to import, or what it takes.
+/// The import button, or the required permission.
 fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     if !may_import {
         return view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
@@ -164,26 +170,28 @@ fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     .into_any()
 }
 
-/// What a version has no longer that the one before it had.
+/// The parts of the previous version that this version lacks.
 fn lacks(version: &BarclampVersion) -> AnyView {
     let Some(before) = &version.before else {
         return view! { <span class="muted">"the first one"</span> }.into_any();
     };
     if version.disappeared.is_empty() {
-        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }.into_any();
+        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }
+            .into_any();
     }
-    let lines = version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+    let lines =
+        version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
     view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
         .into_any()
 }
 
-/// A description; of a long one its beginning, and the whole on demand.
+/// A description. A long one is collapsed to its beginning.
 fn about(text: &str) -> AnyView {
     if text.chars().count() <= LONG {
         return view! { <div class="muted">{text.to_owned()}</div> }.into_any();
     }
     let mut first: String = text.chars().take(LONG).collect();
-    // Not in the middle of a word, where there are words.
+    // Cut between words, if there are any.
     if let Some(end) = first.rfind(char::is_whitespace).filter(|end| *end > LONG / 2) {
         first.truncate(end);
     }

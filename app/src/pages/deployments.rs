@@ -1,6 +1,7 @@
-//! Deployments: in the order of their tree if nobody asks otherwise.
+//! The list of deployments, by default in the order of the tree.
 //!
-//! Each stands directly below the one above it, on whatever page that is, so a page is a stretch of the tree and is indented like it.
+//! In this order, each deployment follows its parent, also across pages. So a page is a section of
+//! the tree and is indented accordingly.
 
 use api::calls::List;
 use api::console::{DeploymentPage, DeploymentSummary};
@@ -18,7 +19,7 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Counts, Empty, Feed, Icon, icon};
 use crate::places;
 
-/// Levels that are indented; of those below, the level is said.
+/// The maximum number of indented levels. Deeper deployments show their level as a number.
 const INDENTED: u32 = 8;
 
 columns_of!(Part {
@@ -29,17 +30,17 @@ columns_of!(Part {
     Changed "changed" "Changed by",
 });
 
-/// The list, and where the names in it lead.
+/// The list, and the target of its links.
 #[derive(Clone, Copy)]
 pub(super) enum AllDeployments {
-    /// To their boards.
+    /// The boards.
     Boards,
-    /// To their graphs.
+    /// The graphs.
     Graphs,
 }
 
 impl AllDeployments {
-    /// Whether what stands above a deployment in the tree stands above it in the list.
+    /// Whether the list has the order of the tree.
     fn is_tree(listed: &Listed<DeploymentSort>) -> bool {
         !listed.is_narrow() && is_usual(listed)
     }
@@ -49,14 +50,15 @@ fn is_usual(listed: &Listed<DeploymentSort>) -> bool {
     listed.word(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_usual)
 }
 
-/// The way back to the order of the tree, which no column's head has.
+/// The link to the order of the tree, which no column header offers.
 pub(super) fn as_tree(listed: Memo<Listed<DeploymentSort>>) -> impl IntoView {
     let to_tree = move || {
         let listed = listed.read();
         (!is_usual(&listed)).then(|| listed.sorted(DeploymentSort::USUAL))
     };
-    let link =
-        move || to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "As a tree"</a> });
+    let link = move || {
+        to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "As a tree"</a> })
+    };
     view! { <div class="buttons">{link}</div> }
 }
 
@@ -104,7 +106,8 @@ impl ListPage for AllDeployments {
     async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after }).await
+        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {
@@ -121,10 +124,13 @@ impl ListPage for AllDeployments {
         deployment.id
     }
 
-    /// Steps move in every deployment, however many there are: one topic tells of all their runs.
+    /// One topic covers the runs of all deployments, however many there are.
     fn follow(self, feed: Feed<DeploymentPage>) {
-        use_live()
-            .hear(vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| feed.eventually());
+        use_live().hear(
+            vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes],
+            NOW,
+            move |_| feed.eventually(),
+        );
     }
 
     fn none(self) -> AnyView {
@@ -173,7 +179,6 @@ impl ListPage for AllDeployments {
     }
 }
 
-/// The list of deployments.
 #[component]
 pub fn Deployments() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Boards);
@@ -185,7 +190,7 @@ pub fn Deployments() -> impl IntoView {
     .into_any()
 }
 
-/// How deep a deployment stands that is indented no further than those above it.
+/// The level of a deployment beyond the maximum indentation.
 fn deep(depth: u32) -> Option<impl IntoView> {
     (depth > INDENTED).then(|| view! { " " <small class="muted">"level " {depth}</small> })
 }

@@ -1,4 +1,4 @@
-//! The graph of a deployment, and the way to each.
+//! The graph of a deployment, and the list of all graphs.
 
 use api::console::GraphView;
 use api::live::Topic;
@@ -16,7 +16,7 @@ use crate::parts::list_page::ListOf;
 use crate::parts::{Feed, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-/// All deployments, each with the way to its graph.
+/// All deployments, with links to their graphs.
 #[component]
 pub fn Graphs() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Graphs);
@@ -34,8 +34,10 @@ pub fn GraphPage() -> impl IntoView {
     let params = use_params_map();
     let query = use_query_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
-    let address = Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
-    // The page is made once for a deployment at a target; another fold of the same is fetched under it.
+    let address =
+        Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
+    // The page loads once per deployment and target. Other options of the same graph are fetched in
+    // place.
     let target = Memo::new(move |_| address.read().wish.target);
     let graph = Resource::new(
         move || (name.get(), target.get()),
@@ -49,16 +51,19 @@ pub fn GraphPage() -> impl IntoView {
 
 #[component]
 fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
-    let (name, id, cursor, then) = (first.deployment.clone(), first.deployment_id, first.cursor, first.target);
+    let (name, id, cursor, then) =
+        (first.deployment.clone(), first.deployment_id, first.cursor, first.target);
     let heading = match then {
         Some(target) => format!("Graph of {name} at target {target}"),
         None => format!("Graph of {name}"),
     };
     let fetched: DeploymentName = name.clone();
-    let feed = Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
-    // An old target never changes, whatever happens.
+    let feed =
+        Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
+    // An old target never changes.
     if then.is_none() {
-        use_live().hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
+        use_live()
+            .hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
     }
     view! {
         <Title text=heading.clone()/>

@@ -1,4 +1,4 @@
-//! What imports brought: every import, with what came, what went with it, and what was found in its files.
+//! The import history: every import with added versions, dropped parts and findings in its files.
 
 use api::calls::List;
 use api::catalog::{BroughtVersion, ImportPage, ImportReport, ImportSort, ImportsWanted};
@@ -16,7 +16,7 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
 
-/// Lines that are shown before the rest waits for a click.
+/// The number of lines that are visible without expanding.
 const FIRST: usize = 5;
 
 columns_of!(Part {
@@ -71,11 +71,13 @@ impl ListPage for AllImports {
     }
 
     fn row(self, import: Memo<ImportReport>, with: With<Self>) -> AnyView {
-        // What was imported stays as it is.
+        // An import never changes.
         let ImportReport { at, by, report, .. } = import.get_untracked();
         let by = by.map_or_else(|| "shipped with Gantry".to_owned(), |by| format!("by {by}"));
         let brought = report.barclamps.into_iter().map(version).collect();
-        let lines = |lines: Vec<String>| lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+        let lines = |lines: Vec<String>| {
+            lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
+        };
         let found = match report.findings {
             None => view! { <span class="muted">"was not kept then"</span> }.into_any(),
             Some(found) => some(lines(found), "nothing"),
@@ -95,7 +97,6 @@ impl ListPage for AllImports {
     }
 }
 
-/// The list of imports.
 #[component]
 pub fn Imports() -> impl IntoView {
     let list = ListOf::new(AllImports);
@@ -121,7 +122,7 @@ fn version(one: BroughtVersion) -> AnyView {
     .into_any()
 }
 
-/// Lines, the rest of many on demand.
+/// Lines, collapsed after the first few.
 fn some(mut lines: Vec<AnyView>, none: &'static str) -> AnyView {
     if lines.is_empty() {
         return view! { <span class="muted">{none}</span> }.into_any();

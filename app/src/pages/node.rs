@@ -1,4 +1,4 @@
-//! A machine and everything about it, and what people change about it without a review.
+//! The page of a node, and the changes to its record that need no review.
 
 mod kept;
 pub mod looks;
@@ -18,20 +18,23 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::calls::{self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode};
+use crate::calls::{
+    self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode,
+};
 use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, Shows};
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::json::DataView;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark};
+use crate::parts::{
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark,
+};
 use crate::places;
 
-/// Topics that one page listens to for the deployments of what a node carries.
+/// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;
 
-/// A node's own page.
 #[component]
 pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
@@ -87,7 +90,7 @@ fn Whole(first: NodeView) -> impl IntoView {
     .into_any()
 }
 
-/// What could change what is shown.
+/// The topics of events that can change the page.
 fn topics(node: &NodeView) -> Vec<Topic> {
     let mut topics = vec![Topic::Nodes, Topic::Targets, Topic::Deployment(node.deployment_id)];
     for noderole in &node.noderoles {
@@ -138,19 +141,30 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
             .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
             .collect_view()
     };
-    let seen = move || node.read().life.seen.map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> });
+    let seen = move || {
+        node.read()
+            .life
+            .seen
+            .map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> })
+    };
     let joined = move || {
         let life = node.read().life.clone();
         let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
         view! { <dt>"Joined"</dt> <dd>{joined_words(&life.joined)} {since}</dd> }
     };
-    let boot =
-        move || node.read().life.boot_id.clone().map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> });
+    let boot = move || {
+        node.read()
+            .life
+            .boot_id
+            .clone()
+            .map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> })
+    };
     let bootenv = move || {
         let said = node.read().life.bootenv.clone();
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
     };
-    let added = node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
+    let added =
+        node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="Life">
             <header>{pill} {since}</header>
@@ -171,7 +185,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What stands between the node and its work, each with what frees it.
+/// The reasons for which steps cannot run on the node, each with its remedy.
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
     if let Some(out) = &node.life.unavailable {
@@ -188,16 +202,21 @@ fn whys(node: &NodeView) -> Vec<String> {
             whys.push("Not looked at yet: workers look every ten seconds.".into())
         }
         (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
-        (true, Some(_)) => whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against))),
+        (true, Some(_)) => {
+            whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against)))
+        }
         _ => {}
     }
     if node.life.alive && node.life.joined != "confirmed" {
-        whys.push("Nothing starts before a worker was let in and has found out what runs here.".into());
+        whys.push(
+            "Nothing starts before a worker was let in and has found out what runs here.".into(),
+        );
     }
     whys
 }
 
-/// Of a node that is alive and was not reached. What it said of itself may have counted, so only what is to come is counted here.
+/// For a node that is alive and was not reached. A report from the node itself may have counted as
+/// alive, so only the remaining health checks are counted.
 fn counts_as_dead_after(more: u32) -> String {
     match more {
         0 | 1 => "The last look failed: if the next one does, too, it counts as dead.".into(),
@@ -214,7 +233,7 @@ fn joined_words(word: &str) -> &'static str {
     }
 }
 
-/// Takes the node out of service, or back into it.
+/// Starts or ends the node's maintenance.
 #[component]
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -262,10 +281,12 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let ssh = move || way.get().ssh.map(by_ssh);
     let hardware = move || {
         let node = node.read();
-        let macs = (!node.macs.is_empty())
-            .then(|| view! { <dt>"MAC addresses"</dt> <dd class="mono">{node.macs.join(" ")}</dd> });
-        let serial = (!node.serial.is_empty())
-            .then(|| view! { <dt>"Serial number"</dt> <dd class="mono">{node.serial.clone()}</dd> });
+        let macs = (!node.macs.is_empty()).then(
+            || view! { <dt>"MAC addresses"</dt> <dd class="mono">{node.macs.join(" ")}</dd> },
+        );
+        let serial = (!node.serial.is_empty()).then(
+            || view! { <dt>"Serial number"</dt> <dd class="mono">{node.serial.clone()}</dd> },
+        );
         view! { {macs} {serial} }
     };
     let hints = Memo::new(move |_| node.read().hints.clone());
@@ -309,8 +330,8 @@ fn by_ssh(ssh: SshView) -> impl IntoView {
     .into_any()
 }
 
-/// Changes the record. What somebody has begun to write stays as it is, whatever happens meanwhile: the version that it was begun on
-/// tells whether somebody came before.
+/// Edits the record. Half-typed input survives updates. The version at which the form was opened
+/// detects concurrent changes.
 #[component]
 fn Change(feed: Feed<NodeView>) -> impl IntoView {
     let now = feed.value().get_untracked();
@@ -361,7 +382,8 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What a form says otherwise than the record; as long as nothing does, a description, for an example.
+/// The fields in which a form differs from the record. If none differs: the description, as an
+/// example.
 fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     let is_read = typed.is_on("node");
     let mut change = Map::new();
@@ -376,7 +398,9 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     if is_read && macs != before.macs {
         change.insert("macs".into(), macs.into());
     }
-    if let Some(hints) = serde_json::from_str::<Value>(&typed.get("hints")).ok().filter(|now| *now != before.hints) {
+    if let Some(hints) =
+        serde_json::from_str::<Value>(&typed.get("hints")).ok().filter(|now| *now != before.hints)
+    {
         change.insert("hints".into(), hints);
     }
     let way = way_changed(typed, before);
@@ -389,7 +413,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     change
 }
 
-/// The same, of how it is reached.
+/// As [`changed`], for the connection.
 fn way_changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     let mut way = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
@@ -422,7 +446,7 @@ fn hints_field(now: &NodeView) -> AnyView {
     .into_any()
 }
 
-/// Proposes another connection or other hints: of a node in a blueprint, both change only after a review.
+/// Proposes another connection or other hints. For a node in a blueprint, both require a review.
 #[component]
 fn ProposeConnection(now: NodeView) -> impl IntoView {
     let propose = ServerAction::<ProposeChange>::new();
@@ -492,12 +516,12 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// Each address that a look tried, with what came of it; and what was said beyond that.
+/// Each address that a health check tried, with its result, and further output.
 fn where_and_what(look: &LookView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
-    // Looks from before every address was kept have only one.
+    // Older health checks stored only one address.
     if look.tried.is_empty() {
         return line(look.address.clone(), look.said.clone()).into_any();
     }
@@ -507,7 +531,8 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
         line(tried.address.clone(), said)
     });
     let entered = look.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !look.said.is_empty()).then(|| view! { <small class="why">{look.said.clone()}</small> });
+    let beyond = (entered && !look.said.is_empty())
+        .then(|| view! { <small class="why">{look.said.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
@@ -528,7 +553,7 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What came of a look, in a word.
+/// The result of a health check, in a word.
 fn came(reached: bool) -> impl IntoView {
     let (colour, shape, word) = match reached {
         true => ("active", Icon::Active, "let in"),
@@ -537,7 +562,7 @@ fn came(reached: bool) -> impl IntoView {
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
 }
 
-/// Looks, newest first.
+/// Health checks, newest first.
 fn looks_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
         view! {
@@ -606,7 +631,7 @@ fn who_says(source: &str) -> &'static str {
     }
 }
 
-/// Where the rest of what a node carries is found.
+/// The link to further noderoles of the node.
 fn in_graph(node: &NodeView) -> impl IntoView + use<> {
     let graph = places::graph_of_node(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
@@ -622,7 +647,9 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let list = Memo::new(move |_| node.read().noderoles.clone());
     let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
     let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
-    let count = move || format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" });
+    let count = move || {
+        format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" })
+    };
     let line = |carried: Carried| {
         let title = carried.error.clone();
         view! {
@@ -652,7 +679,8 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) = node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
+    let (all, results) =
+        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -681,12 +709,14 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// What the machine says of itself, and the tokens that it says it by.
+/// The node's own reports, and the tokens with which it authenticates.
 #[component]
 fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let (reports, tokens) =
-        (Memo::new(move |_| node.read().reports.clone()), Memo::new(move |_| node.read().tokens.clone()));
+    let (reports, tokens) = (
+        Memo::new(move |_| node.read().reports.clone()),
+        Memo::new(move |_| node.read().tokens.clone()),
+    );
     let may = Memo::new(move |_| node.read().may_change.is_ok());
     let id = node.read_untracked().id;
     let revoke = ServerAction::<RevokeNodeToken>::new();
@@ -726,11 +756,22 @@ fn report_word(kind: &str) -> &'static str {
     }
 }
 
-fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<RevokeNodeToken>) -> impl IntoView {
+fn one_token(
+    token: NodeToken,
+    node: NodeId,
+    may: bool,
+    revoke: ServerAction<RevokeNodeToken>,
+) -> impl IntoView {
     let state = match (token.holds, token.revoked) {
-        (true, _) => view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any(),
-        (false, Some(at)) => view! { <span class="muted">"taken back " <Moment at/></span> }.into_any(),
-        (false, None) => view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any(),
+        (true, _) => {
+            view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
+        }
+        (false, Some(at)) => {
+            view! { <span class="muted">"taken back " <Moment at/></span> }.into_any()
+        }
+        (false, None) => {
+            view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any()
+        }
     };
     let used = token.used.map(|at| view! { <span class="muted">", spoke " <Moment at/></span> });
     let label = format!("Take back the token {}", token.name);
@@ -750,7 +791,7 @@ fn one_token(token: NodeToken, node: NodeId, may: bool, revoke: ServerAction<Rev
     .into_any()
 }
 
-/// Makes a token, and shows it this once.
+/// Creates a token and shows it once.
 #[component]
 fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     let mint = ServerAction::<MintNodeToken>::new();
@@ -799,7 +840,7 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-/// Takes the record out, where no target speaks of it.
+/// Deletes the record of a node that no target contains.
 #[component]
 fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
@@ -833,7 +874,7 @@ fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     }
 }
 
-/// Whether a name is one that a node's page can be found by.
+/// Whether a name is a valid node name. Phantom nodes have none and no page.
 pub fn has_page(fqdn: &str) -> bool {
     Fqdn::parse(fqdn).is_ok()
 }

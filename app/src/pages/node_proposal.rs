@@ -1,5 +1,5 @@
-//! A proposal on a single node: what the node carries, what could be bound to it, and the way to its review. It has no board, because
-//! there is one node only.
+//! A proposal on a single node: the node's noderoles, the roles that could be bound, and
+//! submission. It has no board, because there is only one node.
 
 use api::console::{EditView, NodeProposal, NodeRole};
 use api::live::Topic;
@@ -12,7 +12,9 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use super::edits::{About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate};
+use super::edits::{
+    About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate,
+};
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
@@ -20,12 +22,12 @@ use crate::failure::{Answer, Failure};
 use crate::live::use_live;
 use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, load_or, problem_of_one,
-    problem_page_with,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon,
+    load_or, problem_of_one, problem_page_with,
 };
 use crate::places;
 
-/// A proposal on a node, by the number in the address.
+/// A proposal on a node, by the id in the address.
 #[component]
 pub fn NodeProposalPage() -> impl IntoView {
     let params = use_params_map();
@@ -34,13 +36,16 @@ pub fn NodeProposalPage() -> impl IntoView {
     load_or(proposal, move |first| view! { <Loaded first/> }, elsewhere)
 }
 
-/// A proposal on a deployment has that one's board.
+/// A proposal on a deployment is shown on that deployment's board.
 fn elsewhere(problem: Problem) -> AnyView {
     let deployment = problem.errors.first().filter(|_| problem.code == ON_DEPLOYMENT);
     let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
         return problem_of_one(problem, (places::DRAFTS, "All proposals"));
     };
-    problem_page_with(problem, view! { <a class="button primary" href=board>"To its board"</a> }.into_any())
+    problem_page_with(
+        problem,
+        view! { <a class="button primary" href=board>"To its board"</a> }.into_any(),
+    )
 }
 
 async fn by_text(id: String) -> Answer<NodeProposal> {
@@ -54,18 +59,18 @@ fn missing() -> Failure {
     Problem::not_found("Proposals have numbers, and this is none.").into()
 }
 
-/// What every part of the page needs.
+/// State that all parts of the page share.
 #[derive(Clone, Copy)]
 struct Draft {
     feed: Feed<NodeProposal>,
     busy: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,
-    /// What the dialog is about.
+    /// The content of the dialog.
     about: RwSignal<Option<About>>,
     dialog: DialogHandle,
     said: RwSignal<String>,
     discard: ServerAction<Discard>,
-    /// It was discarded here.
+    /// Whether it was discarded here.
     gone: RwSignal<bool>,
 }
 
@@ -74,12 +79,13 @@ impl Draft {
         self.feed.value()
     }
 
-    /// Whether it was discarded, or is on its way.
+    /// Whether it was discarded, or is being discarded.
     fn goes(self) -> bool {
         self.gone.get() || self.discard.pending().get()
     }
 
-    /// Whether edits can be put into it. A refusal of its page means that somebody else ended it.
+    /// Whether edits can be added. If the page's fetch is refused, someone else closed the
+    /// proposal.
     fn is_open(self) -> bool {
         let ended = self.feed.problem().read().as_ref().is_some_and(|problem| problem.status < 500);
         !self.goes() && !ended && self.value().with(|view| view.may_edit.is_ok())
@@ -92,17 +98,22 @@ impl Draft {
     fn pen(self) -> Pen {
         let open = move || self.value().with(|view| (view.proposal.id, view.proposal.version));
         Pen {
-            // Of one that goes, or that may not be edited, nobody asks what edits would come to.
+            // No previews for a proposal that is being discarded or that may not be edited.
             proposal: Signal::derive(move || self.is_open().then(open)),
             board: Signal::derive(|| None),
             busy: self.busy.into(),
             put: Callback::new(move |put: Put| {
                 let (id, version) = untrack(open);
-                act(self.busy, put.problem, calls::edit(id, version, put.edits.clone()), move |_| {
-                    put.tell();
-                    self.said.try_set(put.done);
-                    self.feed.now();
-                });
+                act(
+                    self.busy,
+                    put.problem,
+                    calls::edit(id, version, put.edits.clone()),
+                    move |_| {
+                        put.tell();
+                        self.said.try_set(put.done);
+                        self.feed.now();
+                    },
+                );
             }),
         }
     }
@@ -112,7 +123,7 @@ impl Draft {
         self.dialog.open();
     }
 
-    /// The node, unless it is gone.
+    /// The node, if it still exists.
     fn named(self) -> Option<Named> {
         self.value().with(|view| {
             let node = view.scope.node.as_ref()?;
@@ -200,7 +211,7 @@ fn fqdn(view: &NodeProposal) -> String {
     view.scope.node.as_ref().map(|node| node.fqdn.clone()).unwrap_or_default()
 }
 
-/// What keeps it from being submitted, and what was overruled.
+/// The errors that prevent submission, and overruled edits.
 fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
     let proposal = &view.proposal;
     let refused = proposal.refused.iter().map(|r| format!("Edit {}: {}", r.edit, r.reason));
@@ -227,7 +238,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
     (back, lines, heed::clashes(&proposal.clashes))
 }
 
-/// What the node carries, with what is proposed.
+/// The node's noderoles, with the proposed changes.
 #[component]
 fn Carries(draft: Draft) -> impl IntoView {
     let view = draft.value();
@@ -286,7 +297,7 @@ fn Carries(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
-/// The dialog for what can be said by form.
+/// The dialog with the forms.
 #[component]
 fn Asked(draft: Draft) -> impl IntoView {
     let about = draft.about;
@@ -304,11 +315,11 @@ fn Asked(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
-/// One role more.
+/// Binds a further role.
 #[component]
 fn Bind(draft: Draft) -> impl IntoView {
     let view = draft.value();
-    // The place of the choice: its list changes with every edit.
+    // The index of the choice, because the list of choices changes with every edit.
     let place = RwSignal::new(0_usize);
     let of = move || {
         view.with(|view| {
@@ -320,10 +331,14 @@ fn Bind(draft: Draft) -> impl IntoView {
     let wish = Wish::new(draft.pen(), move || of().into_iter().collect());
     let bind = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
-        let role =
-            view.with_untracked(|view| view.choices.get(place.get_untracked()).map(|choice| choice.role.clone()));
+        let role = view.with_untracked(|view| {
+            view.choices.get(place.get_untracked()).map(|choice| choice.role.clone())
+        });
         if let Some(role) = role {
-            wish.put(format!("{role} bound by the proposal."), Callback::new(move |()| place.set(0)));
+            wish.put(
+                format!("{role} bound by the proposal."),
+                Callback::new(move |()| place.set(0)),
+            );
         }
     };
     let options = move || {
@@ -367,18 +382,22 @@ fn named(verb: &str, what: Option<&String>) -> String {
     what.map_or_else(|| verb.to_owned(), |what| format!("{verb} “{what}”"))
 }
 
-/// The edits, and the way back along them.
+/// The edits, with undo and redo.
 #[component]
 fn Edits(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
     when_done(undo, move |_| draft.feed.now());
     when_done(redo, move |_| draft.feed.now());
-    let joins =
-        move || view.with(|view| (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id));
+    let joins = move || {
+        view.with(|view| {
+            (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id)
+        })
+    };
     let joining = Joining::new(Signal::derive(joins));
     let go = Callback::new(move |step| {
-        let (proposal, version) = view.with_untracked(|view| (view.proposal.id, view.proposal.version));
+        let (proposal, version) =
+            view.with_untracked(|view| (view.proposal.id, view.proposal.version));
         match step {
             Step::Undo => drop(undo.dispatch(Undo { proposal, version })),
             Step::Redo => drop(redo.dispatch(Redo { proposal, version })),
@@ -443,7 +462,7 @@ fn Edits(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
-/// Hidden fields that name the proposal and the version that the reader sees.
+/// Hidden fields with the proposal and the displayed version.
 #[component]
 fn Which(draft: Draft) -> impl IntoView {
     let view = draft.value();
@@ -454,7 +473,7 @@ fn Which(draft: Draft) -> impl IntoView {
     .into_any()
 }
 
-/// The title that it was submitted under, or its node.
+/// The title of the last submission, or the node's name.
 fn suggested_title(view: &NodeProposal) -> String {
     match view.proposal.title.as_str() {
         "" => format!("Changes on {}", fqdn(view)),
@@ -462,7 +481,7 @@ fn suggested_title(view: &NodeProposal) -> String {
     }
 }
 
-/// Asking for the review, or giving it up.
+/// Submits or discards the proposal.
 #[component]
 fn Review(draft: Draft) -> impl IntoView {
     let view = draft.value();

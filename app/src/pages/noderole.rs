@@ -1,4 +1,4 @@
-//! A noderole and everything about it: on a page of its own, and as the panel beside a board.
+//! A noderole, on its own page and in the panel next to a board.
 
 use api::console::{DataLayer, NoderoleRef, NoderoleView, PAGE_SIZE, RunSummary, StepState};
 use api::live::Topic;
@@ -22,10 +22,11 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark};
+use crate::parts::{
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark,
+};
 use crate::places;
 
-/// A noderole's own page.
 #[component]
 pub fn NoderolePage() -> impl IntoView {
     let params = use_params_map();
@@ -44,7 +45,7 @@ pub fn NoderolePage() -> impl IntoView {
             <Details first edited=Callback::new(|()| {})/>
         }
     };
-    // Noderoles have no list of their own: they stand on boards.
+    // Noderoles have no list page. They are shown on boards.
     load(noderole, show)
 }
 
@@ -59,30 +60,31 @@ fn missing() -> Failure {
     api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
 }
 
-/// Everything about a noderole, for the panel beside a board.
+/// The details of a noderole, for the panel next to a board.
 pub(super) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
     view! { <Details first edited/> }
 }
 
-/// Everything about a noderole.
 #[component]
 fn Details(
-    /// As it was loaded.
+    /// The initially loaded noderole.
     first: NoderoleView,
-    /// Called when something about it was put into the proposal.
+    /// Called when an edit of the noderole was added to the proposal.
     edited: Callback<()>,
 ) -> impl IntoView {
     let (id, deployment) = (first.id, first.deployment_id);
     let feed = Feed::new(first, move || calls::noderole(id));
     let noderole = feed.value();
     let hear = move |events: &[Event]| {
-        if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole))) {
+        if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole)))
+        {
             feed.soon();
         }
     };
     use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
 
-    let below = noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
+    let below =
+        noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="columns">
@@ -100,11 +102,12 @@ fn Details(
     .into_any()
 }
 
-/// Whether an event could change what is shown of a noderole.
+/// Whether an event can change the displayed noderole.
 fn concerns(event: &Event, shown: &NoderoleView) -> bool {
     match event {
         Event::Step { noderole, .. } => {
-            *noderole == shown.id || shown.parents.iter().chain(&shown.children).any(|near| near.id == *noderole)
+            *noderole == shown.id
+                || shown.parents.iter().chain(&shown.children).any(|near| near.id == *noderole)
         }
         Event::Run { noderole, state, .. } => {
             *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
@@ -121,10 +124,17 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let state = Signal::derive(move || noderole.read().state);
     let whys = move || {
         let whys = noderole.read().why.clone();
-        whys.into_iter().map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> }).collect_view()
+        whys.into_iter()
+            .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
+            .collect_view()
     };
-    let error =
-        move || noderole.read().error.clone().map(|error| view! { <pre class="error" tabindex="0">{error}</pre> });
+    let error = move || {
+        noderole
+            .read()
+            .error
+            .clone()
+            .map(|error| view! { <pre class="error" tabindex="0">{error}</pre> })
+    };
     let applied = move || match noderole.read().applied {
         None => "nothing yet".to_owned(),
         Some(applied) if applied == noderole.read().generation => {
@@ -176,7 +186,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     .into_any()
 }
 
-/// A node's name; one that stands for a deployment has no page.
+/// A link to a node. A phantom node has no page.
 fn node_of(fqdn: &str) -> AnyView {
     match has_page(fqdn) {
         true => view! { <a href=places::node(fqdn)>{fqdn.to_owned()}</a> }.into_any(),
@@ -184,7 +194,7 @@ fn node_of(fqdn: &str) -> AnyView {
     }
 }
 
-/// Offered when the step failed; otherwise it says nothing.
+/// A retry form, if the step failed.
 #[component]
 fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
@@ -244,7 +254,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Edits what a person says for this one noderole, in the open proposal.
+/// Edits the user data of this noderole in the open proposal.
 #[component]
 fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
@@ -270,8 +280,9 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
     let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
-    let is_again = Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
-    // Nothing is foreseen for who does not look.
+    let is_again =
+        Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
+    // No previews while the section is collapsed.
     let is_open = RwSignal::new(false);
     let (pen, said) = pen_of(feed, edited);
     let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
@@ -298,7 +309,8 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
             wish.put(done.with_value(|name| what(name)), taken);
         }
     };
-    let (nothing, clear) = (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
+    let (nothing, clear) =
+        (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
         <p class="no-scripts inside muted">"Without scripts data is edited by programs: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
@@ -335,7 +347,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Whether an element that folds is unfolded now.
+/// Whether a `<details>` element is open after its toggle event.
 fn is_shown(event: &leptos::ev::Event) -> bool {
     event
         .target()
@@ -343,13 +355,17 @@ fn is_shown(event: &leptos::ev::Event) -> bool {
         .is_some_and(|fold| fold.has_attribute("open"))
 }
 
-/// Puts edits into the open proposal of the noderole's deployment; and what was said when that was done.
+/// The interface to the open proposal of the noderole's deployment, and the announcement after an
+/// edit.
 fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<String>) {
     let noderole = feed.value();
     let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
-    let open = move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
+    let open =
+        move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
     let put = move |put: Put| {
-        let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else { return };
+        let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else {
+            return;
+        };
         act(busy, put.problem, calls::edit(proposal, version, put.edits.clone()), move |_| {
             put.tell();
             said.try_set(put.done);
@@ -358,18 +374,23 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
         });
     };
     let board = Signal::derive(move || Some(noderole.read().deployment.clone()));
-    (Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) }, said)
+    (
+        Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) },
+        said,
+    )
 }
 
 #[component]
 fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
     let runs = Memo::new(move |_| noderole.read().runs.clone());
     let all = noderole.with_untracked(|of| {
-        // What stands for a deployment has no name that the list knows.
+        // The list of runs does not accept the name of a phantom node, so this uses its id.
         let node = if has_page(&of.fqdn) { of.fqdn.clone() } else { of.node.to_string() };
         places::runs_of(&of.deployment, Some(&node), &of.role)
     });
-    let none = move || runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> });
+    let none = move || {
+        runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> })
+    };
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
@@ -403,7 +424,7 @@ fn Around(
     title: &'static str,
     none: &'static str,
     list: Memo<Vec<NoderoleRef>>,
-    /// Where all of them are, if these may be the first ones alone.
+    /// The link to the complete list, if the rows may be only the first ones.
     #[prop(optional, into)]
     all: Option<String>,
 ) -> impl IntoView {
@@ -415,7 +436,8 @@ fn Around(
         let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);
         all.map(|all| view! { <p class="inside"><a href=all>"All of them, in the graph"</a></p> })
     };
-    let empty = move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
+    let empty =
+        move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });
     view! {
         <section class="card" aria-label=title>
             <header><h2>{title}</h2> <span class="muted">{count}</span></header>

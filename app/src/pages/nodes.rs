@@ -1,4 +1,4 @@
-//! All nodes, and the ways to add one or many.
+//! The list of nodes, with dialogs that add one or many.
 
 use api::calls::{List, NewNode};
 use api::console::{NodePage, NodeSummary};
@@ -18,8 +18,8 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::list::{Listed, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused, Same, Typed, anew, icon,
-    in_area,
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused,
+    Same, Typed, anew, icon, in_area,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -32,7 +32,7 @@ columns_of!(Part {
     Reached "reached" "Reached",
 });
 
-/// The list, and the ways to change a node for those who may.
+/// The list, and the commands for readers with the permission.
 #[derive(Clone, Copy)]
 struct AllNodes {
     add: DialogHandle,
@@ -53,12 +53,20 @@ impl ListPage for AllNodes {
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "Life", "state is", || {
-            vec![("alive", "alive"), ("dead", "dead"), ("unavailable", "unavailable"), ("record", "a record alone")]
+            vec![
+                ("alive", "alive"),
+                ("dead", "dead"),
+                ("unavailable", "unavailable"),
+                ("record", "a record alone"),
+            ]
         }),
         Field::text("deployment", "Deployment", "deployment is"),
     ];
-    const SORTS: &'static [(NodeSort, &'static str)] =
-        &[(NodeSort::Name, "name"), (NodeSort::State, "life"), (NodeSort::Deployment, "deployment")];
+    const SORTS: &'static [(NodeSort, &'static str)] = &[
+        (NodeSort::Name, "name"),
+        (NodeSort::State, "life"),
+        (NodeSort::Deployment, "deployment"),
+    ];
     const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
     const SAME: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
@@ -107,8 +115,7 @@ impl ListPage for AllNodes {
             let name = node.read().deployment.clone();
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
-        let steps =
-            view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
+        let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
         view! {
             <tr>
                 <td>{name}</td>
@@ -136,7 +143,6 @@ impl ListPage for AllNodes {
     }
 }
 
-/// The list of nodes.
 #[component]
 pub fn Nodes() -> impl IntoView {
     let about = || About { node: RwSignal::new(None), dialog: DialogHandle::new() };
@@ -153,7 +159,7 @@ pub fn Nodes() -> impl IntoView {
     .into_any()
 }
 
-/// The ways to add nodes, or what that takes.
+/// The buttons that add nodes, or the required permission.
 #[component]
 fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
     if !may_change {
@@ -198,14 +204,14 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
     .into_any()
 }
 
-/// The way to what waits on a node, if something does.
+/// A link to the node's pending steps, if there are any.
 fn why_not_yet(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
     waits.then(|| view! { <small><a href=places::waiting_on(&node.fqdn)>"why not yet"</a></small> })
 }
 
-/// How it is reached, and why it was not when somebody looked last.
+/// The connection, and the error of the last health check.
 fn reached(node: &NodeSummary) -> impl IntoView + use<> {
     let why = node.unreached.clone().map(|why| view! { <small class="why">{why}</small> });
     view! { <span>{node.transport.clone()} {why}</span> }
@@ -222,7 +228,7 @@ fn life(node: &NodeSummary) -> impl IntoView + use<> {
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
 }
 
-/// The node that a dialog is about.
+/// The node of a dialog.
 #[derive(Clone, Copy)]
 struct About {
     node: RwSignal<Option<NodeSummary>>,
@@ -236,7 +242,8 @@ impl About {
     }
 }
 
-/// Chooses the deployment that a node is moved to. The move is an edit of that one's proposal, so it is made on its board.
+/// Selects the destination of a node's move. The move is an edit of the destination's proposal, so
+/// the user continues on its board.
 #[component]
 fn MoveDialog(move_to: About) -> impl IntoView {
     let title = Signal::derive(move || {
@@ -256,13 +263,17 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
     let propose = ServerAction::<ProposeMove>::new();
     let (home, to) = (StoredValue::new(node.deployment.to_string()), RwSignal::new(String::new()));
     let is_home = Memo::new(move |_| home.with_value(|home| *home == to.read().trim()));
-    let is_ready = move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
+    let is_ready =
+        move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
     let about = move || match is_home.get() {
         true => "It is there already.",
         false => "An open proposal there gets the move as a part of it.",
     };
     let same = move |_: Typed| {
-        DeploymentName::parse(to.read().trim()).map(|to| api::calls::propose(&to)).into_iter().collect()
+        DeploymentName::parse(to.read().trim())
+            .map(|to| api::calls::propose(&to))
+            .into_iter()
+            .collect()
     };
     view! {
         <ActionForm action=propose attr:class="form">
@@ -285,7 +296,8 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
     .into_any()
 }
 
-/// Takes out a record of a node that no target speaks of. Nothing that is meant changes, so nobody has to review it.
+/// Deletes the record of a node that no target contains. The desired state does not change, so this
+/// needs no review.
 #[component]
 fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
     let act = ServerAction::<TakeOutNode>::new();
@@ -293,7 +305,8 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
         take_out.dialog.close();
         gone.run(());
     });
-    let name = move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
+    let name =
+        move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
     let title = Signal::derive(move || format!("Take out {}?", name()));
     view! {
         <Dialog id="take-out-node" title=title handle=take_out.dialog>
@@ -318,7 +331,7 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// A node as the form names it; an example, as long as nothing is typed.
+/// The node that the form describes. An example while the form is empty.
 fn wished(typed: Typed) -> NewNode {
     let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_on(field));
     NewNode {
@@ -338,7 +351,8 @@ fn wished(typed: Typed) -> NewNode {
 fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNode>::new();
     let refused = Refused::of(add);
-    // A name that came back is said to be wrong, and can be mended and sent without scripts: only typing switches the button off.
+    // A refused name can be corrected and sent without JavaScript, so only typing disables the
+    // button.
     let (name, is_typed) = (RwSignal::new(refused.typed_or("fqdn", "")), RwSignal::new(false));
     when_done(add, move |_| {
         handle.close();
@@ -348,11 +362,16 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     });
     let fault = Memo::new(move |_| {
         let name = name.get();
-        (!name.trim().is_empty()).then(|| Fqdn::parse(name.trim()).err()).flatten().map(|error| error.to_string())
+        (!name.trim().is_empty())
+            .then(|| Fqdn::parse(name.trim()).err())
+            .flatten()
+            .map(|error| error.to_string())
     });
     let fields = anew(add, move |refused| {
         let before = |field: &str| refused.typed(field);
-        let is_far = ["address", "port", "user", "key", "host_key"].iter().any(|field| before(field).is_some());
+        let is_far = ["address", "port", "user", "key", "host_key"]
+            .iter()
+            .any(|field| before(field).is_some());
         view! {
             <div class="field">
                 <label for="node-fqdn">"Name"</label>
@@ -438,7 +457,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Adds the nodes of a text, a node a line: all or none.
+/// Adds nodes from a text with one node per line: all or none.
 #[component]
 fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNodes>::new();

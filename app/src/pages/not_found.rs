@@ -1,16 +1,16 @@
-//! Nothing is at this address.
+//! The page for unknown addresses.
 
 use api::Problem;
 use leptos::prelude::*;
 
 use crate::parts::problem_page;
 
-/// There is no such page.
 #[component]
 pub fn NotFound() -> impl IntoView {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    let problem =
-        Problem::not_found("Nothing is at this address. It may have been mistyped, or what was here is gone.");
+    let problem = Problem::not_found(
+        "Nothing is at this address. It may have been mistyped, or what was here is gone.",
+    );
     view! { <main class="page alone">{problem_page(problem)}</main> }.into_any()
 }

@@ -1,4 +1,5 @@
-//! Is it well? What stands here is counted by the server in one go; each number leads to where what it counts is listed.
+//! The overview: is everything well? The server counts everything in one request. Each number links
+//! to the list of counted items.
 
 mod first_steps;
 mod hours;
@@ -24,10 +25,9 @@ use crate::places;
 use first_steps::FirstSteps;
 use hours::Hours;
 
-/// Reasons that are named; the others are behind a link.
+/// The maximum number of listed pending reasons.
 const REASONS: usize = 6;
 
-/// The first page.
 #[component]
 pub fn OverviewPage() -> impl IntoView {
     let overview = Resource::new(|| (), |()| calls::overview());
@@ -69,12 +69,12 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
     .into_any()
 }
 
-/// Whether nothing can run yet.
+/// Whether there are neither nodes nor steps yet.
 fn is_new(overview: &Overview) -> bool {
     overview.nodes.all == 0 && overview.steps == StateCounts::default()
 }
 
-/// What to do first where there is nothing.
+/// The first steps for an empty system.
 fn begin() -> AnyView {
     view! {
         <section class="card" aria-label="Begin">
@@ -89,7 +89,7 @@ fn begin() -> AnyView {
     .into_any()
 }
 
-/// What is not well, each in a few words.
+/// The problems, each in a few words.
 fn ills(overview: &Overview) -> Vec<String> {
     let some = |n: i64, one: &str, many: &str| match n {
         0 => None,
@@ -105,7 +105,7 @@ fn ills(overview: &Overview) -> Vec<String> {
     ills
 }
 
-/// The answer, as shape, colour and words.
+/// The overall state, as shape, colour and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
     let said = Memo::new(move |_| ills(&overview.read()));
@@ -161,7 +161,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What is stuck, by why.
+/// Pending steps by reason.
 #[component]
 fn Stuck(overview: Memo<Overview>) -> impl IntoView {
     let all = Memo::new(move |_| {
@@ -200,7 +200,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// Reviews that wait for the reader, and all that are open.
+/// Reviews that the reader can act on, and all open ones.
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
@@ -218,18 +218,23 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What carries it out: the switch, workers, the queue, machines.
+/// The execution switch, workers, the queue and nodes.
 #[component]
 fn Machinery(overview: Memo<Overview>) -> impl IntoView {
-    let switch = move || match overview.read().enabled {
+    let switch = move || {
+        match overview.read().enabled {
         true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
         false => {
             view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off: nothing starts"</span> }.into_any()
         }
+    }
     };
     let oldest = Memo::new(move |_| overview.read().queue.oldest);
-    let waits =
-        move || oldest.get().map(|from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> });
+    let waits = move || {
+        oldest.get().map(
+            |from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> },
+        )
+    };
     let link = |state: &str| format!("{}?state={state}", places::RUNS);
     view! {
         <section class="card" aria-label="What carries it out">
@@ -266,16 +271,18 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
     .into_any()
 }
 
-/// What was committed last.
+/// The latest commits.
 #[component]
 fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let list = Memo::new(move |_| overview.read().commits.clone());
     let row = |target: Memo<TargetSummary>| {
-        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } = target.get_untracked();
+        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } =
+            target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
         let by = by_whom(by.as_deref()).to_owned();
-        let on = deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
+        let on =
+            deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
@@ -321,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_is_named() {
+    fn problems_are_listed() {
         assert_eq!(ills(&calm()), Vec::<String>::new());
         let mut ill = calm();
         ill.enabled = false;
@@ -329,15 +336,21 @@ mod tests {
         ill.steps.error = 1;
         ill.nodes.dead = 2;
         ill.deployments.held = 1;
-        let said =
-            ["execution is off", "no worker is alive", "1 step failed", "2 nodes are dead", "1 deployment is held"];
+        let said = [
+            "execution is off",
+            "no worker is alive",
+            "1 step failed",
+            "2 nodes are dead",
+            "1 deployment is held",
+        ];
         assert_eq!(ills(&ill), said);
     }
 
     #[test]
-    fn an_installation_is_new_until_something_can_run() {
+    fn installation_without_nodes_is_new() {
         assert!(!is_new(&calm()));
-        let none = Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };
+        let none =
+            Overview { nodes: NodeTally::default(), steps: StateCounts::default(), ..calm() };
         assert!(is_new(&none));
         assert!(!is_new(&Overview { nodes: NodeTally { all: 1, ..NodeTally::default() }, ..none }));
     }

@@ -1,24 +1,26 @@
-//! The parts that the browser's module is loaded in: one for each page.
+//! The chunks of the browser's module: one for each page.
 //!
-//! # Theory
+//! A first visit loads the main file and the chunk of its own page. A navigation loads the next
+//! page's chunk. `cargo xtask site` splits the module at these functions (`wasm_split`). Code of a
+//! single page goes into its chunk, and code of several pages into shared files. All other code
+//! stays in the main file. On the server, a chunk is a plain function call.
 //!
-//! A first visit loads what all pages need and the part of its own page, and going to another page loads that one's. `cargo xtask site`
-//! cuts the module along these functions (`wasm_split`): what only one page reaches goes into its part, what several reach into files
-//! that these share, and everything else is in the main file. On the server a part is a plain call.
+//! * **Preloading**: the server lists the chunk's files in the page's head, so that they load in
+//!   parallel with the main file.
+//! * **Versions**: a chunk fits only the main file of the same build. All files of a build are in a
+//!   folder that is named by a hash of their content. If Gantry was upgraded while the page was
+//!   open, the folder is gone and the chunk fails to load. Then the browser navigates to the
+//!   address itself and gets the new build. If the server is unreachable, the console remains and
+//!   shows this.
+//! * **Hydration**: if the page's own chunk fails to load during hydration, the page reloads once.
+//!   After a second failure it remains as rendered by the server. Its links and forms work without
+//!   the module.
+//! * **Pieces**: content that is shown only on request (a board's panel, a review's graph) is a
+//!   separate chunk. If the address already requests it, it loads before hydration: the server's
+//!   rendering is hydrated at once or not at all.
 //!
-//! *Beforehand.* The server says in the page's head which files its part is made of, so they are fetched beside the main file, not
-//! after it.
-//!
-//! *Of one build.* A part fits the main file that it was cut from and no other. All files of a build lie in a folder named by what they
-//! hold; where that is gone (Gantry was replaced while the page was open) the part can't be loaded, and the browser goes to the wanted
-//! address by itself, to the new build's page. Where the server is away it stays in the console, which says so. A page whose own part can't be loaded while it is being taken over is loaded again once;
-//! after that it stays what the server sent, whose links and forms work without any of this.
-//!
-//! *Pieces.* What a page shows only to who asks for it (a board's panel, a review's graph) is cut off once more, and loaded when it is
-//! asked for. Where the address asks already it is loaded before the page is taken over: what the server drew is taken over at once or
-//! never.
-//!
-//! A page is added by a line in [`parts`] below and `view=part::NAME()` in its route; a piece by a line in a [`pieces`].
+//! To add a page, add a line to [`parts`] below and `view=part::NAME()` to its route. To add a
+//! piece, add a line to a [`pieces`].
 
 use std::future::Future;
 
@@ -38,8 +40,9 @@ use crate::graph::address::Address;
 use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
 
-/// `NAME: PAGE` makes a function `NAME` for the route of `PAGE`, a component below [`crate::pages`]. The name is that of the part, too.
-/// `with PIECE if ASKED`, once for each, names a piece that an address may ask for, and what tells whether it does.
+/// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
+/// [`crate::pages`]. `NAME` is also the name of the chunk. `with PIECE if ASKED` (repeatable) names
+/// a piece that an address may request, and the function that detects this.
 macro_rules! parts {
     ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)*,)+) => {$(
         mod $name {
@@ -63,7 +66,8 @@ macro_rules! parts {
                     name_in_head(stringify!($name));
                     match page().await {
                         Ok(page) => page,
-                        // `preload` comes first, and ends without the part only where the server is away.
+                        // `preload` runs first. It returns without the chunk only if the server is
+                        // unreachable.
                         Err(_) => away().into_any(),
                     }
                 }
@@ -73,7 +77,8 @@ macro_rules! parts {
                     $(if $crate::pages::$($asked)::+(&use_url().read_untracked()) {
                         loaded($piece::load()).await;
                     })*
-                    // Not before all of it is there: a page of which a piece is missing would be loaded again without end.
+                    // Only after all pieces are loaded. Otherwise a page with a missing piece would
+                    // reload forever.
                     forget_reload();
                 }
             }
@@ -124,8 +129,9 @@ parts! {
     workers: workers::Workers,
 }
 
-/// `NAME(ARGUMENTS) VIEW` makes a function `NAME::shown`, which loads the piece and makes the view, and `NAME::load`, which loads it
-/// beforehand. Who has a piece of their own makes it where it belongs.
+/// `NAME(ARGUMENTS) VIEW` defines a function `NAME::shown`, which loads the piece and builds the
+/// view, and `NAME::load`, which preloads it. A module with its own pieces can invoke this macro,
+/// too.
 macro_rules! pieces {
     ($($name:ident($($argument:ident: $kind:ty),*) $view:expr;)+) => {$(
         pub(crate) mod $name {
@@ -154,7 +160,7 @@ pieces! {
     review_graph(first: GraphView, id: SubmissionId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
 }
 
-/// What stands where a piece can't be loaded.
+/// The message instead of a piece that cannot be loaded.
 pub(super) fn not_loaded() -> AnyView {
     let problem = api::Problem::unavailable(
         "This part of the page could not be loaded: the connection is gone, or Gantry was replaced by another version meanwhile. Load the \
@@ -163,29 +169,30 @@ pub(super) fn not_loaded() -> AnyView {
     view! { <ProblemNotice problem=Some(problem)/> }.into_any()
 }
 
-/// Says in the page's head which files a part is made of. By hand: what leptos has for it is provided while the page is being built already,
-/// by another thread, so that a page in two would miss it.
+/// Adds the preload links of a chunk to the page's head. The mechanism of leptos does not work
+/// here: another thread provides it while the page is already being built, so every second page
+/// would miss it.
 #[cfg(feature = "ssr")]
 pub(super) fn name_in_head(part: &str) {
     let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
     let (folder, parts, loader) = split.0.get_value();
     for file in parts.get(part).into_iter().flatten() {
         let href = format!("{folder}/{file}.wasm");
-        // A tag of the head registers itself and leaves nothing in its place.
+        // A tag for the head registers itself and renders nothing in place.
         _ = view! { <Link rel="preload" href as_="fetch" type_="application/wasm" crossorigin="anonymous"/> }.to_html();
     }
     _ = view! { <Link rel="modulepreload" href=format!("{folder}/{loader}") crossorigin="anonymous"/> }.to_html();
 }
 
-/// What stands in a page's place while nothing of it can be had.
+/// The message instead of a page while its chunk cannot be loaded and the server is unreachable.
 fn away() -> impl IntoView {
-    let detail =
-        "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
+    let detail = "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
     problem_page(api::Problem::new(503, UNREACHABLE, "The server can't be reached", detail))
 }
 
-/// Ends when the part is there; where it can't be had, the browser goes where this was to lead, and nothing more happens here. Not where the
-/// server is away, and the browser would have a page of its own to show for it: the console stays, and says so.
+/// Waits for the chunk. If it cannot be loaded, the browser navigates to the requested address, and
+/// this future never completes. If the server is unreachable, it returns, so that the console shows
+/// this instead of the browser's error page.
 async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let wanted = use_url();
     if part.await.is_err() {
@@ -198,7 +205,7 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     }
 }
 
-/// Where it is kept that a page was loaded again, until one is taken over.
+/// The session storage key of an address that was reloaded. Removed after a successful hydration.
 const RELOADED: &str = "gantry-reloaded";
 
 fn go(wanted: &Url) {
@@ -206,7 +213,7 @@ fn go(wanted: &Url) {
     let asked = if wanted.search().is_empty() { "" } else { "?" };
     let address = format!("{}{asked}{}{}", wanted.path(), wanted.search(), wanted.hash());
     let here = location.href().is_ok_and(|href| href == format!("{}{address}", wanted.origin()));
-    // What fails here, fails in the browser's own hands, and it says so.
+    // If this fails, the browser shows its own error.
     let _ = match is_taken_over() {
         true if here => location.reload(),
         true => location.assign(&address),
@@ -221,7 +228,8 @@ fn is_taken_over() -> bool {
     document().document_element().is_some_and(|root| root.has_attribute("data-hydrated"))
 }
 
-/// Whether this is the first time. Without a memory there is none: better a page without scripts than one that is loaded without end.
+/// Whether this is the first reload. False without session storage: a page without JavaScript is
+/// better than an endless reload.
 fn remember_reload(address: &str) -> bool {
     let Ok(Some(memory)) = window().session_storage() else { return false };
     let again = memory.get_item(RELOADED).is_ok_and(|last| last.as_deref() == Some(address));

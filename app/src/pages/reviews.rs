@@ -1,5 +1,5 @@
-//! The list of reviews: what waits, for whom, and what became of the others; and the open proposals that nobody submitted yet, those on
-//! single nodes among them.
+//! The list of reviews: open ones with the required action, and closed ones with their outcome. It
+//! also lists proposals that are not submitted yet, including those on single nodes.
 
 use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
@@ -20,11 +20,11 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
 
-/// What the list is of.
+/// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Reviews(Fate),
-    /// Proposals that were not submitted as they are.
+    /// Proposals with edits that are not submitted.
     Drafts,
 }
 
@@ -66,28 +66,32 @@ fn whose_word(whose: Whose) -> &'static str {
     if whose == Whose::All { "" } else { whose.as_str() }
 }
 
-/// Which list an address asks for. Words that there are not are refused.
+/// Parses the list of an address. Unknown values are refused.
 fn which(listed: &Listed<ReviewSort>) -> Result<(Of, Whose), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
     let whose = listed.one_of(WHOSE, &Whose::EVERY, Whose::as_str)?;
     Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
 }
 
-/// The same, where an odd word says nothing: the list itself says what is wrong with it.
+/// As [`which`], but an unknown value selects the default. The list itself reports the error.
 fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
     let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
-    let of = Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
+    let of =
+        Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
     (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
-/// Another list of the same deployment and text. Only what is open waits for somebody.
+/// The address of another list with the same deployment and text. Only open reviews can await the
+/// reader.
 fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
-    let whose = if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
+    let whose =
+        if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
     let kept = listed.bare().kept(STATE, state_word(of)).kept(WHOSE, whose_word(whose));
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
 
-/// How proposals are sorted where reviews are sorted like this. Their keys are of the same kinds, so a place in one order is one in the other.
+/// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
+/// so a cursor in one order is valid in the other.
 fn of_proposals(order: Order<ReviewSort>) -> Order<ProposalSort> {
     let by = match order.by {
         ReviewSort::Submitted => ProposalSort::Opened,
@@ -108,14 +112,14 @@ columns_of!(Part {
     Submitted "submitted" "Submitted",
 });
 
-/// A row: a review, or a proposal that nobody submitted.
+/// A row: a review, or a proposal that is not submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Line {
     Review(ReviewSummary),
     Draft(ProposalSummary),
 }
 
-/// A page of either.
+/// A page of either list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Page {
     lines: Vec<Line>,
@@ -163,7 +167,9 @@ impl ListPage for Changes {
 
     fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
-        let usual = |name: &str, usual: &str| Some(word(name)).filter(|said| said != usual).unwrap_or_default();
+        let usual = |name: &str, usual: &str| {
+            Some(word(name)).filter(|said| said != usual).unwrap_or_default()
+        };
         let listed = Listed::read(self.path(), query, Self::PLACE)
             .kept(STATE, &usual(STATE, Fate::Open.as_str()))
             .kept(WHOSE, &usual(WHOSE, Whose::All.as_str()));
@@ -178,12 +184,16 @@ impl ListPage for Changes {
             Of::Reviews(fate) => {
                 let wanted = ReviewsWanted { whose, fate, deployment, text, sort, before };
                 let page = calls::reviews(wanted).await?;
-                Ok(Page { lines: page.reviews.into_iter().map(Line::Review).collect(), next: page.next })
+                Ok(Page {
+                    lines: page.reviews.into_iter().map(Line::Review).collect(),
+                    next: page.next,
+                })
             }
             Of::Drafts => {
                 let (mine, to) = (whose == Whose::Mine, of_proposals(sort));
                 let before = moved(before, sort, to);
-                let wanted = ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
+                let wanted =
+                    ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
                 let page = calls::proposals(wanted).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
@@ -226,7 +236,9 @@ impl ListPage for Changes {
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
                     let order = listed.word(word).parse().unwrap_or_default();
-                    Some(of_proposals(order)).filter(|order| !order.is_usual()).map(|order| order.to_string())
+                    Some(of_proposals(order))
+                        .filter(|order| !order.is_usual())
+                        .map(|order| order.to_string())
                 }
                 word => Some(listed.word(word)),
             }),
@@ -242,7 +254,7 @@ impl ListPage for Changes {
     }
 }
 
-/// What a row shows, as long as it is of the kind that it was: a row's key says which that is.
+/// The displayed value of a row, while the row keeps its kind. The row's key contains the kind.
 fn following<T: Clone + PartialEq + Send + Sync + 'static>(
     line: Memo<Line>,
     first: T,
@@ -259,7 +271,6 @@ fn as_draft(line: &Line) -> Option<&ProposalSummary> {
     if let Line::Draft(proposal) = line { Some(proposal) } else { None }
 }
 
-/// The list of reviews.
 #[component]
 pub fn Reviews() -> impl IntoView {
     let list = ListOf::new(Changes);
@@ -278,7 +289,8 @@ pub fn Reviews() -> impl IntoView {
 
 fn link(to: String, word: &'static str, is_here: bool) -> AnyView {
     let current = is_here.then_some("true");
-    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }.into_any()
+    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }
+        .into_any()
 }
 
 fn fates(listed: &Listed<ReviewSort>) -> AnyView {
@@ -299,7 +311,7 @@ fn whose(listed: &Listed<ReviewSort>) -> AnyView {
         .into_any()
 }
 
-/// What stands where no row is.
+/// The message instead of rows.
 fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     if has_next {
         return view! {
@@ -324,7 +336,11 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     }
     if whose != Whose::All {
         let to = other(listed, of, Whose::All);
-        let word = if of == Of::Reviews(Fate::Any) { "All".to_owned() } else { format!("All that are {}", of.word()) };
+        let word = if of == Of::Reviews(Fate::Any) {
+            "All".to_owned()
+        } else {
+            format!("All that are {}", of.word())
+        };
         return view! { <Empty icon=Icon::Search title="None fits"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
     }
@@ -340,14 +356,17 @@ fn nothing_yet(of: Of) -> AnyView {
         Of::Reviews(Fate::Committed) => {
             ("Nothing was committed yet", "What was approved and committed is listed here.")
         }
-        Of::Reviews(Fate::Discarded) => ("Nothing was discarded", "Reviews of discarded proposals are listed here."),
+        Of::Reviews(Fate::Discarded) => {
+            ("Nothing was discarded", "Reviews of discarded proposals are listed here.")
+        }
         Of::Reviews(Fate::Any) => (
             "Nothing was submitted yet",
             "Propose changes on a deployment's board and submit them; they wait here for somebody else's approval.",
         ),
-        Of::Drafts => {
-            ("No proposal waits to be submitted", "Proposals that are open and not submitted as they are stand here.")
-        }
+        Of::Drafts => (
+            "No proposal waits to be submitted",
+            "Proposals that are open and not submitted as they are stand here.",
+        ),
     };
     view! {
         <Empty icon=Icon::Review title=title>
@@ -360,7 +379,8 @@ fn nothing_yet(of: Of) -> AnyView {
 
 fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     let id = review.read_untracked().submission;
-    let approvals = view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
+    let approvals =
+        view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
     view! {
         <tr>
             <td>
@@ -378,7 +398,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     .into_any()
 }
 
-/// A proposal among the reviews that are none yet. What it has not, its cells say.
+/// The row of a proposal that is not submitted. Its cells name the missing parts.
 fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     let by = move || match proposal.read().authors.join(", ") {
         nobody if nobody.is_empty() => "nobody yet".to_owned(),
@@ -405,16 +425,18 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     .into_any()
 }
 
-/// Where a proposal is edited, and what it is on.
+/// The address of the page that edits a proposal, and the proposal's scope.
 fn place(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
-        Some(node) => (places::proposal(proposal.id), format!("node {} alone, in {deployment}", node.fqdn)),
+        Some(node) => {
+            (places::proposal(proposal.id), format!("node {} alone, in {deployment}", node.fqdn))
+        }
         None => (places::deployment(deployment), deployment.to_string()),
     }
 }
 
-/// What a review is of: a deployment, or one node.
+/// The scope of a review: a deployment or one node.
 fn scope(review: &ReviewSummary) -> String {
     match &review.node {
         Some(node) => format!("node {node} alone, in {}", review.deployment),
@@ -422,12 +444,8 @@ fn scope(review: &ReviewSummary) -> String {
     }
 }
 
-/// Where a submission stands.
 #[component]
-pub fn ReviewPill(
-    /// There.
-    state: ReviewState,
-) -> impl IntoView {
+pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (colour, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waits for review"),
         ReviewState::Open => ("active", Icon::Check, "may be committed"),
@@ -456,46 +474,67 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_in_its_address() {
+    fn review_list_round_trips_through_address() {
         let plain = read(&[("state", "open"), ("whose", "all")]);
         assert_eq!(which(&plain).unwrap(), (Of::Reviews(Fate::Open), Whose::All));
         assert_eq!(plain.address(), "/reviews");
-        let query =
-            [("state", "committed"), ("whose", "mine"), ("deployment", "web"), ("text", "a+b"), ("before", "7")];
+        let query = [
+            ("state", "committed"),
+            ("whose", "mine"),
+            ("deployment", "web"),
+            ("text", "a+b"),
+            ("before", "7"),
+        ];
         let wanted = read(&query);
-        assert_eq!(wanted.address(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7");
+        assert_eq!(
+            wanted.address(),
+            "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7"
+        );
         assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
-        assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "what became of them is no filter");
+        assert_eq!(
+            wanted.all(),
+            "/reviews?state=committed&whose=mine",
+            "what became of them is no filter"
+        );
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
-        assert_eq!(other(&read(&[]), Of::Drafts, Whose::All), places::DRAFTS, "the address that others lead to");
+        assert_eq!(
+            other(&read(&[]), Of::Drafts, Whose::All),
+            places::DRAFTS,
+            "the address that others lead to"
+        );
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("There are: open, drafts")));
         assert_eq!(odd.word("text"), "x", "the rest is kept");
     }
 
     #[test]
-    fn only_what_is_open_waits_for_somebody() {
+    fn only_open_reviews_await_a_person() {
         let for_me = read(&[("whose", "for_me")]);
-        assert_eq!(other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe), "/reviews?state=committed");
+        assert_eq!(
+            other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe),
+            "/reviews?state=committed"
+        );
         assert_eq!(other(&for_me, Of::Drafts, Whose::Mine), "/reviews?state=drafts&whose=mine");
     }
 
     #[test]
-    fn the_same_has_every_word_of_the_address() {
+    fn equivalent_command_has_every_parameter() {
         let curl = |words: &[(&str, &str)]| Changes.same(&read(words)).curl();
         let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
         for word in ["fate=committed", "text=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
-        let drafts = curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
+        let drafts =
+            curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
         for word in ["/proposals?", "mine=true", "drafts=true", "text=x", "sort=-deployment"] {
             assert!(drafts.contains(word), "{word}: {drafts}");
         }
     }
 
     #[test]
-    fn a_place_among_reviews_is_one_among_proposals_and_back() {
-        let (from, to) = (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
+    fn cursor_converts_between_reviews_and_proposals() {
+        let (from, to) =
+            (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
         assert_eq!(of_proposals(from), to);
         let place = Some(Cursor::from("title~-web~-7".to_owned()));
         let there = moved(place.clone(), from, to);

@@ -1,4 +1,4 @@
-//! A role: what it needs, gives and forbids, how it runs, and where it is bound.
+//! A role: its requirements, attributes and conflicts, how it runs, and where it is bound.
 
 use api::catalog::{Meant, RoleUse, RoleVersion, RoleView, RoleWanted};
 use engine::Hash;
@@ -15,7 +15,6 @@ use crate::parts::json::DataView;
 use crate::parts::{Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-/// The page.
 #[component]
 pub fn RolePage() -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
@@ -29,7 +28,18 @@ pub fn RolePage() -> impl IntoView {
 
 #[component]
 fn Whole(view: RoleView) -> impl IntoView {
-    let RoleView { role, hash, version, flags, requires, wants, required_by, namesakes, versions, bound } = view;
+    let RoleView {
+        role,
+        hash,
+        version,
+        flags,
+        requires,
+        wants,
+        required_by,
+        namesakes,
+        versions,
+        bound,
+    } = view;
     let name = role.name.clone();
     let same = (role.name.clone(), role.barclamp.clone());
     let contents: Vec<Hash> = role.scripts.iter().map(|script| script.hash).collect();
@@ -50,7 +60,7 @@ fn Whole(view: RoleView) -> impl IntoView {
                 <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Among other roles"</a>
             </div>
         </div>
-        // None of them is where one is.
+        // No tab is the current one.
         {parts_of_it("")}
         <p>{role.description.clone()}</p>
         <div class="card role">
@@ -85,17 +95,18 @@ fn Whole(view: RoleView) -> impl IntoView {
     .into_any()
 }
 
-/// A line of what is known; nothing where there is nothing.
+/// A labelled value. Renders nothing without a value.
 fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
     said.map(|said| view! { <dt>{word}</dt> <dd>{said}</dd> }).into_any()
 }
 
 fn links(names: Vec<RoleName>) -> AnyView {
-    let link = |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
+    let link =
+        |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
     view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
 }
 
-/// Names that a role says, each with who is meant where that is another one.
+/// Names that a role refers to, each with the resolved name if it differs.
 fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> {
     if all.is_empty() {
         return None;
@@ -103,10 +114,17 @@ fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> 
     let one = |one: Meant<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
-            [] => view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }.into_any(),
-            [only] if only.as_str() == said => view! { <li><a href=places::role(only)>{said}</a></li> }.into_any(),
+            [] => {
+                view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }
+                    .into_any()
+            }
+            [only] if only.as_str() == said => {
+                view! { <li><a href=places::role(only)>{said}</a></li> }.into_any()
+            }
             by => {
-                let by = by.iter().map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
+                let by = by
+                    .iter()
+                    .map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
                 let by = by.collect_view();
                 view! { <li>{said} " " <span class="muted">"by "</span> {by}</li> }.into_any()
             }
@@ -119,7 +137,8 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
     if all.is_empty() {
         return None;
     }
-    let shown = |value: Option<Value>| value.map(|value| view! { <code>{value.to_string()}</code> });
+    let shown =
+        |value: Option<Value>| value.map(|value| view! { <code>{value.to_string()}</code> });
     let row = |attrib: Attrib| {
         view! {
             <tr>
@@ -167,7 +186,9 @@ fn scripts(all: Vec<Script>) -> Option<AnyView> {
 
 fn document(title: &'static str, value: Value) -> Option<AnyView> {
     let is_empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-    (!is_empty).then(|| view! { <h2>{title}</h2> <div class="card role"><DataView value/></div> }.into_any())
+    (!is_empty).then(|| {
+        view! { <h2>{title}</h2> <div class="card role"><DataView value/></div> }.into_any()
+    })
 }
 
 fn uses(all: Vec<RoleUse>) -> AnyView {

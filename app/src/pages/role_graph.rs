@@ -1,6 +1,7 @@
-//! How the roles of the catalog hang together: as a picture, and as the table that says the same.
+//! The dependencies between the roles of the catalog, as a picture and as an equivalent table.
 //!
-//! The picture is made as one text, on the server as in the browser, so it needs no scripts. Its boxes are links to their roles.
+//! The picture is rendered as one text, on the server and in the browser, so it needs no
+//! JavaScript. Its boxes link to their roles.
 
 use std::fmt::Write as _;
 
@@ -18,21 +19,22 @@ use crate::parts::list::text_field;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-const MEASURES: Measures = Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
-/// Letters of a name that fit in a box.
+const MEASURES: Measures =
+    Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
+/// Maximum number of characters of a name in a box.
 const LETTERS: usize = 24;
 
 fn address(wanted: &RoleGraphWanted) -> String {
     let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
     let said = words.into_iter().filter(|(_, value)| !value.is_empty());
-    let said: Vec<String> = said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
+    let said: Vec<String> =
+        said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
     match said.is_empty() {
         true => places::ROLE_GRAPH.into(),
         false => format!("{}?{}", places::ROLE_GRAPH, said.join("&")),
     }
 }
 
-/// The page.
 #[component]
 pub fn RoleGraphPage() -> impl IntoView {
     let query = use_query_map();
@@ -76,7 +78,8 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
         .into_any();
     }
     if graph.roles.is_empty() {
-        let what = if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
+        let what =
+            if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
@@ -118,7 +121,10 @@ fn class(tie: RoleTie) -> &'static str {
 fn table(graph: &RoleGraph) -> AnyView {
     let row = |place: usize| {
         let near = |up: bool| {
-            let ends = graph.edges.iter().filter(move |edge| if up { edge.to == place } else { edge.from == place });
+            let ends = graph
+                .edges
+                .iter()
+                .filter(move |edge| if up { edge.to == place } else { edge.from == place });
             let one = |edge: &api::catalog::RoleEdge| {
                 let other = &graph.roles[if up { edge.from } else { edge.to }];
                 let word = match edge.tie {
@@ -157,7 +163,7 @@ fn table(graph: &RoleGraph) -> AnyView {
     .into_any()
 }
 
-/// A text within a document.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -169,12 +175,12 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The picture; `at` is the role that it is around.
+/// The picture. `at` is the role in its centre.
 fn svg(graph: &RoleGraph, at: &str) -> String {
     let ends: Vec<(usize, usize)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(graph.roles.len(), &ends, MEASURES);
     let mut out = String::new();
-    // Writing into a string can't fail.
+    // Writing to a string cannot fail.
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">",
@@ -182,7 +188,11 @@ fn svg(graph: &RoleGraph, at: &str) -> String {
     );
     for (edge, path) in graph.edges.iter().zip(&layout.paths).filter(|(_, path)| !path.is_empty()) {
         let (line, tip) = (curve(path), arrow(path));
-        let _ = write!(out, "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>", class(edge.tie));
+        let _ = write!(
+            out,
+            "<path class=\"tie {}\" d=\"{line}\"/><path class=\"tip\" d=\"{tip}\"/>",
+            class(edge.tie)
+        );
     }
     for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
         let here = if role.name.as_str() == at { " aria-current=\"true\"" } else { "" };
@@ -216,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_role_is_a_box_and_every_tie_a_line() {
+    fn roles_are_boxes_and_dependencies_are_lines() {
         let vertex = |name: &str| RoleVertex {
             name: RoleName::parse(name).unwrap(),
             barclamp: BarclampName::parse("demo").unwrap(),
@@ -227,7 +237,10 @@ mod tests {
         let edges = vec![edge(0, 1, RoleTie::Requires), edge(1, 2, RoleTie::Reads)];
         let svg = svg(&RoleGraph { roles, edges, count: 3 }, "app");
         assert_eq!((svg.matches("<rect").count(), svg.matches("class=\"tie").count()), (3, 2));
-        assert!(svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""), "{svg}");
+        assert!(
+            svg.contains("href=\"/catalog/roles/app?barclamp=demo\" aria-current=\"true\""),
+            "{svg}"
+        );
         assert_eq!(escaped("<a&\""), "&lt;a&amp;&quot;");
         assert_eq!(short(&"é".repeat(30)).chars().count(), LETTERS);
     }

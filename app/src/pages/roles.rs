@@ -1,4 +1,4 @@
-//! The roles of the catalog, as the newest version of each barclamp has them.
+//! The roles of the catalog, from the newest version of each barclamp.
 
 use api::calls::List;
 use api::catalog::{RolePage, RoleSort, RoleSummary, RolesWanted};
@@ -93,7 +93,8 @@ impl ListPage for AllRoles {
 
     fn row(self, role: Memo<RoleSummary>, with: With<Self>) -> AnyView {
         let first = role.get_untracked();
-        let (page, of) = (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
+        let (page, of) =
+            (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
         let barclamp = view! { <span><a href=of>{first.barclamp.to_string()}</a> " " {move || role.read().version.clone()}</span> };
         let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments}</span> };
         view! {
@@ -115,7 +116,6 @@ impl ListPage for AllRoles {
     }
 }
 
-/// The list of roles.
 #[component]
 pub fn Roles() -> impl IntoView {
     let list = ListOf::new(AllRoles);

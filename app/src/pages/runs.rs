@@ -1,4 +1,4 @@
-//! Runs: every attempt of a step, newest first if nobody asks otherwise.
+//! The list of runs, by default newest first. A run is one attempt of a step.
 
 use api::calls::List;
 use api::console::{RunPage, RunSummary};
@@ -110,7 +110,8 @@ impl ListPage for AllRuns {
             let name = run.read().deployment.clone();
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
-        let took = move || run.read().started.map(|from| view! { <Span from to=run.read().ended/> });
+        let took =
+            move || run.read().started.map(|from| view! { <Span from to=run.read().ended/> });
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(id)>{id.0}</a></td>
@@ -126,7 +127,6 @@ impl ListPage for AllRuns {
     }
 }
 
-/// The list of runs.
 #[component]
 pub fn Runs() -> impl IntoView {
     let list = ListOf::new(AllRuns);

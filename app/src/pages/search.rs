@@ -1,4 +1,4 @@
-//! What is called like this, by kind: the search for a browser without scripts, and for whoever wants to see all of it.
+//! The search page, by kind: for browsers without JavaScript, and for complete results.
 
 use api::search::{Found, HitKind, LONGEST_SEARCH};
 use leptos::prelude::*;
@@ -11,12 +11,14 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
-/// The page.
 #[component]
 pub fn Search() -> impl IntoView {
     let query = use_query_map();
     let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
-    let found = Resource::new(move || text.get(), |text| async move { calls::search(asked(&text).to_owned()).await });
+    let found = Resource::new(
+        move || text.get(),
+        |text| async move { calls::search(asked(&text).to_owned()).await },
+    );
     let same = move |_: Typed| {
         let text = text.read();
         let wanted = asked(&text);
@@ -55,7 +57,8 @@ fn results(text: &str, found: &Found) -> AnyView {
         .into_any();
     }
     let kinds = HitKind::ALL.into_iter().filter_map(|kind| {
-        let offers: Vec<Choice> = found.hits.iter().filter(|hit| hit.kind() == kind).flat_map(offers).collect();
+        let offers: Vec<Choice> =
+            found.hits.iter().filter(|hit| hit.kind() == kind).flat_map(offers).collect();
         (!offers.is_empty()).then(|| part(heading(kind), offers, found.more.contains(&kind)))
     });
     let kinds = kinds.collect_view();
@@ -63,7 +66,7 @@ fn results(text: &str, found: &Found) -> AnyView {
     view! { <div class="stack">{kinds} {pages}</div> }.into_any()
 }
 
-/// What is of one kind. What takes more than going there is offered where one goes.
+/// The hits of one kind. Only links: further commands are on the linked page.
 fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
     let line = |Choice { name, about, icon: shape, act }| match act {
         Act::Go(place) => Some(view! {

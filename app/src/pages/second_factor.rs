@@ -1,6 +1,7 @@
-//! The second factor of a session: presenting one, and setting up the first.
+//! The second factor of a session: authentication with it, and setting up the first one.
 //!
-//! The forms are plain ones that the server owns, so the page works without scripts, except for passkeys.
+//! The forms are plain forms that the server handles, so the page works without JavaScript, except
+//! for passkeys.
 
 use api::second_factor::{FactorPage, TotpMade};
 use leptos::prelude::*;
@@ -14,7 +15,6 @@ use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon, load};
 use crate::places;
 
-/// The page.
 #[component]
 pub fn SecondFactorPage() -> impl IntoView {
     let page = Resource::new(|| (), |()| people::second_factor());
@@ -30,7 +30,7 @@ pub fn SecondFactorPage() -> impl IntoView {
     .into_any()
 }
 
-/// The problem of the form that was posted.
+/// The error of the posted form.
 #[component]
 fn Refused() -> impl IntoView {
     let word = use_query_map().read_untracked().get("problem")?;
@@ -47,18 +47,25 @@ fn Refused() -> impl IntoView {
 
 fn explained(word: &str) -> (&'static str, &'static str) {
     match word {
-        "wrong" => ("Wrong code", "Enter the code that the app shows now, and check the clock of its device."),
+        "wrong" => (
+            "Wrong code",
+            "Enter the code that the app shows now, and check the clock of its device.",
+        ),
         "used" => ("This code was used already", "Each code works once. Wait for the next one."),
         "slow" => ("Too many attempts", "Wait ten minutes, then try again."),
         "stale" => ("The set-up has expired", "Start it again."),
-        "set" => ("An authenticator app is set up already", "Remove it in My account before you set up another one."),
+        "set" => (
+            "An authenticator app is set up already",
+            "Remove it in My account before you set up another one.",
+        ),
         "busy" => ("Gantry is busy", "Try again in a few seconds."),
         _ => ("Not possible now", "Reload this page and try again."),
     }
 }
 
 fn shown(page: FactorPage) -> AnyView {
-    let next = use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
+    let next =
+        use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
     let next = next.unwrap_or_else(|| "/".to_owned());
     let FactorPage { person, state, set_up } = page;
     let body = match set_up {
@@ -89,7 +96,7 @@ fn presents(totp: bool, passkey: bool, next: String) -> impl IntoView {
 
 fn starts(needed: bool, next: String) -> impl IntoView {
     let then = next.clone();
-    // Whoever registers a passkey has presented it.
+    // Registering a passkey also authenticates with it.
     let go_on = Callback::new(move |()| drop(window().location().set_href(&then)));
     view! {
         <p>
@@ -133,7 +140,7 @@ fn code_form(act: &'static str, button: &'static str, next: String) -> impl Into
     }
 }
 
-/// Presents a passkey; the browser asks which one.
+/// Authenticates with a passkey. The browser lets the user choose one.
 #[component]
 fn UsePasskey(next: String) -> impl IntoView {
     let (problem, set_problem) = signal(None::<String>);
@@ -167,7 +174,7 @@ async fn presented() -> Result<(), String> {
     people::present_passkey(answer).await.map_err(|failure| failure.0.detail)
 }
 
-/// A secret in groups of four, as people read it.
+/// Splits a secret into groups of four characters.
 fn in_groups(secret: &str) -> String {
     let letters: Vec<char> = secret.chars().collect();
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,5 @@
-//! The way in: name and password, one-time links, and a field for those who have theirs in another window.
+//! The sign-in page: name and password, one-time links, and a field for a one-time token from
+//! another window.
 
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -7,23 +8,24 @@ use leptos_router::hooks::use_query_map;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon};
 
-/// The cookie of this page with the name of an attempt that was refused.
+/// The cookie with the name of a refused attempt.
 pub const NAME_COOKIE: &str = "gantry_name";
 
-/// The name that was typed before, where the page says that it or the password was wrong.
+/// The name of the last attempt, if the name or the password was wrong.
 #[cfg(feature = "ssr")]
 fn typed_before(is_refused: bool) -> Option<String> {
     is_refused.then(|| crate::respond::cookie(NAME_COOKIE)).flatten()
 }
 
-/// The field has it from the server; no script reads it.
+/// In the browser, the field keeps the server's value. No script can read the cookie.
 #[cfg(not(feature = "ssr"))]
 fn typed_before(_: bool) -> Option<String> {
     None
 }
 
-/// Moves a link's token from the address into its field. The token is in the fragment, which no browser sends to a server, so it is in no
-/// log and in no Referer. Following a link spends nothing, because programs follow links ahead: the button does.
+/// Moves a link's token from the address into its field. Browsers do not send the fragment to
+/// servers, so the token is in no log and no `Referer`. Only the button uses the token, because
+/// mail scanners and previews open links.
 #[cfg(feature = "ssr")]
 const TAKE_TOKEN: &str = "addEventListener('DOMContentLoaded',()=>{const take=()=>{\
 const found=/^#token=([A-Za-z0-9_-]+)$/.exec(location.hash);if(!found)return;\
@@ -33,7 +35,7 @@ document.getElementById('by-password')?.setAttribute('hidden','');\
 const button=field.form.querySelector('button');button.classList.add('primary');button.focus()};\
 take();addEventListener('hashchange',take)})";
 
-/// The script of this page, for the head of its document.
+/// The inline script of this page, for the document's head.
 #[cfg(feature = "ssr")]
 pub(crate) fn script() -> Option<AnyView> {
     let request = use_context::<http::request::Parts>()?;
@@ -42,19 +44,19 @@ pub(crate) fn script() -> Option<AnyView> {
     is_asked.then(|| view! { <script nonce=nonce inner_html=TAKE_TOKEN></script> }.into_any())
 }
 
-/// The server renders documents.
+/// Only the server renders documents.
 #[cfg(not(feature = "ssr"))]
 pub(crate) fn script() -> Option<AnyView> {
     None
 }
 
-/// Takes a name and a password, or a one-time sign-in. The forms are plain ones; the server owns where they go. Of a browser with scripts,
-/// a link hides the form for passwords.
+/// The forms for a name and password or a one-time token. They are plain forms that the server
+/// handles. With JavaScript, a link hides the password form.
 #[component]
 pub fn SignIn() -> impl IntoView {
     let query = use_query_map();
     let next = move || query.read().get("next").filter(|next| is_ours(next));
-    // A token in the query was sent to the server, and may be in its log: it is not taken from there.
+    // A token in the query is not accepted, because it may be in the server's log.
     let in_query = query.read_untracked().get("token").map(|_| "query".to_owned());
     let problem = query.read_untracked().get("problem").or(in_query);
     #[cfg(feature = "ssr")]
@@ -110,18 +112,25 @@ pub fn SignIn() -> impl IntoView {
     .into_any()
 }
 
-/// Whether an address leads to a page here: nobody is sent elsewhere by a link to the sign-in.
+/// Whether an address is a page of this console. Prevents open redirects through links to the
+/// sign-in page.
 pub(crate) fn is_ours(address: &str) -> bool {
     address.starts_with('/') && !address.starts_with("//") && !address.contains('\\')
 }
 
 fn explained(word: &str) -> (&'static str, &'static str) {
     match word {
-        "used" => {
-            ("This link was used already", "Each works once. Start Gantry again for new ones, or ask an administrator.")
+        "used" => (
+            "This link was used already",
+            "Each works once. Start Gantry again for new ones, or ask an administrator.",
+        ),
+        "expired" => {
+            ("This link is too old", "Start Gantry again for new ones, or ask an administrator.")
         }
-        "expired" => ("This link is too old", "Start Gantry again for new ones, or ask an administrator."),
-        "wrong" => ("Name or password is wrong", "Whoever forgot their password asks an administrator for a new link."),
+        "wrong" => (
+            "Name or password is wrong",
+            "Whoever forgot their password asks an administrator for a new link.",
+        ),
         "slow" => (
             "Too many attempts",
             "Wait a few minutes, then try again. If it was one name's password that was wrong too often, a one-time link still works.",
@@ -143,9 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn foreign_redirect_is_rejected() {
         assert!(is_ours("/runs?state=failed"));
-        for elsewhere in ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""] {
+        for elsewhere in
+            ["https://example.com", "//example.com", "/\\example.com", "javascript:alert(1)", ""]
+        {
             assert!(!is_ours(elsewhere), "{elsewhere}");
         }
     }

@@ -1,5 +1,6 @@
-//! Values and where they come from: of a noderole as it is now, and of a run as it was told. The whole state is in the address, and it works
-//! without scripts. The form stands outside of what is loaded: it keeps what was typed whatever the server says.
+//! Values and their sources: of a noderole now, and of a run's input. The state is in the address,
+//! and the page works without JavaScript. The form is outside of the loaded part, so its input
+//! survives errors.
 
 use api::calls::Call;
 use api::live::Topic;
@@ -21,7 +22,7 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
 use crate::places;
 
-/// Whose values.
+/// The owner of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Of {
     Noderole(NoderoleId),
@@ -36,7 +37,7 @@ impl Of {
         }
     }
 
-    /// The same as a command.
+    /// The equivalent API call.
     fn same(self, wanted: &ValuesWanted) -> Call {
         match self {
             Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
@@ -60,19 +61,19 @@ fn address(of: Of, wanted: &ValuesWanted) -> String {
     if query.is_empty() { of.place() } else { format!("{}?{}", of.place(), query.join("&")) }
 }
 
-/// What a run of a noderole would see now.
+/// The input of a noderole's next run.
 #[component]
 pub fn NoderoleValues() -> impl IntoView {
     page(|id| id.parse().ok().map(Of::Noderole))
 }
 
-/// What a run was told.
+/// The input of a run.
 #[component]
 pub fn RunValues() -> impl IntoView {
     page(|id| id.parse().ok().map(Of::Run))
 }
 
-/// What the address asks for, as it was written.
+/// The parameters of the address, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     id: String,
@@ -83,8 +84,13 @@ struct Asked {
 
 impl Asked {
     fn wanted(&self) -> Answer<ValuesWanted> {
-        let own = one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
-        Ok(ValuesWanted { find: self.find.clone(), after: self.after.clone(), own: own.unwrap_or_default() })
+        let own =
+            one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
+        Ok(ValuesWanted {
+            find: self.find.clone(),
+            after: self.after.clone(),
+            own: own.unwrap_or_default(),
+        })
     }
 }
 
@@ -94,7 +100,12 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         let (query, params) = (query.read(), params.read());
         let word = |name: &str| query.get(name).unwrap_or_default();
         let id = params.get("id").unwrap_or_default();
-        Asked { id, find: word("find"), after: query.get("after").filter(|after| !after.is_empty()), own: word("own") }
+        Asked {
+            id,
+            find: word("find"),
+            after: query.get("after").filter(|after| !after.is_empty()),
+            own: word("own"),
+        }
     });
     let of = Memo::new(move |_| meant(&asked.read().id));
     let fetch = move |asked: Asked| async move {
@@ -107,7 +118,8 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         Suspend::new(async move {
             match values.await {
                 Ok((of, wanted, first)) => head(of, &wanted, &first),
-                Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }.into_any(),
+                Err(_) => view! { <Title text="Data"/> <div class="head"><h1>"Data"</h1></div> }
+                    .into_any(),
             }
         })
     };
@@ -115,7 +127,9 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         let (asked, of) = (asked.read(), of.get());
         of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
     };
-    let say = move |problem| problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()));
+    let say = move |problem| {
+        problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()))
+    };
     view! {
         <Transition>{head}</Transition>
         {move || of.get().map(|of| form(of, asked))}
@@ -144,19 +158,23 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
     .into_any()
 }
 
-/// The ways out of what the address asks for.
+/// Links that correct the address.
 fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
-    let Some(of) = of else { return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any() };
+    let Some(of) = of else {
+        return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any();
+    };
     let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
     narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
 }
 
-/// Whose values they are, and which.
+/// The heading: the owner of the values and the selected view.
 fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
     let back = match of {
-        Of::Noderole(id) => view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any(),
+        Of::Noderole(id) => {
+            view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any()
+        }
         Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
     };
     let about = match of {
@@ -188,7 +206,9 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
     let feed = Feed::new(first, move || of.ask(ask.clone()));
     if matches!(of, Of::Noderole(_)) {
         let hear = move |events: &[Event]| {
-            let moves = |event: &Event| matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset);
+            let moves = |event: &Event| {
+                matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset)
+            };
             if events.iter().any(moves) {
                 feed.soon();
             }
@@ -204,10 +224,12 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
     .into_any()
 }
 
-/// What others set is seen by a run; what is said here is seen by others. Two things that are easily taken for one.
+/// Two views that are easily confused: the values that a run gets from others, and the values that
+/// this noderole sets for others.
 fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
-        let address = address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
+        let address =
+            address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
         let here = (wanted.own == own).then_some("page");
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
@@ -233,8 +255,12 @@ fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
         true => many(page.all, "value"),
         false => format!("{} of {}", page.matching, many(page.all, "value")),
     };
-    let next = page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
-    let first = wanted.after.is_some().then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
+    let next =
+        page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
+    let first = wanted
+        .after
+        .is_some()
+        .then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
     view! {
         <div class="table-scroll">
             <table class="table folds values">
@@ -294,12 +320,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_in_the_address() {
+    fn values_query_round_trips_through_address() {
         let of = Of::Run(RunId(7));
         let wanted = |find: &str, after: Option<&str>, own: bool| {
             address(of, &ValuesWanted { find: find.into(), after: after.map(str::to_owned), own })
         };
         assert_eq!(wanted("", None, false), "/runs/7/data");
-        assert_eq!(wanted("a b", Some("/x~1y"), true), "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y");
+        assert_eq!(
+            wanted("a b", Some("/x~1y"), true),
+            "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y"
+        );
     }
 }

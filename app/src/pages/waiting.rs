@@ -1,4 +1,4 @@
-//! Why not yet: what waits, by what it waits for, with who or what frees it.
+//! Pending steps, grouped by reason, with the person or event that unblocks each.
 
 use api::console::NoderoleRef;
 use api::listing::{Cursor, Order};
@@ -14,17 +14,19 @@ use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
-use crate::parts::list::{Listed, SORT, example_field, filters, head, refused, strange, text_field, ways};
+use crate::parts::list::{
+    Listed, SORT, example_field, filters, head, refused, strange, text_field, ways,
+};
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
 use crate::places;
 
-/// The word of the place.
+/// The name of the cursor parameter.
 const PLACE: &str = "after";
-/// What the form sorts by.
+/// The sort orders with their labels.
 const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "waits since")];
 
-/// What waits as a list: its form, and the heads of its columns.
+/// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
     Listed::read(places::WAITING, query, PLACE)
@@ -33,20 +35,24 @@ fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
         .kept("reason", &word("reason"))
 }
 
-/// The address of a part of what waits.
+/// The address of a filtered list.
 fn address(wanted: &WaitingWanted) -> String {
-    let pairs = [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
+    let pairs =
+        [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-    let mut query: Vec<String> = given.map(|(key, value)| format!("{key}={}", places::encoded(value))).collect();
+    let mut query: Vec<String> =
+        given.map(|(key, value)| format!("{key}={}", places::encoded(value))).collect();
     query.extend((!wanted.sort.is_usual()).then(|| format!("{SORT}={}", wanted.sort)));
-    query.extend(wanted.after.as_ref().map(|after| format!("{PLACE}={}", places::encoded(after.as_str()))));
+    query.extend(
+        wanted.after.as_ref().map(|after| format!("{PLACE}={}", places::encoded(after.as_str()))),
+    );
     match query.is_empty() {
         true => places::WAITING.into(),
         false => format!("{}?{}", places::WAITING, query.join("&")),
     }
 }
 
-/// What the page is asked for: a part of what waits, the place in it as it was written, and what is wrong with the address's words.
+/// The parsed address: the filter, the cursor as written, and the error about unknown parameters.
 type Asked = (WaitingWanted, String, Option<String>);
 
 fn read(query: &ParamsMap) -> Asked {
@@ -55,10 +61,14 @@ fn read(query: &ParamsMap) -> Asked {
     let sort = word(SORT).parse::<Order<WaitingSort>>();
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
     let odd = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
-    (WaitingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None }, word(PLACE), odd)
+    (
+        WaitingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
+        word(PLACE),
+        odd,
+    )
 }
 
-/// A place that there is not is refused here, before anybody is asked, in words for people.
+/// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
 fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
     if let Some(odd) = odd {
         return Err(refused(odd));
@@ -67,13 +77,16 @@ fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
         return Ok(wanted);
     }
     let after = Cursor::from(after);
-    let nowhere =
-        |_| refused("after: this address goes on behind a step that can’t be. Begin at its beginning.".to_owned());
+    let nowhere = |_| {
+        refused(
+            "after: this address goes on behind a step that can’t be. Begin at its beginning."
+                .to_owned(),
+        )
+    };
     after.keys(wanted.sort).map_err(nowhere)?;
     Ok(WaitingWanted { after: Some(after), ..wanted })
 }
 
-/// What waits.
 #[component]
 pub fn Waiting() -> impl IntoView {
     let query = use_query_map();
@@ -103,11 +116,13 @@ pub fn Waiting() -> impl IntoView {
     .into_any()
 }
 
-/// The ways out of what the address asks for.
+/// Links that correct the address.
 fn ways_out((wanted, after, odd): &Asked) -> AnyView {
     let part = address(wanted);
-    let all = (odd.is_some() || part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
-    let without = (odd.is_some() && after.is_empty() && part != places::WAITING).then(|| part.clone());
+    let all =
+        (odd.is_some() || part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
+    let without =
+        (odd.is_some() && after.is_empty() && part != places::WAITING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
         {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
@@ -118,19 +133,29 @@ fn ways_out((wanted, after, odd): &Asked) -> AnyView {
 }
 
 #[component]
-fn Found(first: WaitingPage, wanted: WaitingWanted, listed: Memo<Listed<WaitingSort>>) -> impl IntoView {
+fn Found(
+    first: WaitingPage,
+    wanted: WaitingWanted,
+    listed: Memo<Listed<WaitingSort>>,
+) -> impl IntoView {
     let asked = wanted.clone();
     let feed = Feed::new(first, move || calls::waiting(asked.clone()));
-    use_live().hear(vec![Topic::Runs, Topic::Nodes, Topic::Targets], NOW, move |_| feed.eventually());
+    use_live()
+        .hear(vec![Topic::Runs, Topic::Nodes, Topic::Targets], NOW, move |_| feed.eventually());
     let page = feed.value();
     let of = StoredValue::new(wanted.clone());
     let shown = Memo::new(move |_| {
         let page = page.read();
-        page.groups.iter().filter(|group| !group.steps.is_empty()).cloned().collect::<Vec<WaitingGroup>>()
+        page.groups
+            .iter()
+            .filter(|group| !group.steps.is_empty())
+            .cloned()
+            .collect::<Vec<WaitingGroup>>()
     });
     let is_empty = Memo::new(move |_| shown.read().is_empty());
     let none = move || is_empty.get().then(|| of.with_value(nothing));
-    let groups = rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of, listed));
+    let groups =
+        rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of, listed));
     let reasons = {
         let wanted = wanted.clone();
         move || reasons(&page.read().groups, &wanted)
@@ -153,20 +178,24 @@ fn number(group: &WaitingGroup) -> String {
     }
 }
 
-/// Every reason with its number; a link each.
+/// All reasons with their counts, as links.
 fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<> {
     let link = |reason: &str, words: String, count: String| {
         let is_here = (wanted.reason == reason).then_some("true");
-        let address = address(&WaitingWanted { reason: reason.to_owned(), after: None, ..wanted.clone() });
+        let address =
+            address(&WaitingWanted { reason: reason.to_owned(), after: None, ..wanted.clone() });
         view! {
             <a class="button small" class:quiet=is_here.is_none() href=address aria-current=is_here>
                 {words} " " <span class="num">{count}</span>
             </a>
         }
     };
-    let links: Vec<_> =
-        all.iter().map(|group| link(group.reason.as_str(), group.heading.clone(), number(group))).collect();
-    (!links.is_empty() || !wanted.reason.is_empty()).then(|| (link("", "all".to_owned(), String::new()), links))
+    let links: Vec<_> = all
+        .iter()
+        .map(|group| link(group.reason.as_str(), group.heading.clone(), number(group)))
+        .collect();
+    (!links.is_empty() || !wanted.reason.is_empty())
+        .then(|| (link("", "all".to_owned(), String::new()), links))
 }
 
 fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
@@ -183,8 +212,12 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// What waits for one reason. Its rows stay where they are as long as they wait.
-fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>, listed: Memo<Listed<WaitingSort>>) -> impl IntoView {
+/// The steps that are pending for one reason. A row keeps its place while its step is pending.
+fn one(
+    group: Memo<WaitingGroup>,
+    of: StoredValue<WaitingWanted>,
+    listed: Memo<Listed<WaitingSort>>,
+) -> impl IntoView {
     let WaitingGroup { reason, heading, frees, .. } = group.get_untracked();
     let steps = Memo::new(move |_| group.read().steps.clone());
     let more = move || {
@@ -192,7 +225,11 @@ fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>, listed: Memo<L
         let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
         let wanted = of.get_value();
         let beyond = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
-        let address = address(&WaitingWanted { reason: group.reason.as_str().to_owned(), after: None, ..wanted });
+        let address = address(&WaitingWanted {
+            reason: group.reason.as_str().to_owned(),
+            after: None,
+            ..wanted
+        });
         let all = format!("All {}", number(&group));
         beyond.then(|| {
             view! {
@@ -203,7 +240,8 @@ fn one(group: Memo<WaitingGroup>, of: StoredValue<WaitingWanted>, listed: Memo<L
             }
         })
     };
-    let since = head(&listed.get_untracked(), WaitingSort::Since, "Waits since", false, Some("number"));
+    let since =
+        head(&listed.get_untracked(), WaitingSort::Since, "Waits since", false, Some("number"));
     view! {
         <section class="card" aria-label=heading.clone() data-reason=reason.as_str()>
             <header>
@@ -236,7 +274,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
         let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
         says.get().into_iter().map(line).collect_view()
     };
-    // What is focused here stays, as long as the same would free it.
+    // A focused link remains while the unblocking action stays the same.
     let freed_by = Memo::new(move |_| step.read().freed_by.clone());
     let freed_by = move || freed_by.read().iter().map(freeing).collect_view();
     let since = Memo::new(move |_| step.read().since);
@@ -277,8 +315,10 @@ fn freeing(by: &Freeing) -> AnyView {
 }
 
 fn pager(next: Option<&Cursor>, wanted: &WaitingWanted) -> impl IntoView + use<> {
-    let later = next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
-    let first = wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
+    let later =
+        next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
+    let first =
+        wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
     let to_first = if wanted.sort.falling { "Shortest waiting" } else { "Longest waiting" };
     ways(first, later, (to_first, "Next"))
 }
@@ -288,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_in_its_address() {
+    fn pending_list_round_trips_through_address() {
         let mut wanted = WaitingWanted::default();
         assert_eq!(address(&wanted), "/waiting");
         wanted.reason = "node_dead".into();
@@ -296,6 +336,9 @@ mod tests {
         assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead");
         wanted.sort = Order::falling(WaitingSort::Since);
         wanted.after = Some(Cursor::from("-since~-7~-x".to_owned()));
-        assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x");
+        assert_eq!(
+            address(&wanted),
+            "/waiting?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x"
+        );
     }
 }

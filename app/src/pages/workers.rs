@@ -1,4 +1,4 @@
-//! Workers: who carries out runs, how far they have joined, and what they hold.
+//! Workers: the phase of their join, and the runs that they lease.
 
 use api::calls::List;
 use api::listing::WorkerSort;
@@ -29,7 +29,7 @@ columns_of!(Part {
     Started "started" "Started",
 });
 
-/// Colour, shape and word of how far a worker has joined.
+/// The colour, shape and word of a worker's join phase.
 fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
     match phase {
         Phase::None => ("blocked", Icon::Leave, "left"),
@@ -41,7 +41,7 @@ fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
     }
 }
 
-/// Whether a worker is heard, where that means something.
+/// Whether a worker responds. `None` if its phase makes that irrelevant.
 fn life_look(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
     match (worker.alive, worker.phase) {
         (true, _) => Some(("active", Icon::Dot, "alive")),
@@ -54,9 +54,10 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
     view! { <span class="pill" data-state=colour>{drawn(shape, "icon")} {word}</span> }.into_any()
 }
 
-/// The runs that a worker holds, each a link, and how many more there are; and the way to all that it ever had.
+/// The leased runs as links, with the number of further ones, and a link to all runs of the worker.
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
-    let links = worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
+    let links =
+        worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
     let beyond = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
     let held = format!("{} of {}", worker.held, worker.capacity);
     view! {
@@ -86,13 +87,18 @@ impl ListPage for AllWorkers {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("name", "Name contains", "name contains"),
-        Field::choice("alive", "Life", "alive is", || vec![("true", "alive"), ("false", "not alive")]),
+        Field::choice("alive", "Life", "alive is", || {
+            vec![("true", "alive"), ("false", "not alive")]
+        }),
         Field::choice("phase", "Joined", "joined is", || {
             Phase::ALL.map(|phase| (phase.as_str(), phase_look(phase).2)).to_vec()
         }),
     ];
-    const SORTS: &'static [(WorkerSort, &'static str)] =
-        &[(WorkerSort::Started, "started"), (WorkerSort::Heard, "heard"), (WorkerSort::Name, "name")];
+    const SORTS: &'static [(WorkerSort, &'static str)] = &[
+        (WorkerSort::Started, "started"),
+        (WorkerSort::Heard, "heard"),
+        (WorkerSort::Name, "name"),
+    ];
     const SAME: List = List::Workers;
 
     fn path(self) -> String {
@@ -100,10 +106,12 @@ impl ListPage for AllWorkers {
     }
 
     async fn fetch(self, listed: Listed<WorkerSort>) -> Answer<Self::Page> {
-        let alive = listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
+        let alive =
+            listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
         let (sort, before) = listed.stretch()?;
-        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before }).await
+        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
@@ -157,7 +165,6 @@ impl ListPage for AllWorkers {
     }
 }
 
-/// The list of workers.
 #[component]
 pub fn Workers() -> impl IntoView {
     let list = ListOf::new(AllWorkers);
@@ -186,7 +193,8 @@ async fn by_text(id: String) -> Answer<WorkerView> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Workers have ids, and this is none. The list of workers has them all.").into()
+    api::Problem::not_found("Workers have ids, and this is none. The list of workers has them all.")
+        .into()
 }
 
 #[component]

@@ -1,4 +1,4 @@
-//! Commands given by forms.
+//! Commands that forms submit.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use leptos::task::spawn_local;
 
 use crate::failure::{Answer, Failure};
 
-/// The problem that the last use of an action ended with, gone as soon as it is used again.
+/// The error of the last use of an action. Cleared when the action is used again.
 pub fn problem_of<S>(action: ServerAction<S>) -> Signal<Option<Problem>>
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
@@ -21,7 +21,7 @@ where
     })
 }
 
-/// Calls `done` each time an action succeeded.
+/// Calls `done` each time the action succeeds.
 pub fn when_done<S>(action: ServerAction<S>, done: impl Fn(S::Output) + 'static)
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
@@ -34,8 +34,8 @@ where
     });
 }
 
-/// What an action brought about last. It stays when the next use is refused: what is shown once stays readable until its reader leaves, or
-/// makes the next.
+/// The last result of an action. It remains if the next use fails. So a secret that is shown once
+/// stays visible until the reader leaves or creates the next one.
 pub fn last_of<S>(action: ServerAction<S>) -> RwSignal<Option<S::Output>>
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ where
     last
 }
 
-/// Gives a command and shows in `busy` and `problem` how it goes; `done` follows a success.
+/// Runs a command and shows its progress in `busy` and `problem`. Calls `done` on success.
 pub fn act<T: 'static>(
     busy: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,

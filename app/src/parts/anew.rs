@@ -1,8 +1,8 @@
 //! The fields of a form that is used more than once.
 //!
-//! What was typed stays while a form is refused. Once it did its work its fields are made anew, empty, as in a page that has just come, so
-//! that nobody sends the same again for something else. Without scripts the page comes anew by itself, and what was typed comes back with a
-//! refusal alone ([`Refused`]).
+//! The input remains while the server refuses the form. On success the fields are rebuilt empty, to
+//! avoid an accidental second submission of the same input. Without JavaScript, the browser reloads
+//! the page, and the input comes back only after a refusal ([`Refused`]).
 
 use std::sync::Arc;
 
@@ -13,8 +13,12 @@ use super::act::when_done;
 use super::refused::Refused;
 use crate::failure::Failure;
 
-/// The fields of the form of an action, first with what a refusal brought back, and anew each time it succeeded.
-pub fn anew<S>(action: ServerAction<S>, fields: impl Fn(Refused) -> AnyView + Send + Sync + 'static) -> AnyView
+/// Builds the fields of an action's form: first with the input of a refused submission, then empty
+/// after each success.
+pub fn anew<S>(
+    action: ServerAction<S>,
+    fields: impl Fn(Refused) -> AnyView + Send + Sync + 'static,
+) -> AnyView
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
     S::Output: Clone + Send + Sync + 'static,
@@ -24,7 +28,11 @@ where
     by_use(uses, Refused::of(action), Arc::new(fields))
 }
 
-fn by_use(uses: RwSignal<u32>, first: Refused, fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>) -> AnyView {
+fn by_use(
+    uses: RwSignal<u32>,
+    first: Refused,
+    fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>,
+) -> AnyView {
     let one = move |used: u32| fields(if used == 0 { first.clone() } else { Refused::nothing() });
     view! { <For each=move || [uses.get()] key=|used| *used children=one/> }.into_any()
 }

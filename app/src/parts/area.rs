@@ -1,14 +1,15 @@
-//! Text within a field of several lines.
+//! Text in a `<textarea>`.
 //!
-//! The server writes what is in a `<textarea>` as it is, since its markup means nothing there; but its end tag does, so a text with
-//! `</textarea>` in it would go on as a part of the page. Whatever was written by somebody goes in by this.
+//! The server renders the content of a `<textarea>` without escaping, because tags mean nothing
+//! there. The exception is its end tag: the rest of a text with `</textarea>` would become part of
+//! the page. So all text from users must pass through this function.
 
-/// A text as the content of a `<textarea>`.
+/// Escapes a text for a `<textarea>`.
 pub fn in_area(text: impl Into<String>) -> String {
     let text = text.into();
     #[cfg(feature = "ssr")]
     return text.replace('&', "&amp;").replace('<', "&lt;");
-    // A browser makes a text of it, which needs no escape.
+    // The browser creates a text node, which needs no escaping.
     #[cfg(not(feature = "ssr"))]
     text
 }

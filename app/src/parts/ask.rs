@@ -1,7 +1,8 @@
-//! A form that asks for a page: what is chosen in it becomes the page's address.
+//! A GET form whose fields become the query of a page's address.
 //!
-//! Without scripts the browser sends it, every field with its name, the empty ones too. With them the address has only what was asked for,
-//! so that two ways to the same list have one address, and no page is loaded anew.
+//! Without JavaScript, the browser sends all fields, including empty ones. With JavaScript, the
+//! address contains only fields with a value. So each list has one address, and the page is not
+//! reloaded.
 
 use leptos::ev::SubmitEvent;
 use leptos::prelude::*;
@@ -10,16 +11,14 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast as _;
 use web_sys::{FormData, HtmlFormElement, UrlSearchParams};
 
-/// A form that asks for the page at `place`.
+/// A GET form for the page at `place`.
 #[component]
 pub fn Ask(
-    /// Where.
-    #[prop(into)]
-    place: String,
-    /// How it is laid out.
+    #[prop(into)] place: String,
+    /// The CSS class, which determines the layout.
     #[prop(default = "filters")]
     class: &'static str,
-    /// What it is for those who hear the page: `form` where it looks for nothing.
+    /// The ARIA role. Use `form` if the form does not search.
     #[prop(default = "search")]
     role: &'static str,
     children: Children,
@@ -34,7 +33,7 @@ pub fn Ask(
     view! { <form method="get" action=place class=class role=role on:submit=ask>{children()}</form> }.into_any()
 }
 
-/// The form's fields as a query.
+/// Encodes the form's fields as a query.
 fn filled_in(event: &SubmitEvent) -> Option<String> {
     let form = event.target()?.dyn_into::<HtmlFormElement>().ok()?;
     let fields = FormData::new_with_form(&form).ok()?;
@@ -43,7 +42,8 @@ fn filled_in(event: &SubmitEvent) -> Option<String> {
 }
 
 fn address(place: &str, query: &str) -> String {
-    let says_something = |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
+    let says_something =
+        |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
     let said = query.split('&').filter(says_something).collect::<Vec<_>>().join("&");
     if said.is_empty() { place.to_owned() } else { format!("{place}?{said}") }
 }
@@ -53,9 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_what_was_asked_for_and_nothing_else() {
+    fn address_has_only_filled_in_fields() {
         assert_eq!(address("/nodes", "filter=&state=dead&sort=&="), "/nodes?state=dead");
-        assert_eq!(address("/nodes", "filter=a%26b&columns=x&columns=y"), "/nodes?filter=a%26b&columns=x&columns=y");
+        assert_eq!(
+            address("/nodes", "filter=a%26b&columns=x&columns=y"),
+            "/nodes?filter=a%26b&columns=x&columns=y"
+        );
         assert_eq!(address("/nodes", "filter="), "/nodes");
     }
 }

@@ -1,11 +1,10 @@
-//! States as people see them: shape, colour and word together.
+//! States as shape, colour and word.
 
 use api::console::{RunState, StateCounts, StepState};
 use leptos::prelude::*;
 
 use super::icon::{Icon, drawn, icon};
 
-/// The shape of a step's state.
 pub fn shape(state: StepState) -> Icon {
     match state {
         StepState::Proposed => Icon::Proposed,
@@ -17,19 +16,14 @@ pub fn shape(state: StepState) -> Icon {
     }
 }
 
-/// The mark of a step's state, where its word stands elsewhere.
+/// The icon of a step's state, for places that name the state elsewhere.
 pub fn mark(state: StepState) -> impl IntoView {
     let class = if state == StepState::Transition { "icon mark turning" } else { "icon mark" };
     drawn(shape(state), class)
 }
 
-/// A step's state.
 #[component]
-pub fn StatePill(
-    /// The state.
-    #[prop(into)]
-    state: Signal<StepState>,
-) -> impl IntoView {
+pub fn StatePill(#[prop(into)] state: Signal<StepState>) -> impl IntoView {
     view! {
         <span class="pill" data-state=move || state.get().as_str()>
             {move || mark(state.get())}
@@ -39,7 +33,6 @@ pub fn StatePill(
     .into_any()
 }
 
-/// The colour, shape and word of a run's state.
 pub fn run_look(state: RunState) -> (&'static str, Icon, &'static str) {
     match state {
         RunState::Queued => ("todo", Icon::Queued, "queued"),
@@ -52,7 +45,7 @@ pub fn run_look(state: RunState) -> (&'static str, Icon, &'static str) {
     }
 }
 
-/// All states of runs, in the order in which people filter by them.
+/// All states of runs, in the order of the filter.
 pub const RUN_STATES: [RunState; 7] = [
     RunState::Queued,
     RunState::Running,
@@ -63,28 +56,30 @@ pub const RUN_STATES: [RunState; 7] = [
     RunState::Unstarted,
 ];
 
-/// A run's state.
 #[component]
-pub fn RunPill(
-    /// The state.
-    state: RunState,
-) -> impl IntoView {
+pub fn RunPill(state: RunState) -> impl IntoView {
     let (colour, shape, word) = run_look(state);
     let class = if state == RunState::Running { "icon turning" } else { "icon" };
     view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }.into_any()
 }
 
-/// The states that steps are counted by, from what asks for somebody to what is well.
-pub const STEP_STATES: [StepState; 5] =
-    [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked, StepState::Active];
+/// The states in which steps are counted, those that need attention first.
+pub const STEP_STATES: [StepState; 5] = [
+    StepState::Error,
+    StepState::Transition,
+    StepState::Todo,
+    StepState::Blocked,
+    StepState::Active,
+];
 
-/// Steps by state; states without any are left out.
+/// Numbers of steps by state. States without steps are left out.
 #[component]
-pub fn Counts(
-    /// How many.
-    counts: StateCounts,
-) -> impl IntoView {
-    let some: Vec<_> = STEP_STATES.into_iter().map(|state| (state, counts.of(state))).filter(|(_, n)| *n > 0).collect();
+pub fn Counts(counts: StateCounts) -> impl IntoView {
+    let some: Vec<_> = STEP_STATES
+        .into_iter()
+        .map(|state| (state, counts.of(state)))
+        .filter(|(_, n)| *n > 0)
+        .collect();
     if some.is_empty() {
         return view! { <span class="muted nowrap">"nothing bound"</span> }.into_any();
     }

@@ -1,9 +1,10 @@
 //! A field for a deployment's name.
 //!
-//! There may be more deployments than anybody chooses from, so it is a text: whatever there is can be named, with scripts and without. The
-//! browser offers names beside it, some at a time: those that the page came with, and, where scripts run, those that have in them what is
-//! typed. Offers are a convenience: a name that is not among them is as good, and what there is not is refused by whoever gets it. Where the
-//! page knows all that may be named, it offers of these alone, and asks nobody.
+//! There may be too many deployments for a select list, so this is a text field with suggestions.
+//! It accepts any name, with and without JavaScript, and the server rejects unknown ones. The
+//! suggestions are the names that the page was loaded with. With JavaScript, they are also names
+//! that contain the text. If the page knows all valid names (`among`), it suggests only these and
+//! does not query the server.
 
 use std::time::Duration;
 
@@ -15,29 +16,27 @@ use leptos::task::spawn_local;
 
 use crate::calls;
 
-/// How long typing rests before the server is asked.
+/// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
 
-/// Names that are offered at once of those that the page knows; more of a name finds the others.
+/// The maximum number of suggestions from `among`. Typing more of the name finds the others.
 const OFFERED: usize = 50;
 
-/// A name that may be chosen, and what is said of it.
+/// A valid name, with an optional note.
 pub type Offer = (String, Option<&'static str>);
 
 /// The field, without a label.
 #[component]
 pub fn DeploymentField(
     id: &'static str,
-    /// What stands in it.
-    #[prop(into)]
-    value: Signal<String>,
-    /// Told what is typed.
+    #[prop(into)] value: Signal<String>,
+    /// Called with each new text.
     #[prop(optional)]
     typed: Option<Callback<String>>,
-    /// What is offered before anything is typed.
+    /// The suggestions before anything is typed.
     #[prop(default = Vec::new())]
     first: Vec<DeploymentSummary>,
-    /// All that may be named.
+    /// All valid names.
     #[prop(optional)]
     among: Option<Memo<Vec<Offer>>>,
 ) -> impl IntoView {
@@ -83,13 +82,14 @@ fn found(deployment: &DeploymentSummary) -> Offer {
     (deployment.name.to_string(), deployment.proposal.map(|_| "has an open proposal"))
 }
 
-/// The offers with a text in their names; some of them.
+/// At most `OFFERED` suggestions whose names contain a text.
 fn fitting(among: &[Offer], text: &str) -> Vec<Offer> {
     let wanted = text.trim();
     among.iter().filter(|(name, _)| name.contains(wanted)).take(OFFERED).cloned().collect()
 }
 
-/// Asks for names with a text in them once nothing more is typed; an answer that comes after the next question is dropped.
+/// Queries names that contain the text after a pause in typing. A response to an outdated query is
+/// dropped.
 fn offering(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy {
     let turn = StoredValue::new(0_u32);
     move |text: String| {
@@ -105,7 +105,10 @@ fn offering(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy
                 return;
             }
             spawn_local(async move {
-                let wanted = DeploymentsWanted { filter: text.trim().to_owned(), ..DeploymentsWanted::default() };
+                let wanted = DeploymentsWanted {
+                    filter: text.trim().to_owned(),
+                    ..DeploymentsWanted::default()
+                };
                 if let Some(page) = calls::deployments(wanted).await.ok().filter(|_| is_last()) {
                     offered.try_set(page.deployments);
                 }
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_page_knows_is_offered_by_any_part_of_its_name_and_never_all_of_it() {
+    fn suggestions_match_substrings_and_are_limited() {
         let among: Vec<Offer> = (0..200).map(|n| (format!("web-{n}"), None)).collect();
         assert_eq!(fitting(&among, "").len(), OFFERED);
         assert_eq!(fitting(&among, " web-199 "), [("web-199".to_owned(), None)]);

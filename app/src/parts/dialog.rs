@@ -1,9 +1,11 @@
-//! Dialogs: the browser's own, so that focus, Escape and what lies behind are its business.
+//! Dialogs: `<dialog>` elements, so that the browser handles focus, Escape and the inert page
+//! below.
 //!
-//! A button opens one by `commandfor`, which works without scripts, and one whose form was refused without them is open when the page comes
-//! back. Code opens one by its handle. Code may be earlier than the page:
-//! who goes to a page from within the console has its effects before its elements, so opening waits until the dialog is there. A dialog
-//! that doesn't come, because its page shows why it has none, is not waited for for ever.
+//! A button opens a dialog via `commandfor`, which works without JavaScript. If its form was
+//! refused without JavaScript, the dialog is open when the page loads again. Code opens a dialog
+//! via its handle. After a navigation inside the console, effects run before the elements exist, so
+//! opening waits for the dialog. It gives up if the dialog never appears, for example because the
+//! page shows an error instead.
 
 use leptos::ev::MouseEvent;
 use leptos::html;
@@ -12,10 +14,11 @@ use wasm_bindgen::JsCast;
 
 use super::icon::{Icon, icon};
 
-/// Where the focus goes in a dialog: where it says, else to the first thing of its body.
-const FIRST: [&str; 2] = ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
+/// The selectors for the initial focus: the marked element or the first control of the body.
+const FIRST: [&str; 2] =
+    ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
 
-/// Frames that a dialog is waited for: about a second.
+/// The number of frames to wait for a dialog: about a second.
 const PATIENCE: u8 = 60;
 
 /// Opens and closes a dialog.
@@ -31,18 +34,18 @@ impl Default for DialogHandle {
 }
 
 impl DialogHandle {
-    /// A handle for one dialog.
     pub fn new() -> Self {
         Self { node: NodeRef::new() }
     }
 
-    /// Opens it above the page. One that is open has something else in it now, and the focus goes there.
+    /// Opens the dialog as modal. If it is already open, its content changed, so it gets the focus
+    /// again.
     pub fn open(self) {
         self.open_within(PATIENCE);
     }
 
     fn open_within(self, frames: u8) {
-        // None once more: the page is left.
+        // The handle is disposed: the reader left the page.
         let Some(dialog) = self.node.try_get_untracked() else { return };
         let Some(dialog) = dialog.filter(|dialog| dialog.is_connected()) else {
             if let Some(left) = frames.checked_sub(1) {
@@ -51,10 +54,10 @@ impl DialogHandle {
             return;
         };
         if !dialog.open() {
-            // Fails only for a dialog that is not in the page.
+            // Fails only for a dialog that is not in the document.
             let _ = dialog.show_modal();
         }
-        // What is in it may be drawn only now.
+        // The dialog's content may be rendered only in the next frame.
         request_animation_frame(move || {
             let first = FIRST.iter().find_map(|first| dialog.query_selector(first).ok().flatten());
             if let Some(first) = first {
@@ -63,7 +66,7 @@ impl DialogHandle {
         });
     }
 
-    /// What a button does that also opens it by `commandfor`: the same, in any browser.
+    /// Opens the dialog on click, for browsers without `commandfor`.
     pub fn on_click(self) -> impl Fn(MouseEvent) + 'static {
         move |event| {
             event.prevent_default();
@@ -71,7 +74,7 @@ impl DialogHandle {
         }
     }
 
-    /// The same to close it.
+    /// Closes the dialog on click, for browsers without `commandfor`.
     pub fn on_click_close(self) -> impl Fn(MouseEvent) + 'static {
         move |event| {
             event.prevent_default();
@@ -79,7 +82,7 @@ impl DialogHandle {
         }
     }
 
-    /// Closes it; the focus goes back to where it was.
+    /// Closes the dialog. The browser restores the focus.
     pub fn close(self) {
         if let Some(dialog) = self.node.get_untracked() {
             dialog.close();
@@ -87,23 +90,20 @@ impl DialogHandle {
     }
 }
 
-/// A dialog with a heading and a way out. Its children are a form or a body and a foot.
+/// A dialog with a heading and a close button. Its children are a form, or a body and a footer.
 #[component]
 pub fn Dialog(
-    /// The name by which buttons open it.
+    /// The id for `commandfor`.
     id: &'static str,
-    /// What it is about.
-    #[prop(into)]
-    title: Signal<String>,
-    /// Opens it from code.
+    #[prop(into)] title: Signal<String>,
     handle: DialogHandle,
-    /// Room for long things.
+    /// Makes the dialog wide, for long content.
     #[prop(optional, into)]
     wide: Signal<bool>,
-    /// Open from the beginning: without scripts its form was refused, and says why.
+    /// Opens the dialog initially, because its form was refused without JavaScript.
     #[prop(optional)]
     refused: bool,
-    /// Called when it closed, whichever way.
+    /// Called on every close.
     #[prop(optional, into)]
     closed: Option<Callback<()>>,
     children: Children,

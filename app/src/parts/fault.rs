@@ -1,18 +1,16 @@
-//! What is wrong with what is typed in a field, where it is.
+//! Validation errors next to their field.
 
 use leptos::prelude::*;
 
 use super::icon::{Icon, icon};
 
-/// A line below a field; nothing while it says nothing. Whoever hears the page hears of it.
+/// A line below a field, empty while there is no error. Screen readers announce it.
 #[component]
 pub fn Fault(
-    /// By which the field names it (`aria-describedby`).
+    /// The id for the field's `aria-describedby`.
     #[prop(into)]
     id: String,
-    /// What is wrong.
-    #[prop(into)]
-    of: Signal<Option<String>>,
+    #[prop(into)] of: Signal<Option<String>>,
 ) -> impl IntoView {
     let said = move |fault: String| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> };
     view! { <div id=id aria-live="polite">{move || of.get().map(said)}</div> }.into_any()

@@ -1,7 +1,8 @@
-//! What a page shows and how it is fetched again.
+//! The value of a page, and when to fetch it again.
 //!
-//! A page is loaded once as a whole; after that its value changes under it, so that a row that is focused, a chip that is lifted or a
-//! text half typed stays where it is. At most one request is under way; what arrives while one is makes exactly one more.
+//! A page loads once as a whole. Afterwards its value changes in place, so that the focus, a lifted
+//! noderole and half-typed text survive. At most one request is in flight. Hints during a request
+//! cause exactly one further request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,11 +15,11 @@ use leptos::task::spawn_local;
 
 use crate::failure::Answer;
 
-/// Hints that come this close together cost one request.
+/// Hints within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);
-/// The same for lists, where many hints concern little of what is shown.
+/// As [`GATHER`], for lists, where many hints affect few of the visible rows.
 const GATHER_MORE: Duration = Duration::from_secs(1);
-/// After a request that did not reach the server.
+/// The delay before a retry after a request that did not reach the server, or failed there.
 const LATER: Duration = Duration::from_secs(5);
 
 type Fetch<T> = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Answer<T>>>> + Send + Sync>;
@@ -46,7 +47,7 @@ impl<T: Send + Sync + 'static> Clone for Feed<T> {
 impl<T: Send + Sync + 'static> Copy for Feed<T> {}
 
 impl<T: Send + Sync + 'static> Feed<T> {
-    /// A value that is there, and how to get the next one.
+    /// Starts with a loaded value. `fetch` returns the next one.
     pub fn new<F, R>(first: T, fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -60,28 +61,28 @@ impl<T: Send + Sync + 'static> Feed<T> {
         }
     }
 
-    /// The value.
     pub fn value(self) -> RwSignal<T> {
         self.value
     }
 
-    /// Why the last fetch failed, if it did. The value is then the one before.
+    /// The error of the last fetch, if it failed. The value is then outdated.
     pub fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
     }
 
-    /// Fetches after a moment in which further hints are gathered.
+    /// Fetches after a short delay that collects further hints.
     pub fn soon(self) {
         self.after(GATHER);
     }
 
-    /// The same for what need not be shown at once.
+    /// As [`soon`](Self::soon), with a longer delay.
     pub fn eventually(self) {
         self.after(GATHER_MORE);
     }
 
     fn after(self, wait: Duration) {
-        let waits = self.under_way.try_update_value(|way| std::mem::replace(&mut way.gathering, true));
+        let waits =
+            self.under_way.try_update_value(|way| std::mem::replace(&mut way.gathering, true));
         if waits == Some(false) {
             set_timeout(
                 move || {
@@ -94,7 +95,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
         }
     }
 
-    /// Fetches at once, or as soon as the request that is under way has ended.
+    /// Fetches at once, or as soon as the current request ends.
     pub fn now(self) {
         let begin = self.under_way.try_update_value(|way| {
             way.again |= way.fetching;
@@ -118,7 +119,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
                 }
             }
             Err(failure) => {
-                // Unlike a refusal, this may pass by itself.
+                // Unlike a refusal, a server error may be temporary.
                 if failure.0.status >= 500 {
                     self.after(LATER);
                 }

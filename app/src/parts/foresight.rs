@@ -1,7 +1,7 @@
-//! What edits would come to, before they are made: asked of the server a moment after they settled, and told in its words.
+//! A preview of edits before they are saved. The server computes it when the input settles.
 //!
-//! An answer counts for exactly the edits and the version of the proposal that it was asked for. So a button that waits for it never
-//! makes what nobody has seen the outcome of.
+//! A preview is valid only for the same edits and the same version of the proposal. So a button
+//! that requires a preview never saves edits whose impact was not shown.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ use super::icon::{Icon, icon};
 use super::notice::ProblemNotice;
 use crate::calls;
 
-/// What is typed within this time is asked about once.
+/// Changes within this time share one request.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Lines of an outcome before the rest becomes a number.
+/// The maximum number of lines of a preview. The rest is a count.
 const LINES: usize = 12;
 
-/// A proposal at a version, and edits that it has not got yet.
+/// A proposal, its version, and edits that are not saved yet.
 type Question = (ProposalId, i32, Vec<Edit>);
 
-/// What edits would come to.
+/// A preview of edits.
 #[derive(Clone, Copy)]
 pub struct Foresight {
     question: Memo<Option<Question>>,
@@ -33,14 +33,16 @@ pub struct Foresight {
 }
 
 impl Foresight {
-    /// Asks whenever the edits, or the proposal, are others. No edits: there is nothing to ask.
+    /// Requests a preview whenever the edits or the proposal change. Without edits there is no
+    /// request.
     pub fn new(proposal: Signal<Option<(ProposalId, i32)>>, edits: Signal<Vec<Edit>>) -> Self {
         let question = Memo::new(move |_| {
             let edits = edits.get();
             let (id, version) = proposal.get().filter(|_| !edits.is_empty())?;
             Some((id, version, edits))
         });
-        let foresight = Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
+        let foresight =
+            Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
         Effect::new(move |waiting: Option<Option<TimeoutHandle>>| {
             if let Some(Some(waiting)) = waiting {
                 waiting.clear();
@@ -58,7 +60,7 @@ impl Foresight {
     fn ask(self, question: Question) {
         spawn_local(async move {
             let answer = calls::foresee(question.0, question.2.clone()).await;
-            // An answer about something else comes too late.
+            // The response to an outdated question.
             if self.question.try_get_untracked().flatten().as_ref() != Some(&question) {
                 return;
             }
@@ -72,26 +74,26 @@ impl Foresight {
         });
     }
 
-    /// The proposal, its version, and the edits that are wished, whether or not they can take effect.
+    /// The proposal, its version and the edits, whether or not they are valid.
     pub fn stands_for(self) -> Option<(ProposalId, i32, Vec<Edit>)> {
         self.question.get()
     }
 
-    /// The edits, once it is known that they can take effect.
+    /// The edits, once the preview shows that they are valid.
     pub fn edits(self) -> Option<Vec<Edit>> {
         let question = self.question.get()?;
-        let is_fine =
-            self.answer.read().as_ref().is_some_and(|(of, found)| *of == question && found.refused.is_empty());
+        let is_fine = self
+            .answer
+            .read()
+            .as_ref()
+            .is_some_and(|(of, found)| *of == question && found.refused.is_empty());
         is_fine.then_some(question.2)
     }
 }
 
-/// Tells what edits would come to, or why they can't take effect.
+/// Shows the impact of edits, or why they are invalid.
 #[component]
-pub fn Consequence(
-    /// Of these edits.
-    of: Foresight,
-) -> impl IntoView {
+pub fn Consequence(of: Foresight) -> impl IntoView {
     let asks = move || of.question.read().is_some();
     let waits = move || {
         let answered = of.answer.read().as_ref().map(|(question, _)| question.clone());

@@ -1,8 +1,9 @@
-//! A form that is made of a role's schemas.
+//! A form that is generated from a role's schemas.
 //!
-//! Each field shows one place of the document that is being edited, and changes that place alone; what it does not know (keys of a schema
-//! that says less, five levels down) stays as it is in the text beside it. Empty means: nothing is said here, and what is below applies. That
-//! is shown in the field. A secret is a name and a version, never a value.
+//! Each field shows one value of the edited document and changes only that value. Some values have
+//! no field: unknown keys, and values deeper than four levels. They remain in the JSON text next to
+//! the form. An empty field means that the document sets no value. It then shows the value that
+//! applies instead. A secret is a name and a version, never a value.
 
 use engine::data::secret;
 use leptos::prelude::*;
@@ -12,28 +13,28 @@ use super::icon::{Icon, icon};
 use super::json::Draft;
 use crate::check::{self, Entry, Field, Simple};
 
-/// A place of the document.
+/// A field of the document.
 #[derive(Clone)]
 struct Place {
     draft: Draft,
     /// A JSON pointer.
     path: String,
-    /// Of its control.
+    /// The id of the control.
     id: String,
     label: String,
     hint: String,
     schema: Value,
     required: bool,
-    /// How many objects and lists it is within.
+    /// The number of objects and lists around it.
     depth: usize,
-    /// Whether it is an item of a list: then it can't say nothing.
+    /// Whether it is a list item, which cannot be left out.
     item: bool,
-    /// What applies where the document says nothing.
+    /// The value that applies if the document does not set one.
     below: Option<Value>,
 }
 
 impl Place {
-    /// A place within this one.
+    /// A field inside this one.
     fn inside(&self, key: &str, schema: Value) -> Self {
         let part = key.replace('~', "~0").replace('/', "~1");
         Self {
@@ -70,12 +71,11 @@ impl Place {
     }
 }
 
-/// A field for each attribute.
+/// One field for each attribute.
 #[component]
 pub(super) fn Fields(
-    /// The document.
     draft: Draft,
-    /// Tells the forms of one page apart.
+    /// A prefix for ids, unique on the page.
     name: String,
 ) -> impl IntoView {
     let purpose = draft.purpose();
@@ -108,11 +108,12 @@ fn enter(place: Place) -> AnyView {
     }
 }
 
-/// What is wrong at a place, where it is; a list of its own for who hears it.
+/// The errors of a field, as a list for `aria-describedby`.
 fn wrong(place: &Place) -> (String, AnyView) {
     let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
     let lines = move || {
-        let said = |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
+        let said =
+            |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
         draft.wrong_at(&path).into_iter().map(said).collect_view()
     };
     (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
@@ -125,7 +126,8 @@ fn name_of(place: &Place) -> impl IntoView + use<> {
 
 fn by_text(place: &Place) -> AnyView {
     let (_, wrong) = wrong(place);
-    let below = place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
+    let below =
+        place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
     view! {
         <div class="field">
             <span class="label">{name_of(place)}</span>
@@ -153,10 +155,12 @@ fn group(place: &Place, fields: Vec<Field>) -> AnyView {
     .into_any()
 }
 
-/// Lists are replaced whole: who wants to change one that is below takes it over first.
+/// A list overrides the list below as a whole. To change it, the reader first copies the inherited
+/// items.
 fn list(place: Place, each: Value) -> AnyView {
     let now = place.now();
-    let count = Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
+    let count =
+        Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
     let below = place.below.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     let inherited = below.len();
     let is_off = place.is_off();
@@ -207,10 +211,11 @@ fn list(place: Place, each: Value) -> AnyView {
     .into_any()
 }
 
-/// One value: typed, chosen, or the name of a secret.
+/// A single value: typed, selected, or the name of a secret.
 fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
     let now = place.now();
-    let is_secret = Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
+    let is_secret =
+        Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
     let (wrong_id, wrong) = wrong(&place);
     let is_off = place.is_off();
     let kept = StoredValue::new(place.clone());
@@ -225,7 +230,9 @@ fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
     };
     let turn = move |_| {
         let secret = (!is_secret.get_untracked()).then(|| json!({"$secret": "", "version": 1}));
-        kept.with_value(|place| place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema)))));
+        kept.with_value(|place| {
+            place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema))))
+        });
     };
     let turns = simple == Some(Simple::Text);
     view! {
@@ -253,7 +260,10 @@ fn inherited(place: &Place) -> String {
 }
 
 fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
-    let shown = move || now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed)).unwrap_or_default();
+    let shown = move || {
+        now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed))
+            .unwrap_or_default()
+    };
     let is_off = place.is_off();
     let (draft, path) = (place.draft, place.path.clone());
     let id = place.id.clone();
@@ -288,7 +298,8 @@ fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str)
 
 fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
     let below = inherited(&place);
-    let none = if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
+    let none =
+        if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
     let options = known.iter().map(|choice| {
         let (typed, this) = (check::typed(choice), choice.clone());
         let value = typed.clone();
@@ -297,7 +308,8 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
     let options = options.collect_view();
     let is_off = place.is_off();
     let (id, is_item) = (place.id.clone(), place.item);
-    // A value that is none of these is one choice more: nobody changes it by looking at it.
+    // A value that is not an option becomes an additional option, so that opening the form does not
+    // change it.
     let other = {
         let known = known.clone();
         move || {
@@ -320,16 +332,18 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
     .into_any()
 }
 
-/// A secret by its name and version; its value is nowhere in a document.
+/// The name and version of a secret. Its value is never in a document.
 fn of_secret(place: Place, now: Memo<Option<Value>>) -> AnyView {
     let part = move |key: &'static str| {
-        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed)).unwrap_or_default()
+        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed))
+            .unwrap_or_default()
     };
     let is_off = place.is_off();
     let (id, version_id) = (place.id.clone(), format!("{}-version", place.id));
     let place = StoredValue::new(place);
     let set = move |name: String, version: String| {
-        let version = version.trim().parse::<u32>().map_or_else(|_| Value::String(version), Value::from);
+        let version =
+            version.trim().parse::<u32>().map_or_else(|_| Value::String(version), Value::from);
         place.with_value(|place| place.put(Some(json!({"$secret": name, "version": version}))));
     };
     view! {

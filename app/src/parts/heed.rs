@@ -1,5 +1,5 @@
-//! What whoever decides has to heed, and would not see by themselves: scripts with hidden characters, what a restore leaves out, and
-//! where one author overrules another.
+//! Warnings for reviewers about risks that are hard to see: scripts with hidden characters, the
+//! parts that a restore leaves out, and authors who overrule each other.
 
 use api::console::{ClashView, Deceiving, DeceivingScript, LeftOut};
 use engine::text::READ_OTHERWISE;
@@ -8,10 +8,10 @@ use leptos::prelude::*;
 use super::icon::{Icon, icon};
 use crate::places;
 
-/// Lines that are shown unfolded.
+/// The number of lines that are visible without expanding.
 const GLANCE: usize = 8;
 
-/// Scripts that begin to be used here and have hidden characters; nothing where there are none.
+/// The scripts with hidden characters that this change starts to use. Nothing if there are none.
 pub fn deceiving(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
@@ -26,7 +26,7 @@ pub fn deceiving(found: &Deceiving) -> AnyView {
     notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
 }
 
-/// The same of a version in a list, folded.
+/// As [`deceiving`], collapsed, for a version in a list.
 pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
@@ -44,18 +44,22 @@ pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
     .into_any()
 }
 
-/// What a proposal that restores a deployment leaves out.
+/// The parts that a restoring proposal leaves out.
 pub fn left_out(found: LeftOut) -> AnyView {
     let LeftOut { target, missing, more } = found;
     let title = match missing.len() + more {
         1 => format!("One thing of target {target} is left out, because it can’t be brought back"),
-        n => format!("{n} things of target {target} are left out, because they can’t be brought back"),
+        n => format!(
+            "{n} things of target {target} are left out, because they can’t be brought back"
+        ),
     };
-    let lines: Vec<AnyView> = missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
+    let lines: Vec<AnyView> =
+        missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
     notice(title, with_more(lines, more), ().into_any())
 }
 
-/// Where one author's edit overrules another's: both, what they are about, and that the later one counts.
+/// Edits of one author that overrule another's: both edits and their subject. The later edit
+/// applies.
 pub fn clashes(found: &[ClashView]) -> AnyView {
     if found.is_empty() {
         return ().into_any();
@@ -82,7 +86,8 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
 
 fn scripts(found: &Deceiving) -> Vec<AnyView> {
     let line = |script: &DeceivingScript| {
-        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } = script.clone();
+        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } =
+            script.clone();
         let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {
             <li>

@@ -1,10 +1,9 @@
-//! Icons: symbols of one file, `/icons.svg`, drawn in the colour of the text around them.
+//! Icons: symbols of one file, `/icons.svg`, in the colour of the surrounding text.
 
 use leptos::prelude::*;
 
 macro_rules! icons {
     ($($(#[$doc:meta])* $name:ident = $id:literal;)*) => {
-        /// A symbol.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Icon {
             $($(#[$doc])* $name,)*
@@ -22,112 +21,63 @@ macro_rules! icons {
 }
 
 icons! {
-    /// PROPOSED.
     Proposed = "proposed";
-    /// BLOCKED.
     Blocked = "blocked";
-    /// TODO.
     Todo = "todo";
-    /// TRANSITION.
     Transition = "transition";
-    /// ACTIVE; good.
     Active = "active";
-    /// ERROR; bad.
     Error = "error";
-    /// A run that waits for a worker.
     Queued = "queued";
-    /// A run that was stopped.
     Cancelled = "cancelled";
-    /// Gone: a worker, a connection.
     Lost = "lost";
-    /// A node that does not answer.
     Dead = "dead";
-    /// Nothing starts.
     Paused = "paused";
-    /// Live.
     Dot = "dot";
-    /// Look here.
     Warn = "warn";
-    /// The product.
     Gantry = "gantry";
-    /// How it stands.
     Overview = "overview";
-    /// A worker.
     Worker = "worker";
-    /// The audit.
     Audit = "audit";
-    /// Deployments.
     Deployments = "deployments";
-    /// A node.
     Node = "node";
-    /// The graph.
     Graph = "graph";
-    /// Reviews.
     Review = "review";
-    /// What people say.
     Talk = "talk";
-    /// Runs; to start.
     Run = "run";
-    /// Blueprints.
     Blueprint = "blueprint";
-    /// The catalog.
     Catalog = "catalog";
-    /// A milestone.
     Milestone = "milestone";
-    /// Somebody.
     Person = "person";
-    /// Add.
     Plus = "plus";
-    /// Yes.
     Check = "check";
-    /// No; close.
     Cross = "cross";
-    /// Take back.
     Undo = "undo";
-    /// Bring back.
     Redo = "redo";
-    /// Once more.
     Again = "again";
-    /// Data.
     Data = "data";
-    /// Throw away.
     Bin = "bin";
-    /// Bind.
     Bind = "bind";
-    /// Look for.
     Search = "search";
-    /// Take along.
     Download = "download";
-    /// The next one below.
     Down = "down";
-    /// Onwards.
     Right = "right";
-    /// The one above.
     Up = "up";
-    /// To the end.
     End = "end";
-    /// Long lines.
     Wrap = "wrap";
-    /// Sign out.
     Leave = "leave";
-    /// Light.
     Light = "light";
-    /// Dark.
     Dark = "dark";
-    /// As the system.
     System = "system";
-    /// What there is no room for.
     More = "more";
-    /// On a page of its own.
     Wide = "wide";
 }
 
-/// Draws an icon beside words that say the same: readers of the page pass it over.
+/// An icon next to text with the same meaning. Hidden from screen readers.
 pub fn icon(icon: Icon) -> impl IntoView {
     drawn(icon, "icon")
 }
 
-/// An icon with a class of its own beside `icon`.
+/// An icon with an additional class.
 pub fn drawn(icon: Icon, class: &'static str) -> impl IntoView {
     view! {
         <svg class=class aria-hidden="true" viewBox="0 0 24 24">
@@ -142,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_icon_is_drawn_and_every_drawing_is_used() {
+    fn icons_and_symbols_match_one_to_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../style/assets/icons.svg");
         let file = std::fs::read_to_string(path).expect("the file with the symbols");
         let mut drawn: Vec<&str> =

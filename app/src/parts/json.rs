@@ -1,4 +1,5 @@
-//! Data as a form and as text, two views of one document, both checked while one types.
+//! An editor for data: a form and a JSON text, two views of one document. Both validate while the
+//! user types.
 
 use leptos::prelude::*;
 use serde_json::Value;
@@ -18,7 +19,6 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins with a document.
     pub fn new(first: &Value, purpose: Purpose) -> Self {
         let text = RwSignal::new(check::pretty(first));
         let purpose = StoredValue::new(purpose);
@@ -30,38 +30,42 @@ impl Draft {
         Self { text, read, faults, purpose }
     }
 
-    /// The document, unless something is wrong with it.
+    /// The document, unless it has errors.
     pub fn value(self) -> Option<Value> {
         self.faults.get().is_empty().then(|| self.read.get().ok()).flatten()
     }
 
-    /// Whether it can be taken as it is.
+    /// Whether the document has no errors.
     pub fn is_fine(self) -> bool {
         self.faults.with(Vec::is_empty)
     }
 
-    /// Whether the text is a document at all, so that fields can change it.
+    /// Whether the text is valid JSON, so that fields can change it.
     pub fn is_readable(self) -> bool {
         self.read.with(Result::is_ok)
     }
 
-    /// What it has at a JSON pointer.
+    /// The value at a JSON pointer.
     pub fn at(self, path: &str) -> Option<Value> {
         self.read.with(|read| read.as_ref().ok()?.pointer(path).cloned())
     }
 
-    /// What is wrong at a place of it.
+    /// The errors at a JSON pointer.
     pub fn wrong_at(self, path: &str) -> Vec<String> {
-        self.faults
-            .with(|faults| faults.iter().filter(|fault| fault.at == path).map(|fault| fault.detail.clone()).collect())
+        self.faults.with(|faults| {
+            faults
+                .iter()
+                .filter(|fault| fault.at == path)
+                .map(|fault| fault.detail.clone())
+                .collect()
+        })
     }
 
-    /// What it is for.
     pub fn purpose(self) -> Purpose {
         self.purpose.get_value()
     }
 
-    /// Changes one place of it.
+    /// Sets or removes the value at a JSON pointer.
     pub fn put(self, path: &str, value: Option<Value>) {
         if let Ok(mut document) = self.read.get_untracked() {
             check::put(&mut document, path, value);
@@ -70,12 +74,11 @@ impl Draft {
     }
 }
 
-/// Edits a document: by fields, as far as its role says what it expects, and as text beside these.
+/// Edits a document: with fields, as far as the role has schemas, and as JSON text next to them.
 #[component]
 pub fn DataEditor(
-    /// The document.
     draft: Draft,
-    /// Tells the editors of one page apart.
+    /// A prefix for ids, unique on the page.
     #[prop(into)]
     name: String,
 ) -> impl IntoView {
@@ -117,12 +120,9 @@ fn verdict(faults: &[Fault]) -> AnyView {
     faults.iter().map(said).collect_view().into_any()
 }
 
-/// A document to read.
+/// A read-only document.
 #[component]
-pub fn DataView(
-    /// The document.
-    value: Value,
-) -> impl IntoView {
+pub fn DataView(value: Value) -> impl IntoView {
     let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || value.is_null();
     match is_empty {
         true => view! { <p class="muted">"Nothing."</p> }.into_any(),

@@ -1,9 +1,11 @@
-//! What lists have in common: heads that sort, a form that filters, columns that are chosen, and the ways from page to page.
+//! The common elements of lists: sortable headers, the filter form, the choice of columns and
+//! pagination.
 //!
-//! A list's whole state is its address ([`Listed`]). Links carry on what differs from what goes without saying and nothing else, so one list
-//! has one address; forms are GET forms that carry on what they don't ask for, so all of it works without scripts. What an address asks for
-//! and there is not is kept as it is, and said: nobody loses the rest of what they asked for. A word that a list does not know is said like
-//! that, too, and the way out is the same address without it.
+//! The state of a list is its address ([`Listed`]). Links contain only parameters that differ from
+//! the default, so each list has one address. Forms are GET forms that keep the parameters without
+//! a field, so everything works without JavaScript. An invalid value stays in the address and is
+//! reported, so that the reader keeps the rest of the query. An unknown parameter is reported as
+//! well, with a link to the same address without it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,18 +21,18 @@ use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Icon, TYPED, icon};
 use crate::places;
 
-/// The word of an order.
+/// The parameter of the sort order.
 pub const SORT: &str = "sort";
-/// The word of the columns.
+/// The parameter of the columns.
 pub const COLUMNS: &str = "columns";
 
-/// Words that any address may have: a form that was posted without scripts comes back with what went wrong in them
-/// ([`Refused`](crate::parts::Refused)).
+/// Parameters that any address may have: after a form was posted without JavaScript, they contain
+/// its error ([`Refused`](crate::parts::Refused)).
 const OF_FORMS: [&str; 2] = ["__path", "__err"];
-/// Unknown words that are named at once; of an address with more, these come first.
+/// The maximum number of unknown parameters that an error names.
 const NAMED: usize = 3;
 
-/// Something that a list is asked for.
+/// A parameter of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
     name: &'static str,
@@ -38,14 +40,14 @@ struct Asked {
     role: Role,
 }
 
-/// What something that a list is asked for does to it.
+/// The effect of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It hides a part of it. How it reads before its value: `name contains`.
+    /// It filters the list. Contains the label before the value: `name contains`.
     Narrows(&'static str),
-    /// It says which list this is.
+    /// It selects one of several lists.
     Which,
-    /// It is about what stands beside the list, and a field of the form asks for it.
+    /// It configures content next to the list and has a field in the form.
     Beside,
 }
 
@@ -58,23 +60,24 @@ impl Asked {
     }
 }
 
-/// A list as its address asks for it.
+/// The parsed address of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed<S> {
     path: String,
     filters: Vec<Asked>,
-    /// As it was written, whether or not there is such an order.
+    /// As in the address, valid or not.
     sort: String,
     columns: String,
-    /// The word of the place, and the place.
+    /// The name and value of the cursor parameter.
     place: (&'static str, String),
-    /// What is wrong with its words, if the address has some that the list does not know.
+    /// The error about unknown parameters, if the address has any.
     strange: Option<String>,
     sorts: PhantomData<S>,
 }
 
 impl<S: Sort> Listed<S> {
-    /// The list at a path, with its order, its columns and its place out of the query; `place` is the word of that.
+    /// Parses the order, the columns and the cursor of a query. `place` is the name of the cursor
+    /// parameter.
     pub fn read(path: impl Into<String>, query: &ParamsMap, place: &'static str) -> Self {
         let word = |name: &str| query.get(name).unwrap_or_default();
         Self {
@@ -88,17 +91,17 @@ impl<S: Sort> Listed<S> {
         }
     }
 
-    /// Asked for this, too; nothing, if it is empty. `label` is how it reads before its value.
+    /// Adds a filter, unless `value` is empty. `label` is shown before the value.
     pub fn asked(self, name: &'static str, label: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Narrows(label))
     }
 
-    /// Which of several lists this is: it is carried on, and hides nothing.
+    /// Adds a parameter that selects one of several lists. It is kept in links and is no filter.
     pub fn kept(self, name: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Which)
     }
 
-    /// What the same form asks for beside the list: it is carried on, and hides nothing.
+    /// Adds a parameter for content next to the list. It is kept in links and is no filter.
     pub fn beside(self, name: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Beside)
     }
@@ -110,29 +113,32 @@ impl<S: Sort> Listed<S> {
         self
     }
 
-    /// The same list, whose page knows these words beside those that every list has. Others that its address has are [refused](Self::known).
+    /// Declares the further parameters that the page knows. Other parameters are
+    /// [refused](Self::known).
     pub fn knowing(self, query: &ParamsMap, words: &[&str]) -> Self {
         let all: Vec<&str> = words.iter().copied().chain([SORT, COLUMNS, self.place.0]).collect();
         Self { strange: strange(query, &all), ..self }
     }
 
-    /// Nothing, where the page knows every word of the address.
+    /// Fails if the address has unknown parameters.
     pub fn known(&self) -> Result<(), Failure> {
         self.strange.clone().map_or(Ok(()), |said| Err(refused(said)))
     }
 
-    /// Nothing, where the list has every column that the address asks for.
+    /// Fails if the address names unknown columns.
     pub fn has_columns<C: Column>(&self) -> Result<(), Failure> {
-        self.columns.split(',').try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
+        self.columns
+            .split(',')
+            .try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
     }
 
-    /// The same list with nothing beside it.
+    /// Removes the parameters for content next to the list.
     pub fn without_beside(mut self) -> Self {
         self.filters.retain(|asked| asked.role != Role::Beside);
         self
     }
 
-    /// What it is asked for by a word of its address, as it was written; empty: nothing.
+    /// The value of a parameter as written. Empty: not set.
     pub fn word(&self, name: &str) -> String {
         if name == SORT {
             return self.sort.clone();
@@ -141,7 +147,7 @@ impl<S: Sort> Listed<S> {
         asked.map(|asked| asked.value.clone()).unwrap_or_default()
     }
 
-    /// The one of a closed set that a word of its address names, as [`one_of`] reads it.
+    /// The value of an enumerated parameter. See the function [`one_of`].
     pub fn one_of<T: Copy>(
         &self,
         name: &str,
@@ -151,34 +157,38 @@ impl<S: Sort> Listed<S> {
         one_of(name, &self.word(name), every, as_str)
     }
 
-    /// The moment that a word of its address says in UTC, as people write one; None: it says none. `label` is what its field is called.
+    /// The UTC time of a parameter. `None`: not set. `label` is the label of its field.
     pub fn moment(&self, name: &str, label: &str) -> Result<Option<At>, Failure> {
         let text = self.word(name);
         if text.trim().is_empty() {
             return Ok(None);
         }
         let shown: String = text.chars().take(40).collect();
-        let said =
-            || format!("{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15.");
+        let said = || {
+            format!(
+                "{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15."
+            )
+        };
         moment_of(&text).map(Some).ok_or_else(|| refused(said()))
     }
 
-    /// Sorted and shown as it is, from its beginning, and asked for nothing.
+    /// The first page without filters, with the same order and columns.
     pub fn bare(&self) -> Self {
         Self { filters: Vec::new(), place: (self.place.0, String::new()), ..self.clone() }
     }
 
-    /// Sorted like this; an order that there is not is refused with those that there are.
+    /// The sort order. An unknown order is an error that lists the known ones.
     pub fn order(&self) -> Result<Order<S>, Failure> {
         self.sort.parse().map_err(|error| refused(format!("sort: {error}.")))
     }
 
-    /// Where it goes on; None: from its beginning.
+    /// The cursor. `None`: the first page.
     pub fn place(&self) -> Option<Cursor> {
         Some(&self.place.1).filter(|place| !place.is_empty()).cloned().map(Cursor::from)
     }
 
-    /// Its order and where it goes on in that. A place of another order is refused here, before anybody is asked, in words for people.
+    /// The order and the cursor. A cursor of another order is refused here, with a readable error
+    /// and without a request.
     pub fn stretch(&self) -> Result<(Order<S>, Option<Cursor>), Failure> {
         let (order, place) = (self.order()?, self.place());
         let fits = place.as_ref().is_none_or(|place| place.keys(order).is_ok());
@@ -191,22 +201,29 @@ impl<S: Sort> Listed<S> {
         }
     }
 
-    /// Whether something hides a part of it.
+    /// Whether the list has a filter.
     pub fn is_narrow(&self) -> bool {
         self.filters.iter().any(|asked| asked.label().is_some())
     }
 
-    /// What the form carries on without asking for it.
+    /// The parameters that the filter form keeps without a field.
     fn kept_words(&self) -> Vec<(&'static str, String)> {
         let kept = self.filters.iter().filter(|asked| asked.role == Role::Which);
         let kept = kept.map(|asked| (asked.name, asked.value.clone()));
-        let columns = Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
+        let columns =
+            Some((COLUMNS, self.columns.clone())).filter(|(_, columns)| !columns.is_empty());
         kept.chain(columns).collect()
     }
 
-    fn words<'a>(&'a self, with_filters: bool, sort: &'a str, place: &'a str) -> Vec<(&'a str, &'a str)> {
+    fn words<'a>(
+        &'a self,
+        with_filters: bool,
+        sort: &'a str,
+        place: &'a str,
+    ) -> Vec<(&'a str, &'a str)> {
         let carried = |asked: &&Asked| with_filters || asked.label().is_none();
-        let filters = self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
+        let filters =
+            self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
         let sort = if usual { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
@@ -215,51 +232,51 @@ impl<S: Sort> Listed<S> {
 
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
         let said = |(name, value): (&str, &str)| format!("{name}={}", places::encoded(value));
-        let words: Vec<String> = self.words(with_filters, sort, place).into_iter().map(said).collect();
+        let words: Vec<String> =
+            self.words(with_filters, sort, place).into_iter().map(said).collect();
         match words.is_empty() {
             true => self.path.clone(),
             false => format!("{}?{}", self.path, words.join("&")),
         }
     }
 
-    /// Its address.
     pub fn address(&self) -> String {
         self.with(true, &self.sort, &self.place.1)
     }
 
-    /// The address of the page behind a place.
+    /// The address of the page after a cursor.
     pub fn at(&self, place: &Cursor) -> String {
         self.with(true, &self.sort, place.as_str())
     }
 
-    /// The address of its beginning.
+    /// The address of the first page.
     pub fn first(&self) -> String {
         self.with(true, &self.sort, "")
     }
 
-    /// The address of the list with nothing hidden, sorted and shown as it is.
+    /// The address without filters, with the same order and columns.
     pub fn all(&self) -> String {
         self.with(false, &self.sort, "")
     }
 
-    /// The address of the list as it comes by itself: the way out of whatever an address says wrongly.
+    /// The address without any parameters: the fallback for every invalid address.
     pub fn whole(&self) -> &str {
         &self.path
     }
 
-    /// The address of the same from its beginning in another order.
+    /// The address of the first page in another order.
     pub fn sorted(&self, order: Order<S>) -> String {
         self.with(true, &order.to_string(), "")
     }
 
-    /// What hides a part of it: `name contains “db”, state is “dead”`.
+    /// The filters in words: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
         let said = |asked: &Asked| asked.label().map(|label| format!("{label} “{}”", asked.value));
         self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What was asked for is not there to be asked for.
+/// An error about an invalid parameter.
 pub fn refused(detail: String) -> Failure {
     let problem = Problem::invalid(detail);
     #[cfg(feature = "ssr")]
@@ -267,18 +284,25 @@ pub fn refused(detail: String) -> Failure {
     Failure(problem)
 }
 
-/// What is wrong with the words of an address, of which a page knows these; None: it knows them all.
+/// An error about parameters that are not in `known`, if the query has any.
 pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
-    let is_known = |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
-    let mut odd: Vec<&str> = query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
+    let is_known =
+        |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
+    let mut odd: Vec<&str> =
+        query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
     odd.dedup();
     let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());
     let named = odd.iter().take(NAMED).map(quoted).collect::<Vec<_>>().join(", ");
-    (!odd.is_empty())
-        .then(|| format!("{named}: this address says what nobody reads here. It can say: {}.", known.join(", ")))
+    (!odd.is_empty()).then(|| {
+        format!(
+            "{named}: this address says what nobody reads here. It can say: {}.",
+            known.join(", ")
+        )
+    })
 }
 
-/// The one of a closed set that a word names; None: the word is empty. Another word is refused with those that there are.
+/// Parses an enumerated parameter. `None`: empty. An unknown value is an error that lists the known
+/// ones.
 pub fn one_of<T: Copy>(
     name: &str,
     word: &str,
@@ -294,17 +318,18 @@ pub fn one_of<T: Copy>(
     Err(refused(format!("{name}: there is no {shown:?} here. There are: {}.", known.join(", "))))
 }
 
-/// A column of a list that readers can leave out.
+/// A column that readers can hide.
 pub trait Column: Copy + PartialEq + Send + Sync + 'static {
-    /// All of them, from left to right; the first names its row and is always there.
+    /// All columns, from left to right. The first one identifies the row and is always shown.
     const EVERY: &'static [Self];
     /// The word in an address.
     fn as_str(self) -> &'static str;
-    /// Its head.
+    /// The header.
     fn label(self) -> &'static str;
 }
 
-/// The columns of a list, from left to right, each with its word in an address and its head.
+/// Defines the columns of a list, from left to right, each with its word in an address and its
+/// header.
 macro_rules! columns_of {
     ($name:ident { $($variant:ident $word:literal $label:literal),+ $(,)? }) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -332,9 +357,9 @@ macro_rules! columns_of {
 
 pub(crate) use columns_of;
 
-/// Which columns are shown.
+/// The set of visible columns.
 pub struct Shown<C> {
-    /// One bit for each; None: all.
+    /// One bit per column. `None`: all.
     some: Option<u32>,
     columns: PhantomData<C>,
 }
@@ -353,23 +378,27 @@ impl<C> fmt::Debug for Shown<C> {
 }
 
 impl<C: Column> Shown<C> {
-    /// Those that an address asks for. Columns that there are not are none; when nothing is left, all are shown.
+    /// The columns that an address selects. Ignores unknown columns, and shows all columns if none
+    /// is left.
     pub fn of<S>(listed: &Listed<S>) -> Self {
         let is_asked = |column: &C| listed.columns.split(',').any(|word| word == column.as_str());
         let bit = |place: usize| 1_u32 << place.min(31);
-        let some = C::EVERY.iter().enumerate().filter(|(_, column)| is_asked(column)).map(|(place, _)| bit(place));
+        let some = C::EVERY
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| is_asked(column))
+            .map(|(place, _)| bit(place));
         let some = some.fold(0, |all, bit| all | bit);
         Self { some: (some != 0).then_some(some | 1), columns: PhantomData }
     }
 
-    /// Whether it is shown.
     pub fn has(self, column: C) -> bool {
         let place = C::EVERY.iter().position(|each| *each == column).unwrap_or_default();
         self.some.is_none_or(|some| some & (1 << place.min(31)) != 0)
     }
 }
 
-/// The head of a column that the list can be sorted by. `falling` is the way in which the first press sorts.
+/// The header of a sortable column. If `falling`, the first click sorts in descending order.
 pub fn head<S: Sort>(
     listed: &Listed<S>,
     by: S,
@@ -385,7 +414,11 @@ pub fn head<S: Sort>(
         (true, false) => (Some("ascending"), Some(Icon::Up)),
         (true, true) => (Some("descending"), Some(Icon::Down)),
     };
-    let title = if is_here { "Turn the order round".to_owned() } else { format!("Sort by {}", label.to_lowercase()) };
+    let title = if is_here {
+        "Turn the order round".to_owned()
+    } else {
+        format!("Sort by {}", label.to_lowercase())
+    };
     view! {
         <th scope="col" aria-sort=sorted class=class>
             <a class="sort" href=listed.sorted(to) title=title>{label} {arrow.map(icon)}</a>
@@ -394,13 +427,13 @@ pub fn head<S: Sort>(
     .into_any()
 }
 
-/// The head of a column that the list can't be sorted by.
+/// The header of a column that cannot be sorted.
 pub fn plain_head(label: &'static str, class: Option<&'static str>) -> AnyView {
     view! { <th scope="col" class=class>{label}</th> }.into_any()
 }
 
-/// The form that filters a list: it asks for `fields` and for the order, and keeps the columns and which list it is. It stays where it is
-/// while the list changes under it, so whoever pressed Enter in it is still in it.
+/// The filter form: it contains `fields` and the sort order, and keeps the columns and the choice
+/// of the list. It stays in the page while the list changes, so the focus remains after Enter.
 pub fn filters<S: Sort>(
     listed: Memo<Listed<S>>,
     sorts: &'static [(S, &'static str)],
@@ -411,18 +444,24 @@ pub fn filters<S: Sort>(
         let value = if order.is_usual() { String::new() } else { order.to_string() };
         (value, order.to_string(), format!("{label}{}", if falling { " ↓" } else { " ↑" }))
     };
-    let orders = sorts.iter().flat_map(|(by, label)| [one(*by, label, false), one(*by, label, true)]).collect();
-    let now = Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
+    let orders = sorts
+        .iter()
+        .flat_map(|(by, label)| [one(*by, label, false), one(*by, label, true)])
+        .collect();
+    let now =
+        Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
     let kept = Memo::new(move |_| listed.read().kept_words());
     let clear = Memo::new(move |_| {
         let listed = listed.read();
         let is_odd = listed.sort.parse::<Order<S>>().is_err();
-        (listed.is_narrow() || is_odd).then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
+        (listed.is_narrow() || is_odd)
+            .then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
     });
     form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
 }
 
-/// The form itself; orders are what is sent, the order, and what is shown.
+/// The form itself. `orders` contains the parameter's value, the order's name and the label of each
+/// option.
 fn form(
     path: String,
     fields: AnyView,
@@ -457,12 +496,17 @@ fn form(
     .into_any()
 }
 
-/// A field of the form for a text.
-pub fn text_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+/// A text field of the form.
+pub fn text_field(
+    id: impl Into<String>,
+    name: &'static str,
+    label: &'static str,
+    value: Signal<String>,
+) -> AnyView {
     example_field(id, name, label, "", value)
 }
 
-/// The same with an example of such a text; an empty one is none.
+/// A text field with a placeholder. An empty one is left out.
 pub fn example_field(
     id: impl Into<String>,
     name: &'static str,
@@ -481,9 +525,15 @@ pub fn example_field(
     .into_any()
 }
 
-/// A field of the form for a day and time in UTC. A browser empties such a field of what it can't read as both, and the form would ask for
-/// more than the address did: a day alone is filled up, and what is no moment stays as it is, in a field for text.
-pub fn moment_field(id: impl Into<String>, name: &'static str, label: &'static str, value: Signal<String>) -> AnyView {
+/// A field for a date and time in UTC. A browser clears a `datetime-local` field that it cannot
+/// parse, and submitting the form would drop the filter. So a date without a time is completed, and
+/// an invalid time is shown in a text field.
+pub fn moment_field(
+    id: impl Into<String>,
+    name: &'static str,
+    label: &'static str,
+    value: Signal<String>,
+) -> AnyView {
     let id = id.into();
     let shown = move || value.with(|text| in_field(text));
     view! {
@@ -495,7 +545,7 @@ pub fn moment_field(id: impl Into<String>, name: &'static str, label: &'static s
     .into_any()
 }
 
-/// The kind of field that a moment's text stands in, and how.
+/// The type and the value of the field for a time.
 fn in_field(text: &str) -> (&'static str, String) {
     match (text.trim().is_empty(), moment_of(text)) {
         (true, _) => ("datetime-local", String::new()),
@@ -504,7 +554,7 @@ fn in_field(text: &str) -> (&'static str, String) {
     }
 }
 
-/// A field of the form for one of some words; the first choice is none of them.
+/// A select field of the form. The first option means no value.
 pub fn choice_field(
     id: impl Into<String>,
     name: &'static str,
@@ -520,7 +570,7 @@ pub fn choice_field(
         view! { <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>{said}</option> }
     };
     let options = choices.into_iter().map(option).collect_view();
-    // A word that there is not stays in the form until somebody takes it out.
+    // An unknown value stays selected until the reader changes it.
     let odd = move || {
         let word = value.get();
         let is_odd = !word.is_empty() && !known.contains(&word.as_str());
@@ -539,7 +589,7 @@ pub fn choice_field(
     .into_any()
 }
 
-/// The form that chooses the columns of a list; it keeps everything else but the place.
+/// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
     let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
     let kept = move || {
@@ -550,10 +600,13 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
         };
         listed.words(true, &listed.sort, "").into_iter().map(keep).collect_view()
     };
-    let first = C::EVERY.first().map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
+    let first = C::EVERY
+        .first()
+        .map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
     let choice = |column: &C| {
         let column = *column;
-        let is_shown = Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
+        let is_shown =
+            Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
         view! {
             <label class="choice">
                 <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
@@ -580,15 +633,19 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
     .into_any()
 }
 
-/// The ways to the beginning of a list and on; `next` is where the next page begins.
+/// Links to the first page and the next page. `next` is the cursor of the next page.
 pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
     let is_usual = listed.sort.parse::<Order<S>>().unwrap_or_default().is_usual();
     let words = if S::USUAL.falling && is_usual { ("Newest", "Older") } else { ("First", "Next") };
     ways(listed.place().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
 }
 
-/// The ways from page to page of whatever has pages, and what they are called.
-pub fn ways(first: Option<String>, next: Option<String>, (to_first, to_next): (&'static str, &'static str)) -> AnyView {
+/// Links to the first page and the next page, with their labels.
+pub fn ways(
+    first: Option<String>,
+    next: Option<String>,
+    (to_first, to_next): (&'static str, &'static str),
+) -> AnyView {
     if first.is_none() && next.is_none() {
         return ().into_any();
     }
@@ -602,8 +659,13 @@ pub fn ways(first: Option<String>, next: Option<String>, (to_first, to_next): (&
     .into_any()
 }
 
-/// What stands where no row is although the list may have some: it is at its end, or narrow. None: neither, so there are none at all.
-pub fn hidden<S: Sort>(listed: &Listed<S>, one: &'static str, many: &'static str) -> Option<AnyView> {
+/// The message instead of rows if the list may have rows elsewhere: after the last page or outside
+/// of the filter. `None`: the list is empty.
+pub fn hidden<S: Sort>(
+    listed: &Listed<S>,
+    one: &'static str,
+    many: &'static str,
+) -> Option<AnyView> {
     if listed.place().is_some() {
         return Some(nothing_behind(listed.first(), many));
     }
@@ -630,13 +692,15 @@ fn nothing_behind(first: String, many: &'static str) -> AnyView {
     .into_any()
 }
 
-/// What stands where the list would be when it can't be had: why, and the ways out of what the address asks for.
+/// The message instead of a list that cannot be loaded: the error, and links that correct the
+/// address.
 pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem) -> AnyView {
     let (is_strange, here) = (listed.strange.is_some(), listed.address());
-    // No other address of the same list is answered to who may not see it.
+    // After a 403, no other address of the same list would work.
     let is_refused = problem.status == 403;
     let first = listed.place().filter(|_| !is_refused).map(|_| listed.first());
-    let whole = (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
+    let whole =
+        (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
     let without = (is_strange && here != listed.whole()).then_some(here);
     let ways = view! {
         {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
@@ -683,10 +747,15 @@ mod tests {
     }
 
     #[test]
-    fn links_carry_what_differs_and_nothing_else() {
+    fn links_have_only_non_default_parameters() {
         assert_eq!(listed(&[("filter", ""), ("sort", "name"), ("after", "")]).address(), "/nodes");
-        let all =
-            listed(&[("filter", "a&b"), ("sort", "-state"), ("columns", "name"), ("columns", "steps"), ("after", "x")]);
+        let all = listed(&[
+            ("filter", "a&b"),
+            ("sort", "-state"),
+            ("columns", "name"),
+            ("columns", "steps"),
+            ("after", "x"),
+        ]);
         assert_eq!(all.address(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps&after=x");
         assert_eq!(all.first(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps");
         assert_eq!(all.all(), "/nodes?sort=-state&columns=name%2Csteps");
@@ -695,9 +764,13 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_there_is_not_is_said_and_kept() {
+    fn unknown_sort_order_is_reported() {
         let odd = listed(&[("sort", "colour")]);
-        assert!(odd.order().unwrap_err().0.detail.contains("name, -name, state"), "{:?}", odd.order());
+        assert!(
+            odd.order().unwrap_err().0.detail.contains("name, -name, state"),
+            "{:?}",
+            odd.order()
+        );
         assert_eq!(odd.address(), "/nodes?sort=colour");
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
         assert_eq!(none.0.detail, "state: there is no \"purple\" here. There are: alive, dead.");
@@ -705,28 +778,36 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_the_list_does_not_know_is_said_and_left_out_of_its_address() {
+    fn unknown_parameter_is_reported_and_dropped() {
         let mut query = ParamsMap::new();
-        for (name, value) in [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")] {
+        for (name, value) in
+            [("filter", "db"), ("x", "1"), ("__err", "e30="), ("x", "2"), ("sort", "name")]
+        {
             query.insert(name.to_owned(), value.to_owned());
         }
         let odd = listed(&[("filter", "db")]).knowing(&query, &["filter"]);
         let said = odd.known().unwrap_err().0.detail;
-        assert_eq!(said, "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after.");
+        assert_eq!(
+            said,
+            "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after."
+        );
         assert_eq!(odd.address(), "/nodes?filter=db");
         assert!(listed(&[]).knowing(&query, &["filter", "x"]).known().is_ok());
     }
 
     #[test]
-    fn columns_that_there_are_not_are_said() {
+    fn unknown_columns_are_reported() {
         assert!(listed(&[("columns", "name,steps")]).has_columns::<Part>().is_ok());
         assert!(listed(&[]).has_columns::<Part>().is_ok());
         let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
-        assert_eq!(odd.0.detail, "columns: there is no \"nothing\" here. There are: name, state, steps.");
+        assert_eq!(
+            odd.0.detail,
+            "columns: there is no \"nothing\" here. There are: name, state, steps."
+        );
     }
 
     #[test]
-    fn the_first_column_is_always_there() {
+    fn first_column_is_always_shown() {
         let has = |words: &[(&str, &str)]| {
             let shown = Shown::<Part>::of(&listed(words));
             [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))

@@ -1,4 +1,4 @@
-//! A page's first load.
+//! The first load of a page.
 
 use api::Problem;
 use leptos::prelude::*;
@@ -8,9 +8,12 @@ use serde::de::DeserializeOwned;
 use super::notice::{Kin, problem_of_one, problem_page};
 use crate::failure::Answer;
 
-/// Shows what was loaded, or why it could not be. A page that is loaded for another source (the next page of a list) keeps showing
-/// the last one until then.
-pub fn load<T, V>(resource: Resource<Answer<T>>, show: impl Fn(T) -> V + Clone + Send + Sync + 'static) -> impl IntoView
+/// Shows the loaded value or the error. While a new source loads (the next page of a list), the
+/// last value remains visible.
+pub fn load<T, V>(
+    resource: Resource<Answer<T>>,
+    show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
+) -> impl IntoView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
@@ -18,7 +21,7 @@ where
     load_or(resource, show, |problem| problem_page(problem).into_any())
 }
 
-/// The same, with the way to the list of its kind where it can't be had: what is not there is looked for among its like.
+/// As [`load`]. On an error it also links to the list of all objects of the kind.
 pub fn load_one<T, V>(
     resource: Resource<Answer<T>>,
     all: Kin,
@@ -31,7 +34,7 @@ where
     load_or(resource, show, move |problem| problem_of_one(problem, all))
 }
 
-/// The same for what is a part of a page, which says by itself why it could not be loaded.
+/// As [`load`], for a part of a page with its own error message.
 pub fn load_or<T, V>(
     resource: Resource<Answer<T>>,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,

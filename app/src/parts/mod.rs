@@ -1,4 +1,4 @@
-//! What pages are made of.
+//! Shared components of the pages.
 
 pub mod act;
 mod anew;

@@ -1,4 +1,4 @@
-//! What is shown when something went wrong, and when there is nothing.
+//! Errors and empty states.
 
 use api::Problem;
 use leptos::prelude::*;
@@ -8,13 +8,11 @@ use leptos_router::hooks::use_location;
 use super::icon::{Icon, icon};
 use crate::places;
 
-/// A problem beside what it concerns.
+/// An error message next to its cause.
 #[component]
 pub fn ProblemNotice(
-    /// The problem, if there is one.
-    #[prop(into)]
-    problem: Signal<Option<Problem>>,
-    /// Lets the reader put it away.
+    #[prop(into)] problem: Signal<Option<Problem>>,
+    /// Makes the message dismissible.
     #[prop(optional, into)]
     dismiss: Option<Callback<()>>,
 ) -> impl IntoView {
@@ -49,7 +47,7 @@ pub fn ProblemNotice(
     }
 }
 
-/// The sign-in that leads back to this page.
+/// The sign-in page, which redirects back to this page.
 fn sign_in_here() -> String {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
@@ -57,20 +55,23 @@ fn sign_in_here() -> String {
     places::sign_in_for(&format!("{path}{query}"))
 }
 
-/// A page that could not be loaded.
+/// The content of a page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
-    problem_page_with(problem, view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any())
+    problem_page_with(
+        problem,
+        view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any(),
+    )
 }
 
-/// The list that something is in: its address, and what the way there is called.
+/// The list of all objects of a kind: its address and the text of the link.
 pub type Kin = (&'static str, &'static str);
 
-/// The page of one thing that could not be loaded, with the way to the list of its kind.
+/// The content of an object's page that could not be loaded, with a link to the list of its kind.
 pub fn problem_of_one(problem: Problem, (all, word): Kin) -> AnyView {
     problem_page_with(problem, view! { <a class="button" href=all>{word}</a> }.into_any())
 }
 
-/// The same, with the ways out that it has.
+/// As [`problem_page`], with further links.
 pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
     let title = problem.title.clone();
     view! {
@@ -80,7 +81,7 @@ pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
     .into_any()
 }
 
-/// A part of a page that could not be loaded, with the ways out that it has.
+/// A part of a page that could not be loaded, with links.
 pub fn problem_in_page(problem: Problem, ways: AnyView) -> AnyView {
     let title = problem.title.clone();
     said(problem, view! { <h2>{title}</h2> }.into_any(), ways)
@@ -108,15 +109,15 @@ fn said(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
     .into_any()
 }
 
-/// There is nothing, and what can be done about it.
+/// The empty state of a list, with the action that creates the first item.
 #[component]
 pub fn Empty(
-    /// What would be here.
+    /// The icon of the missing items.
     icon: Icon,
-    /// What there is none of.
+    /// The message, such as "No runs yet".
     #[prop(into)]
     title: String,
-    /// What it means, and what to do.
+    /// The explanation and the action.
     children: Children,
 ) -> impl IntoView {
     view! {

@@ -6,17 +6,18 @@ use leptos::prelude::*;
 
 use super::icon::{Icon, icon};
 
-/// How many rows a panel has: what is beyond these is looked for on a page of its own.
+/// The maximum number of rows in a panel. The values page shows the rest.
 const ROWS: usize = 100;
 
-/// Each value, where it sits and where it comes from; the first of them, and the way to all.
+/// The first values with their path and source, and a link to all.
 #[component]
 pub fn ProvenanceTable(
-    /// In the order of their paths.
+    /// Sorted by path.
     values: Vec<Provenance>,
-    /// How many there are.
+    /// The total number of values.
     all: usize,
-    /// Where all of them are, with a filter and with who set what.
+    /// The address of the page with all values, which also has a filter and the author of each
+    /// value.
     #[prop(into)]
     place: String,
 ) -> impl IntoView {
@@ -33,7 +34,8 @@ pub fn ProvenanceTable(
             </tr>
         }
     });
-    let count = if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
+    let count =
+        if shown < all { format!("{shown} of {}", many(all, "value")) } else { many(all, "value") };
     view! {
         <div class="table-scroll">
             <table class="table folds">

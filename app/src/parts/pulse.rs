@@ -1,4 +1,5 @@
-//! What changes without saying so: no event tells that a worker was not heard, or that a queue grew older.
+//! Polling for changes without an event, such as a worker that stopped responding or a growing
+//! queue age.
 
 use std::time::Duration;
 
@@ -6,10 +7,9 @@ use leptos::prelude::*;
 
 use super::feed::Feed;
 
-/// How often it is looked again.
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// Fetches again from time to time while somebody looks at the page.
+/// Fetches periodically while the page is visible.
 pub fn pulse<T: Send + Sync + 'static>(feed: Feed<T>) {
     Effect::new(move |_| {
         let beat = move || {

@@ -1,7 +1,7 @@
-//! Lists that change under the reader.
+//! Lists that change while they are displayed.
 //!
-//! What the browser does with a list, comparing it with the one before and moving rows about, is the same for all of them and much code:
-//! so lists are lists of numbers to it, given out by the keys, and there is that code once and not for each kind of row.
+//! The keyed list of the framework compares and moves rows, which is much code for each type of
+//! item. So this module maps keys to numbers and instantiates that code once, for lists of numbers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use api::console::PAGE_SIZE;
 use leptos::prelude::*;
 
-/// A list, and the numbers of its rows: a key keeps its number as long as it is in the list.
+/// A list and the numbers of its rows. A key keeps its number while it is in the list.
 #[derive(Clone, PartialEq)]
 struct Numbered<T, K: Eq + Hash> {
     order: Vec<u32>,
@@ -27,10 +27,11 @@ impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
         let mut new = Self { order: Vec::with_capacity(room), items, numbers, next };
         for item in list {
             let key = key(item);
-            let number = last.and_then(|last| last.numbers.get(&key).copied()).unwrap_or_else(|| {
-                new.next = new.next.wrapping_add(1);
-                new.next
-            });
+            let number =
+                last.and_then(|last| last.numbers.get(&key).copied()).unwrap_or_else(|| {
+                    new.next = new.next.wrapping_add(1);
+                    new.next
+                });
             new.order.push(number);
             new.items.insert(number, item.clone());
             new.numbers.insert(key, number);
@@ -39,13 +40,14 @@ impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
     }
 }
 
-/// How many there are, of what is shown as far as a page goes.
+/// The number of visible rows, which a page may limit.
 pub fn counted(shown: usize) -> String {
     if shown < PAGE_SIZE { shown.to_string() } else { format!("{shown} or more") }
 }
 
-/// One view for each item of a list, by key. A view stays in the page as long as its item is in the list, and follows it through its
-/// signal: what is focused stays focused, what is open stays open. A change costs the list once, however many rows there are.
+/// Renders one view for each item, by key. The view stays in the page while its item is in the
+/// list, and follows the item through a signal. So the focus and open sections survive. A change
+/// costs one pass over the list.
 pub fn rows<T, K, V>(
     list: Signal<Vec<T>>,
     key: impl Fn(&T) -> K + Clone + Send + Sync + 'static,
@@ -56,14 +58,17 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| list.with(|list| Numbered::after(last, list, &key)));
+    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| {
+        list.with(|list| Numbered::after(last, list, &key))
+    });
     let one = move |number: u32| {
         let Some(first) = numbered.with_untracked(|all| all.items.get(&number).cloned()) else {
             return ().into_any();
         };
         let item = Memo::new(move |last: Option<&T>| {
             let now = numbered.with(|all| all.items.get(&number).cloned());
-            // Gone from the list: it is about to leave the page, and shows what it was until then.
+            // The item was removed and its view is about to leave the page. Until then it shows the
+            // last value.
             now.or_else(|| last.cloned()).unwrap_or_else(|| first.clone())
         });
         row(item).into_any()
@@ -79,12 +84,15 @@ fn by_number(order: Memo<Vec<u32>>, one: Arc<dyn Fn(u32) -> AnyView + Send + Syn
 mod tests {
     use super::*;
 
-    fn after(last: Option<&Numbered<(char, u8), char>>, list: &[(char, u8)]) -> Numbered<(char, u8), char> {
+    fn after(
+        last: Option<&Numbered<(char, u8), char>>,
+        list: &[(char, u8)],
+    ) -> Numbered<(char, u8), char> {
         Numbered::after(last, list, |(key, _)| *key)
     }
 
     #[test]
-    fn a_key_keeps_its_number_while_it_is_listed_and_nobody_gets_one_again() {
+    fn row_numbers_are_stable_and_never_reused() {
         let first = after(None, &[('a', 1), ('b', 1)]);
         assert_eq!(first.order, [1, 2]);
         let second = after(Some(&first), &[('c', 1), ('b', 2)]);

@@ -1,8 +1,9 @@
-//! Same by command line, same by request: what a page's button does, as somebody would type it.
+//! *CLI and API*: the commands that are equivalent to a form or page.
 //!
-//! The commands are told by [`api::calls`]; here they are folded away beside what they stand for, shown, and copied. They have what is on
-//! the page now. What the reader still has to say (a reason, a title) stands in capitals, and becomes what is typed in the form around, as
-//! it is typed; a browser without scripts shows the capitals.
+//! [`api::calls`] generates the commands. This component shows them in a collapsed section and
+//! copies them. They contain the current values of the page. Missing values (a reason, a title) are
+//! in capitals. They change to the text of the surrounding form's fields. Without JavaScript, the
+//! capitals remain.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +16,33 @@ use wasm_bindgen::{JsCast, JsValue};
 
 use super::icon::{Icon, icon};
 
-/// What is typed in a form, by field.
+/// The input of a form, by field.
 #[derive(Clone, Copy)]
 pub struct Typed {
     fields: RwSignal<BTreeMap<String, String>>,
 }
 
 impl Typed {
-    /// What a field says; empty, where it is not there or nothing is typed yet.
+    /// The text of a field. Empty if the field is missing or empty.
     pub fn get(self, field: &str) -> String {
         self.fields.read().get(field).map(|text| text.trim().to_owned()).unwrap_or_default()
     }
 
-    /// The same, or a word that stands for it.
+    /// The text of a field, or a placeholder.
     pub fn or(self, field: &str, instead: &str) -> String {
         Some(self.get(field)).filter(|text| !text.is_empty()).unwrap_or_else(|| instead.to_owned())
     }
 
-    /// Whether a box is ticked.
+    /// Whether a checkbox is ticked.
     pub fn is_on(self, field: &str) -> bool {
         !self.get(field).is_empty()
     }
 }
 
-/// The commands, folded away.
+/// The collapsed section with the commands.
 #[component]
 pub fn Same(
-    /// What is done, given what is typed in the form around.
+    /// The equivalent calls for the current input of the surrounding form.
     #[prop(into)]
     of: Callback<Typed, Vec<Call>>,
 ) -> impl IntoView {
@@ -49,7 +50,11 @@ pub fn Same(
     let calls = Memo::new(move |_| of.run(typed));
     let fold = NodeRef::<html::Details>::new();
     let read = move || {
-        let now = fold.try_get_untracked().flatten().filter(|fold| fold.open()).and_then(|fold| fields_around(&fold));
+        let now = fold
+            .try_get_untracked()
+            .flatten()
+            .filter(|fold| fold.open())
+            .and_then(|fold| fields_around(&fold));
         if let Some(now) = now {
             typed.fields.try_set(now);
         }
@@ -71,12 +76,11 @@ pub fn Same(
     .into_any()
 }
 
-/// The commands that list what the page lists, by the words of its address.
+/// The commands that return the list of the page, with the parameters of its address.
 #[component]
 pub fn SameList(
-    /// Which list.
     of: List,
-    /// Words of the list that the address does not have, or has by another name.
+    /// Parameters that the address does not have, or has under another name.
     #[prop(optional)]
     given: Vec<(&'static str, String)>,
 ) -> impl IntoView {
@@ -92,15 +96,19 @@ pub fn SameList(
     view! { <Same of=calls/> }
 }
 
-/// What has to be there for the commands to work.
+/// The prerequisites of the commands.
 fn note(calls: &[Call]) -> String {
     let session = calls.iter().any(|call| call.curl().contains(SESSION));
     let token = calls.iter().any(|call| call.curl().contains(TOKEN));
     let by = match (token, session) {
         (true, true) => {
-            format!("{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do")
+            format!(
+                "{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do"
+            )
         }
-        (false, true) => format!("{SESSION} the file with the cookie of a session: no token may do this"),
+        (false, true) => {
+            format!("{SESSION} the file with the cookie of a session: no token may do this")
+        }
         _ => format!("{TOKEN} a token"),
     };
     format!("{SERVER} is this server’s address, {by}. Words in capitals are yours to fill in.")
@@ -140,35 +148,37 @@ fn command(by: &'static str, line: String) -> impl IntoView {
     .into_any()
 }
 
-/// Puts a text where it can be pasted from. None: the browser lets no page do that here, as where it came neither by HTTPS nor from this
-/// machine.
+/// Writes a text to the clipboard. `None`: the browser forbids it, for example on a page over plain
+/// HTTP from another machine.
 fn written(text: &str) -> Option<js_sys::Promise> {
-    let clipboard = js_sys::Reflect::get(&window().navigator(), &JsValue::from_str("clipboard")).ok()?;
+    let clipboard =
+        js_sys::Reflect::get(&window().navigator(), &JsValue::from_str("clipboard")).ok()?;
     let write = js_sys::Reflect::get(&clipboard, &JsValue::from_str("writeText")).ok()?;
     let write = write.dyn_into::<js_sys::Function>().ok()?;
     write.call1(&clipboard, &JsValue::from_str(text)).ok()?.dyn_into().ok()
 }
 
-/// Marks a command, for who copies it by hand.
+/// Selects a command, so that the reader can copy it.
 fn select(code: NodeRef<html::Code>) {
     let selection = window().get_selection().ok().flatten();
     if let (Some(code), Some(selection)) = (code.try_get_untracked().flatten(), selection) {
-        // Fails for what is not in the page.
+        // Fails only for an element that is not in the document.
         let _ = selection.select_all_children(&code);
     }
 }
 
-/// What is typed in the form that a fold is in. No form, or none that can be read: nothing.
+/// The input of the form around a section. Empty without a readable form.
 fn fields_around(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
     let form = fold.closest("form").ok().flatten()?.dyn_into::<web_sys::HtmlFormElement>().ok()?;
     let fields = form.query_selector_all(READ).ok()?;
     let field = |n: u32| {
         let field = fields.item(n)?;
-        let text = |name: &str| js_sys::Reflect::get(&field, &JsValue::from_str(name)).ok()?.as_string();
+        let text =
+            |name: &str| js_sys::Reflect::get(&field, &JsValue::from_str(name)).ok()?.as_string();
         Some((text("name")?, text("value")?))
     };
     Some((0..fields.length()).filter_map(field).collect())
 }
 
-/// What is read of a form: no passwords, and of what is ticked only what is.
+/// The fields that are read: no passwords, and only ticked checkboxes and radio buttons.
 const READ: &str = "input:not([type=password], [type=checkbox], [type=radio]), :checked:is(input), select, textarea";

@@ -1,9 +1,11 @@
-//! The settings' accounts in memory. They are read there, and of everything else it says that there is no such thing.
+//! A fake of the accounts for the settings pages. It serves reads and refuses everything else as
+//! not found.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView,
-    PasskeyWish, PasswordWish, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
-    SignatureRequest, TokenMade, TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount,
+    PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted, PersonDetails,
+    PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade,
+    TokenView, TokenWish,
 };
 use api::second_factor::{FactorOptions, FactorPage, SecondFactor, TotpMade};
 use api::{At, Problem};
@@ -16,7 +18,7 @@ use uuid::Uuid;
 use crate::fake::Fake;
 use crate::serve::get;
 
-/// Two people, one of whom is kept out, and a program.
+/// Two people, one of them disabled, and a service account.
 pub fn some() -> Vec<PersonView> {
     let account = |n: u128, name: &str, kind: AccountKind, disabled: bool| PersonView {
         id: PersonId(Uuid::from_u128(n)),
@@ -36,12 +38,12 @@ pub fn some() -> Vec<PersonView> {
     ]
 }
 
-/// A session that has presented what it needs.
+/// A session that has completed its second factor.
 pub fn factor() -> FactorPage {
     FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
-/// One that is confirmed, and one that is not.
+/// A confirmed and an unconfirmed passkey.
 pub fn passkeys() -> Vec<PasskeyView> {
     let passkey = |n: u128, name: &str, confirmed: bool| PasskeyView {
         id: PasskeyId(Uuid::from_u128(n)),
@@ -89,8 +91,9 @@ impl Accounts for Fake {
         })
     }
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
-        let person =
-            self.read(|world| world.people.iter().find(|person| person.id == id).cloned())?.ok_or_else(none)?;
+        let person = self
+            .read(|world| world.people.iter().find(|person| person.id == id).cloned())?
+            .ok_or_else(none)?;
         let change = |kind: &str, by: Option<&str>| AccessChangeView {
             kind: kind.into(),
             permission: None,
@@ -104,7 +107,11 @@ impl Accounts for Fake {
         let details = PersonDetails {
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
-            approvals_limited: if id == PersonId(Uuid::from_u128(1)) { vec![limited] } else { Vec::new() },
+            approvals_limited: if id == PersonId(Uuid::from_u128(1)) {
+                vec![limited]
+            } else {
+                Vec::new()
+            },
             passkeys: self.read(|world| world.passkeys.clone())?,
         };
         Ok((details, Vec::new()))
@@ -112,7 +119,12 @@ impl Accounts for Fake {
     async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
         Err(none())
     }
-    async fn change_grants(&self, _: PersonId, _: i32, _: Vec<Grant>) -> Result<PersonView, Problem> {
+    async fn change_grants(
+        &self,
+        _: PersonId,
+        _: i32,
+        _: Vec<Grant>,
+    ) -> Result<PersonView, Problem> {
         Err(none())
     }
     async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {
@@ -172,9 +184,10 @@ impl Accounts for Fake {
 }
 
 #[tokio::test]
-async fn people_and_programs_are_two_lists_of_one_kind_each() {
+async fn people_and_service_accounts_have_separate_lists() {
     let fake = Fake::new(|_| {});
-    let [ada, bo, ci] = [1, 2, 3].map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
+    let [ada, bo, ci] = [1, 2, 3]
+        .map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
     people.says(&[&ada, &bo, "disabled", "operator in web", "by a password", "kind=human"]);
     people.says_not(&[&ci]);
@@ -228,13 +241,26 @@ async fn second_factor_page_sets_up_an_app() {
     let needed = SecondFactor { demanded: true, needed: true, ..SecondFactor::default() };
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
-    page.says(&["The policy demands a second factor", "Set up an authenticator app", "value=\"start\""]);
+    page.says(&[
+        "The policy demands a second factor",
+        "Set up an authenticator app",
+        "value=\"start\"",
+    ]);
     page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need scripts"]);
     page.says_not(&["one-time-code", "Use a passkey"]);
-    let made = TotpMade { secret: "ABCDEFGHIJKL".into(), uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into() };
-    let fake = Fake::new(|world| world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() });
+    let made = TotpMade {
+        secret: "ABCDEFGHIJKL".into(),
+        uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into(),
+    };
+    let fake = Fake::new(|world| {
+        world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() }
+    });
     let page = get(&fake, "/second-factor").await;
-    page.says(&["ABCD EFGH IJKL", "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"", "value=\"confirm\""]);
+    page.says(&[
+        "ABCD EFGH IJKL",
+        "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"",
+        "value=\"confirm\"",
+    ]);
     let fake = Fake::new(|world| world.factor.state.totp = true);
     let page = get(&fake, "/second-factor").await;
     page.says(&["Your authenticator app is set up", "href=\"/settings/account\""]);
@@ -242,7 +268,7 @@ async fn second_factor_page_sets_up_an_app() {
 }
 
 #[tokio::test]
-async fn an_address_that_names_nobody_is_not_found() {
+async fn unknown_person_is_not_found() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/people/x").await;
     assert_eq!(page.status, 404);
@@ -250,7 +276,7 @@ async fn an_address_that_names_nobody_is_not_found() {
 }
 
 #[tokio::test]
-async fn who_has_no_permission_is_not_told_that_they_may_look() {
+async fn account_menu_shows_missing_permissions() {
     let said = "nothing, not even look";
     let nobody = Fake::new(|world| world.permissions.clear());
     get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
@@ -259,7 +285,7 @@ async fn who_has_no_permission_is_not_told_that_they_may_look() {
 }
 
 #[tokio::test]
-async fn an_account_without_any_permission_says_so_and_where_some_are_given() {
+async fn account_without_permissions_links_to_grants() {
     let page = |n: u128| app::places::person(PersonId(Uuid::from_u128(n)));
     let said = ["May do nothing yet, not even look", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
@@ -316,7 +342,12 @@ async fn confirmed_passkeys_offer_no_confirmation() {
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;
         page.says(&["aria-label=\"Revoke passkey Laptop\""]);
-        page.says_not(&["Confirm passkey", "Confirm with another passkey", "Compare the fingerprint", "not confirmed"]);
+        page.says_not(&[
+            "Confirm passkey",
+            "Confirm with another passkey",
+            "Compare the fingerprint",
+            "not confirmed",
+        ]);
     }
     let fake = Fake::new(|world| world.passkeys.clear());
     let page = get(&fake, &person).await;

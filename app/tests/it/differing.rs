@@ -1,10 +1,14 @@
-//! What a review's changes say of noderoles that are wired anew, of other contents, and of the policy.
+//! The rendering of a review's changes: changed dependencies, role contents and the policy.
 
 use std::collections::BTreeMap;
 
-use api::console::{ContentChange, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion};
+use api::console::{
+    ContentChange, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion,
+};
 use engine::Hash;
-use engine::blueprint::difference::{Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference, Sides};
+use engine::blueprint::difference::{
+    Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference, Sides,
+};
 use engine::blueprint::text::Place;
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
 use engine::data::{Change, ChangeKind};
@@ -15,7 +19,7 @@ use serde_json::json;
 use crate::fake::{Fake, deployment_id, fqdn, node, noderole, role};
 use crate::serve::get;
 
-/// `app` on node `n` waits for other noderoles than before.
+/// The noderole `app` on node `n`, with changed dependencies.
 fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
     let content = |text: &str| Some(Hash::of_bytes(text.as_bytes()));
     NodeDifference {
@@ -47,8 +51,11 @@ fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
 }
 
 fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, Place) {
-    let place =
-        Place { noderole: NoderoleKey::first(role(name)), node: node(n), fqdn: Fqdn::parse(&fqdn(n)).expect("a name") };
+    let place = Place {
+        noderole: NoderoleKey::first(role(name)),
+        node: node(n),
+        fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
+    };
     (noderole(n, name), place)
 }
 
@@ -68,15 +75,20 @@ fn shows(nodes: Vec<NodeDifference>) -> Fake {
         };
         let mut db = place(9, "db");
         db.1.fqdn = phantom::fqdn(deployment_id(1));
-        world.review.noderoles = [place(4, "db"), place(5, "db"), place(2, "dns"), place(3, "dns"), db].into();
-        world.review.contents =
-            vec![ContentChange { old: content("old"), new: content("new"), changes: vec![timeout], files: Vec::new() }];
+        world.review.noderoles =
+            [place(4, "db"), place(5, "db"), place(2, "dns"), place(3, "dns"), db].into();
+        world.review.contents = vec![ContentChange {
+            old: content("old"),
+            new: content("new"),
+            changes: vec![timeout],
+            files: Vec::new(),
+        }];
         world.review.difference = Difference { nodes, ..Difference::default() };
     })
 }
 
 #[tokio::test]
-async fn what_is_wired_anew_is_told_by_name_with_both_sides() {
+async fn changed_dependencies_are_shown_with_both_sides() {
     let hard = Some(EdgeKind::Hard);
     let edges = vec![
         edge(4, "db", hard, None),
@@ -103,33 +115,39 @@ async fn what_is_wired_anew_is_told_by_name_with_both_sides() {
 }
 
 #[tokio::test]
-async fn nodes_that_wait_for_different_ones_are_not_said_to_change_in_the_same_way() {
+async fn nodes_with_different_dependencies_have_separate_cards() {
     let to = |n| vec![edge(n, "db", None, Some(EdgeKind::Hard))];
     let different = get(&shows(vec![rewired(2, to(4)), rewired(3, to(5))]), "/reviews/128").await;
     different.says_not(&["in the same way"]);
     let own = |n| vec![edge(n, "dns", None, Some(EdgeKind::Hard))];
-    get(&shows(vec![rewired(2, own(2)), rewired(3, own(3))]), "/reviews/128").await.says(&["more in the same way"]);
+    get(&shows(vec![rewired(2, own(2)), rewired(3, own(3))]), "/reviews/128")
+        .await
+        .says(&["more in the same way"]);
 }
 
 #[tokio::test]
-async fn what_comes_says_what_it_waits_for() {
-    let mut new =
-        rewired(2, vec![edge(4, "db", None, Some(EdgeKind::Hard)), edge(2, "dns", None, Some(EdgeKind::Hard))]);
+async fn added_noderole_shows_its_dependencies() {
+    let mut new = rewired(
+        2,
+        vec![edge(4, "db", None, Some(EdgeKind::Hard)), edge(2, "dns", None, Some(EdgeKind::Hard))],
+    );
     new.noderoles[0].mark = Mark::Added;
     let page = get(&shows(vec![new]), "/reviews/128").await;
     page.says(&["waits for", &format!("db on {}, dns on the same node", fqdn(4))]);
 }
 
 #[tokio::test]
-async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
+async fn policy_change_is_shown_with_both_sides() {
     let policy = |approvals, destructive| Policy {
         approvals,
         by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
         ..Policy::default()
     };
     let fake = Fake::new(|world| {
-        world.review.difference =
-            Difference { policy: Some(Sides { old: policy(1, 3), new: policy(2, 1) }), ..Difference::default() };
+        world.review.difference = Difference {
+            policy: Some(Sides { old: policy(1, 3), new: policy(2, 1) }),
+            ..Difference::default()
+        };
     });
     let page = get(&fake, "/reviews/128").await;
     page.says(&[
@@ -142,17 +160,19 @@ async fn a_change_of_the_policy_is_a_difference_with_both_sides() {
     page.says_not(&["Nothing differs", "cooling period"]);
     let fake = Fake::new(|world| {
         let (old, new) = (policy(1, 3), Policy { cooling_hours: 1, ..policy(1, 3) });
-        world.review.difference = Difference { policy: Some(Sides { old, new }), ..Difference::default() };
+        world.review.difference =
+            Difference { policy: Some(Sides { old, new }), ..Difference::default() };
     });
     let page = get(&fake, "/reviews/128").await;
     page.says(&[">cooling period<", "shorter than before", ">24 hours<", ">1 hour<"]);
 }
 
 #[tokio::test]
-async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_text_of_its_scripts() {
+async fn version_change_shows_old_version_and_scripts() {
     let content = |text: &str| Hash::of_bytes(text.as_bytes());
     let contents = Sides { old: Some(content("old")), new: Some(content("new")) };
-    let line = |mark, number, text: &str| FileLine { mark, number: Some(number), text: text.into() };
+    let line =
+        |mark, number, text: &str| FileLine { mark, number: Some(number), text: text.into() };
     let lines = vec![
         line(LineMark::Kept, 1, "#!/bin/sh"),
         line(LineMark::Removed, 2, "cut"),
@@ -191,7 +211,7 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
     let fake = Fake::new(|world| {
         let deployment = &mut world.review.difference.deployments[0];
         deployment.id = deployment_id(1);
-        // The document itself only knows that it had no pin of its own.
+        // The document only shows that the deployment had no pin of its own.
         deployment.barclamps = vec![engine::blueprint::difference::BarclampDifference {
             barclamp,
             mark: Mark::Added,
@@ -206,7 +226,11 @@ async fn another_version_is_told_with_what_it_takes_the_place_of_and_with_the_te
     });
     for path in ["/reviews/128", "/blueprints?from=1&to=2"] {
         let page = get(&fake, path).await;
-        page.says(&["1 (a1b2c3d4), from system", "2 (a1b2c3d4)", "of that version, not in use here"]);
+        page.says(&[
+            "1 (a1b2c3d4), from system",
+            "2 (a1b2c3d4)",
+            "of that version, not in use here",
+        ]);
         page.says(&[
             "10-cut.sh",
             "− ",

@@ -1,4 +1,4 @@
-//! The ways to the edits that are made by form, as the server renders them.
+//! The forms for edits, as the server renders them.
 
 use api::console::HoldView;
 
@@ -6,16 +6,24 @@ use crate::fake::{self, Fake};
 use crate::serve::{get, post};
 
 #[tokio::test]
-async fn a_proposal_leads_to_every_edit() {
-    let board = get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await;
-    board.says(&["Add role", "More…", "Data of app", "Run app again", "Remove role cache", "aria-haspopup=\"dialog\""]);
+async fn proposal_offers_every_edit() {
+    let board =
+        get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await;
+    board.says(&[
+        "Add role",
+        "More…",
+        "Data of app",
+        "Run app again",
+        "Remove role cache",
+        "aria-haspopup=\"dialog\"",
+    ]);
     let committed = get(&Fake::new(|_| {}), "/deployments/web").await;
     committed.says(&["Hold…", "aria-haspopup=\"dialog\""]);
     committed.says_not(&["More…", "Remove role"]);
 }
 
 #[tokio::test]
-async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
+async fn hold_reason_is_shown_in_deployment_and_descendants() {
     let held = |by: &str| HoldView {
         deployment: fake::deployment(by),
         by: "cy".into(),
@@ -25,7 +33,12 @@ async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
         world.board.held_by = Some("cy".into());
         world.board.hold = Some(held("web"));
     });
-    get(&own, "/deployments/web").await.says(&["HELD", "The switch is being replaced", "Release…", "value=\"false\""]);
+    get(&own, "/deployments/web").await.says(&[
+        "HELD",
+        "The switch is being replaced",
+        "Release…",
+        "value=\"false\"",
+    ]);
     let above = Fake::new(|world| world.board.hold = Some(held("system")));
     let page = get(&above, "/deployments/web").await;
     page.says(&["HELD", "href=\"/deployments/system\"", "above this is", "Hold…"]);
@@ -33,7 +46,7 @@ async fn who_holds_a_deployment_and_why_is_read_there_and_below() {
 }
 
 #[tokio::test]
-async fn a_deployment_is_held_without_scripts_too() {
+async fn deployment_is_put_on_hold_without_javascript() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&held=true&reason=Repair", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/hold", &form).await.status, 302);
@@ -41,20 +54,26 @@ async fn a_deployment_is_held_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
+async fn priority_is_set_without_javascript() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["Priority…", "It is 0 now, as usual.", "action=\"/call/prioritise\"", "min=\"-100\" max=\"100\""]);
+    page.says(&[
+        "Priority…",
+        "It is 0 now, as usual.",
+        "action=\"/call/prioritise\"",
+        "min=\"-100\" max=\"100\"",
+    ]);
     page.says_not(&["priority <"]);
     let form = format!("deployment={}&priority=-20&reason=Tests", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/prioritise", &form).await.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
     low.says(&["priority <!>-20", "It is -20 now; 0 is usual.", "value=\"-20\""]);
-    // Who may not operate reads it and can't set it.
+    // Readers without the operator permission see the priority and cannot change it.
     let viewer = Fake::new(|world| {
         world.board.priority = 7;
-        world.board.may_propose = Err("vi does not have the permission operator; an admin can give it.".into());
+        world.board.may_propose =
+            Err("vi does not have the permission operator; an admin can give it.".into());
         world.permissions = vec!["viewer".into()];
     });
     let page = get(&viewer, "/deployments/web").await;
@@ -63,14 +82,15 @@ async fn a_deployment_s_priority_is_read_and_set_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown() {
+async fn node_pages_offer_move_and_own_proposal() {
     let nodes = get(&Fake::new(|_| {}), "/nodes").await;
     nodes.says(&[
         "Move web-1.rack1.example.com to another deployment",
         "Propose changes on web-1.rack1.example.com alone",
     ]);
-    let panel = get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
-    // The node's name stands beside the button, and is said in full on hover.
+    let panel =
+        get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
+    // The node's name is next to the button, and the tooltip contains it in full.
     panel.says(&[
         ">Propose on this node alone<",
         "title=\"Propose changes on web-4.rack1.example.com alone\"",
@@ -78,7 +98,8 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
     ]);
     panel.says_not(&["aria-label=\"Propose changes on"]);
     let fake = Fake::new(|_| {});
-    let moved = post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
+    let moved =
+        post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
     assert_eq!(
         (moved.status, moved.location.as_deref()),
         (302, Some("/deployments/web?bring=web-6.rack1.example.com"))
@@ -89,23 +110,34 @@ async fn a_node_goes_elsewhere_and_has_its_own_proposal_from_where_it_is_shown()
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_says_all_that_it_can() {
+async fn node_proposal_offers_every_edit() {
     let page = get(&Fake::new(|_| {}), "/proposals/9").await;
-    page.says(&["Data dns-client", "Run again dns-client", "Unbind dns-client", "Data discovery", "Give it up…"]);
+    page.says(&[
+        "Data dns-client",
+        "Run again dns-client",
+        "Unbind dns-client",
+        "Data discovery",
+        "Give it up…",
+    ]);
     page.says(&["Undo “bind web-6 to discovery”"]);
-    // What only the proposal has runs anyway.
+    // A role that is only proposed runs anyway.
     page.says_not(&["Run again discovery"]);
 }
 
 #[tokio::test]
-async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
+async fn viewer_reads_proposal_without_editor() {
     let viewer = Fake::new(|world| {
         world.board = fake::proposed_board();
-        world.board.may_propose = Err("vi does not have the permission operator; an admin can give it.".into());
+        world.board.may_propose =
+            Err("vi does not have the permission operator; an admin can give it.".into());
         world.permissions = vec!["viewer".into()];
     });
     let board = get(&viewer, "/deployments/web").await;
-    board.says(&["PROPOSED", "Open proposal", "vi does not have the permission operator; an admin can give it."]);
+    board.says(&[
+        "PROPOSED",
+        "Open proposal",
+        "vi does not have the permission operator; an admin can give it.",
+    ]);
     board.says_not(&[
         "draggable",
         "Review changes",
@@ -123,13 +155,17 @@ async fn who_may_not_edit_reads_the_proposal_and_gets_no_editor() {
 }
 
 #[tokio::test]
-async fn who_may_not_change_nodes_gets_no_way_to() {
+async fn viewer_gets_no_node_commands() {
     let viewer = Fake::new(|world| {
         world.nodes[0].record = true;
         world.permissions = vec!["viewer".into()];
     });
     let page = get(&viewer, "/nodes").await;
-    page.says(&["web-1.rack1.example.com", "Changing nodes takes the permission", "an admin can give it"]);
+    page.says(&[
+        "web-1.rack1.example.com",
+        "Changing nodes takes the permission",
+        "an admin can give it",
+    ]);
     page.says_not(&[
         "Add node",
         "Move…",
@@ -156,17 +192,23 @@ async fn who_may_not_change_nodes_gets_no_way_to() {
 }
 
 #[tokio::test]
-async fn a_record_that_no_target_speaks_of_is_taken_out_and_no_other() {
+async fn only_records_outside_targets_can_be_deleted() {
     let fake = Fake::new(|world| world.nodes[0].record = true);
     let page = get(&fake, "/nodes").await;
     page.says(&[", the record", "action=\"/call/take-out-node\""]);
     assert_eq!(page.body.matches(", the record").count(), 2, "one button, by label and title");
-    assert_eq!(post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status, 302);
-    assert_eq!(fake.0.lock().expect("no test died here").told, [format!("take out {}", fake::node(1))]);
+    assert_eq!(
+        post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status,
+        302
+    );
+    assert_eq!(
+        fake.0.lock().expect("no test died here").told,
+        [format!("take out {}", fake::node(1))]
+    );
 }
 
 #[tokio::test]
-async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
+async fn proposed_removal_is_marked_on_chip() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         world.board.groups[0].roles[2].chips[0].going = true;
@@ -179,25 +221,35 @@ async fn what_a_proposal_takes_away_is_marked_on_its_chip() {
 }
 
 #[tokio::test]
-async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in() {
+async fn refused_form_reopens_filled_in_without_javascript() {
     let fake = Fake::new(|_| {});
     let refused = post(&fake, "/call/add-node", "fqdn=n9&address=10.0.3.7&port=soon").await;
     let location = refused.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;
-    let page = get(&fake, &format!("/nodes?typed.fqdn=n9&typed.address=10.0.3.7&typed.port=soon&{problem}")).await;
+    let page = get(
+        &fake,
+        &format!("/nodes?typed.fqdn=n9&typed.address=10.0.3.7&typed.port=soon&{problem}"),
+    )
+    .await;
     assert_eq!(page.status, 200);
     let dialog = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog").1;
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in ["is no number that fits there", "value=\"n9\"", "value=\"10.0.3.7\"", "value=\"soon\""] {
+    for said in
+        ["is no number that fits there", "value=\"n9\"", "value=\"10.0.3.7\"", "value=\"soon\""]
+    {
         assert!(form.contains(said), "{said} in {form}");
     }
     let button = form.split("<button").last().expect("a button");
     assert!(!button.contains("disabled"), "what came back can be sent again: {button}");
 
-    // Another problem opens nothing, and neither do words that somebody put into an address.
-    for path in ["/nodes", "/nodes?typed.fqdn=n9", "/nodes?typed.fqdn=n9&__path=%2Fcall%2Fretry&__err=e30%3D"] {
+    // Neither another problem nor parameters in the address open the form.
+    for path in [
+        "/nodes",
+        "/nodes?typed.fqdn=n9",
+        "/nodes?typed.fqdn=n9&__path=%2Fcall%2Fretry&__err=e30%3D",
+    ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 200, "{path}");
         let dialog = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog").1;
@@ -207,41 +259,56 @@ async fn a_form_that_was_refused_without_scripts_comes_back_open_and_filled_in()
 }
 
 #[tokio::test]
-async fn a_text_of_which_lines_are_wrong_comes_back_with_each_of_them() {
+async fn refused_text_lists_every_invalid_line() {
     let fake = Fake::new(|_| {});
     let refused = post(&fake, "/call/add-nodes", "text=n1.a.example%0An2.a.example").await;
-    assert_eq!(fake.0.lock().expect("no test died here").told, ["add many \"n1.a.example\\nn2.a.example\""]);
+    assert_eq!(
+        fake.0.lock().expect("no test died here").told,
+        ["add many \"n1.a.example\\nn2.a.example\""]
+    );
     let location = refused.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;
-    let page = get(&fake, &format!("/nodes?typed.text=n1.a.example%0An2.a.example&{problem}")).await;
+    let page =
+        get(&fake, &format!("/nodes?typed.text=n1.a.example%0An2.a.example&{problem}")).await;
     let dialog = page.body.split_once("<dialog id=\"add-nodes\"").expect("the dialog").1;
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in ["line 1: ", "line 2: ", "A node n2.a.example is there already.", "n1.a.example\nn2.a.example"] {
+    for said in [
+        "line 1: ",
+        "line 2: ",
+        "A node n2.a.example is there already.",
+        "n1.a.example\nn2.a.example",
+    ] {
         assert!(form.contains(said), "{said} in {form}");
     }
     let other = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog for one").1;
-    assert!(!other.split('>').next().is_some_and(|tag| tag.contains(" open")), "one alone is another form");
+    assert!(
+        !other.split('>').next().is_some_and(|tag| tag.contains(" open")),
+        "one alone is another form"
+    );
 }
 
 #[tokio::test]
-async fn a_reason_that_was_not_enough_stays_in_its_dialog() {
+async fn refused_priority_form_keeps_its_reason() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&priority=much&reason=Because", fake::deployment_id(1));
     let location = post(&fake, "/call/prioritise", &form).await.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;
-    let page = get(&fake, &format!("/deployments/web?typed.priority=7&typed.reason=Because&{problem}")).await;
+    let page =
+        get(&fake, &format!("/deployments/web?typed.priority=7&typed.reason=Because&{problem}"))
+            .await;
     let dialog = page.body.split_once("<dialog id=\"priority\"").expect("the dialog").1;
     assert!(dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{dialog}");
     page.says(&["value=\"Because\"", "value=\"7\""]);
 }
 
 #[tokio::test]
-async fn what_comes_back_in_an_address_is_text_and_no_markup() {
+async fn input_from_address_is_escaped() {
     let fake = Fake::new(|_| {});
-    // A form without its text is refused before anything is done.
-    let location = post(&fake, "/call/import", "path=demo.yml").await.location.expect("the way back");
+    // A form with a missing field is refused before the function runs.
+    let location =
+        post(&fake, "/call/import", "path=demo.yml").await.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;
     let typed = "typed.path=%22%3E%3Cb%20id%3Dodd%3E&typed.text=%3C%2Ftextarea%3E%3Cb%20id%3Dodd%3E%26amp%3B";
     let page = get(&fake, &format!("/catalog?{typed}&{problem}")).await;

@@ -1,25 +1,30 @@
-//! A console in memory: a small cluster in which something of everything is going on.
+//! A fake console in memory: a small cluster with an example of everything.
 //!
-//! It decides nothing that the real one decides; it says what a test told it to say, so that pages can be looked at in states that
-//! are hard to bring about.
+//! It contains no logic of the real console. It returns the data that a test sets, so that tests
+//! can render states that are hard to produce.
 
 use std::sync::{Arc, Mutex};
 
 use api::catalog::{
-    BroughtVersion, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge, RoleGraph,
-    RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted,
-    RolesWanted,
+    BroughtVersion, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge,
+    RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex,
+    RoleView, RoleWanted, RolesWanted,
 };
 use api::console::*;
-use api::listing::{BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::listing::{
+    BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted,
+};
 use api::nodes::{
-    AddedNodes, Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, MintedToken,
-    NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress, Way,
+    AddedNodes, Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView,
+    LooksWanted, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
+    Way,
 };
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
-use api::values::{ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
+use api::values::{
+    ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted,
+};
 use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use api::{At, Problem};
 use app::console::Console;
@@ -51,7 +56,8 @@ fn ago(seconds: i64) -> At {
 }
 
 fn now() -> At {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     At(i64::try_from(since.as_millis()).expect("this age"))
 }
 
@@ -79,7 +85,7 @@ pub fn fqdn(n: u128) -> String {
     format!("web-{n}.rack1.example.com")
 }
 
-/// What the fake says; tests change it before they look.
+/// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
 pub struct World {
     pub signed_in: bool,
@@ -88,7 +94,7 @@ pub struct World {
     pub lift: Lift,
     pub reviews: Vec<ReviewSummary>,
     pub proposals: Vec<ProposalSummary>,
-    /// Whether lists have another page.
+    /// Whether lists have a next page.
     pub long: bool,
     pub waiting: Waiting,
     pub waits: Vec<WaitingGroup>,
@@ -116,9 +122,8 @@ pub struct World {
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::FactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
-    /// What every read answers instead.
+    /// The error that every read returns, if set.
     pub problem: Option<Problem>,
-    /// Commands that were given.
     pub opened: Opened,
     pub told: Vec<String>,
 }
@@ -212,7 +217,7 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
     }
 }
 
-/// A proposal on a node that carries one role and gets another.
+/// A proposal on a node that has one role and gets another.
 pub fn node_proposal() -> NodeProposal {
     let key = |name: &str| NoderoleKey::first(RoleName::parse(name).expect("a name"));
     let choice = |name: &str| NodeChoice {
@@ -221,11 +226,22 @@ pub fn node_proposal() -> NodeProposal {
         role: RoleName::parse(name).expect("a name"),
     };
     NodeProposal {
-        scope: ScopeView { deployment: deployment("system"), node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }) },
+        scope: ScopeView {
+            deployment: deployment("system"),
+            node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }),
+        },
         proposal: proposal(&["bind web-6 to discovery"]),
         carries: vec![
-            NodeRole { noderole: key("dns-client"), deployment: deployment("system"), proposed: false },
-            NodeRole { noderole: key("discovery"), deployment: deployment("system"), proposed: true },
+            NodeRole {
+                noderole: key("dns-client"),
+                deployment: deployment("system"),
+                proposed: false,
+            },
+            NodeRole {
+                noderole: key("discovery"),
+                deployment: deployment("system"),
+                proposed: true,
+            },
         ],
         choices: vec![choice("bootstrap"), choice("inventory")],
         may_edit: Ok(()),
@@ -264,9 +280,17 @@ fn board() -> Board {
         board_role(
             "runtime",
             &["implicit", "script"],
-            vec![chip(1, "runtime", Active), chip(2, "runtime", Active), chip(3, "runtime", Active)],
+            vec![
+                chip(1, "runtime", Active),
+                chip(2, "runtime", Active),
+                chip(3, "runtime", Active),
+            ],
         ),
-        board_role("gateway", &["script"], vec![chip(4, "gateway", Error), chip(5, "gateway", Blocked)]),
+        board_role(
+            "gateway",
+            &["script"],
+            vec![chip(4, "gateway", Error), chip(5, "gateway", Blocked)],
+        ),
     ];
     let network = ["dns-client", "ntp-client"].map(|name| BoardRole {
         bindable: false,
@@ -284,7 +308,11 @@ fn board() -> Board {
         target: TargetNo(127),
         proposal: None,
         groups: vec![
-            BoardGroup { barclamp: BarclampName::parse("demo").expect("name"), of_ancestor: None, roles: own },
+            BoardGroup {
+                barclamp: BarclampName::parse("demo").expect("name"),
+                of_ancestor: None,
+                roles: own,
+            },
             BoardGroup {
                 barclamp: BarclampName::parse("network").expect("name"),
                 of_ancestor: Some(deployment("system")),
@@ -310,10 +338,11 @@ fn board() -> Board {
     }
 }
 
-/// The board of a deployment that is PROPOSED.
+/// The board of a deployment in state PROPOSED.
 pub fn proposed_board() -> Board {
     let mut board = board();
-    board.proposal = Some(proposal(&["add role cache to web", "bind web-5 to app", "bind web-6 to app"]));
+    board.proposal =
+        Some(proposal(&["add role cache to web", "bind web-5 to app", "bind web-6 to app"]));
     let roles = &mut board.groups[0].roles;
     roles[1].chips.push(chip(6, "app", StepState::Proposed));
     roles[3].chips.push(chip(6, "runtime", StepState::Proposed));
@@ -323,7 +352,7 @@ pub fn proposed_board() -> Board {
     board
 }
 
-/// A machine that is reached by SSH and carries something.
+/// A node with an SSH connection and noderoles.
 pub fn machine() -> NodeView {
     let carried = |name: &str, state| Carried {
         id: noderole(1, name),
@@ -341,7 +370,10 @@ pub fn machine() -> NodeView {
     };
     let tried = |reached| match reached {
         true => vec![of("10.0.3.7", "")],
-        false => vec![of("10.0.3.7", "connection refused"), of("web-1.mgmt.example.com", "no answer within 5 seconds")],
+        false => vec![
+            of("10.0.3.7", "connection refused"),
+            of("web-1.mgmt.example.com", "no answer within 5 seconds"),
+        ],
     };
     let look = |seconds, reached: bool, said: &str| LookView {
         at: ago(seconds),
@@ -391,7 +423,10 @@ pub fn machine() -> NodeView {
         added_by: Some("ada".into()),
         added: ago(86_400),
         looks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
-        noderoles: vec![carried("runtime", StepState::Active), carried("app", StepState::Transition)],
+        noderoles: vec![
+            carried("runtime", StepState::Active),
+            carried("app", StepState::Transition),
+        ],
         more_noderoles: false,
         runs: vec![run(41, "app", 1, RunState::Running)],
         facts: vec![FactsOf {
@@ -438,12 +473,18 @@ fn lift() -> Lift {
         added: 3,
         wave: Some((3, 4)),
     };
-    let no = |reason: &str| vec![IllegalNode { node: node(7), short: "web-7".into(), reason: reason.into() }];
+    let no = |reason: &str| {
+        vec![IllegalNode { node: node(7), short: "web-7".into(), reason: reason.into() }]
+    };
     Lift {
         roles: vec![
             of("app-ready", vec![node(7)], vec![]),
             of("app", vec![node(7)], vec![]),
-            of("store", vec![node(7)], no("it carries gateway, which conflicts with store on one node")),
+            of(
+                "store",
+                vec![node(7)],
+                no("it carries gateway, which conflicts with store on one node"),
+            ),
             of("runtime", vec![node(7)], vec![]),
             of("gateway", vec![], no("full: at most 2 in this deployment")),
             of("cache", vec![node(7)], vec![]),
@@ -545,12 +586,20 @@ fn difference() -> Difference {
         moved: Some((Some(deployment_id(0)), Some(deployment_id(1)))),
         connection: None,
         hints: Vec::new(),
-        noderoles: vec![added(n, "app", vec![]), added(n, "runtime", vec![]), added(n, "dns-client", vec![])],
+        noderoles: vec![
+            added(n, "app", vec![]),
+            added(n, "runtime", vec![]),
+            added(n, "dns-client", vec![]),
+        ],
         unchanged: 2,
     };
     let again = NodeDifference {
         moved: None,
-        noderoles: vec![NoderoleDifference { mark: Mark::Changed, rerun: true, ..added(1, "store", vec![]) }],
+        noderoles: vec![NoderoleDifference {
+            mark: Mark::Changed,
+            rerun: true,
+            ..added(1, "store", vec![])
+        }],
         unchanged: 42,
         ..on(1)
     };
@@ -562,7 +611,13 @@ fn difference() -> Difference {
         secret: false,
     };
     let key = |version: i64| Some(json!(format!("(secret app/key version {version})")));
-    let secret = Change { path: "/app/key".into(), kind: ChangeKind::Changed, old: key(4), new: key(5), secret: true };
+    let secret = Change {
+        path: "/app/key".into(),
+        kind: ChangeKind::Changed,
+        old: key(4),
+        new: key(5),
+        secret: true,
+    };
     Difference {
         deployments: vec![DeploymentDifference {
             id: deployment_id(1),
@@ -579,9 +634,18 @@ fn difference() -> Difference {
                     mark: Mark::Changed,
                     content: false,
                     contents: None,
-                    data: vec![value("/app/network", json!("10.0.0.0/24"), json!("10.8.0.0/22")), secret],
+                    data: vec![
+                        value("/app/network", json!("10.0.0.0/24"), json!("10.8.0.0/22")),
+                        secret,
+                    ],
                 },
-                RoleDifference { role: role("cache"), mark: Mark::Added, content: true, contents: None, data: vec![] },
+                RoleDifference {
+                    role: role("cache"),
+                    mark: Mark::Added,
+                    content: true,
+                    contents: None,
+                    data: vec![],
+                },
             ],
         }],
         nodes: vec![again, on(6), on(7), on(8)],
@@ -599,7 +663,11 @@ pub fn gate(approvals: u32, needed: u32) -> GateState {
             rule(Rule::Base, true, "Base unchanged since planning"),
             rule(Rule::Epoch, true, "Made in this life of the database"),
             rule(Rule::Policy, true, "Policy 12"),
-            rule(Rule::Approvals, approvals >= needed, &format!("{approvals} of {needed} approvals. Can act: bo, dee")),
+            rule(
+                Rule::Approvals,
+                approvals >= needed,
+                &format!("{approvals} of {needed} approvals. Can act: bo, dee"),
+            ),
             rule(Rule::Objections, true, "Nobody objects"),
         ],
         approvals,
@@ -610,7 +678,12 @@ pub fn gate(approvals: u32, needed: u32) -> GateState {
 
 fn touched(n: u128, name: &str) -> Touched {
     let fqdn = Fqdn::parse(&fqdn(n)).expect("a name");
-    Touched { noderole: NoderoleKey::first(role(name)), fqdn, deployment: deployment("web"), id: noderole(n, name) }
+    Touched {
+        noderole: NoderoleKey::first(role(name)),
+        fqdn,
+        deployment: deployment("web"),
+        id: noderole(n, name),
+    }
 }
 
 fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
@@ -639,23 +712,38 @@ pub fn consequences() -> Consequences {
         in_use: Some(true),
     };
     let mut last = wave(3, &[("app", 3, Some(1))]);
-    last.groups[0].after =
-        Counted { count: 30, first: vec![Awaited { wave: 2, role: role("runtime"), deployment: deployment("web") }] };
+    last.groups[0].after = Counted {
+        count: 30,
+        first: vec![Awaited { wave: 2, role: role("runtime"), deployment: deployment("web") }],
+    };
     Consequences {
         nodes: 4,
         kept: Counted::default(),
-        starts: all([6, 7, 8].iter().flat_map(|n| ["dns-client", "runtime", "app"].map(|r| touched(*n, r))).collect()),
+        starts: all([6, 7, 8]
+            .iter()
+            .flat_map(|n| ["dns-client", "runtime", "app"].map(|r| touched(*n, r)))
+            .collect()),
         restarts: Counted { count: 1, first: vec![restart] },
         interrupted: Some(1),
-        lost: Counted { count: 1, first: vec![Loss::Data { of: "app in web".into(), paths: vec!["/old".into()] }] },
+        lost: Counted {
+            count: 1,
+            first: vec![Loss::Data { of: "app in web".into(), paths: vec!["/old".into()] }],
+        },
         lost_in_use: Some(0),
         irreversible: all(vec![touched(1, "store")]),
         downstream: vec![Downstream {
             deployment: deployment("web"),
-            noderoles: Counted { count: 1_204, first: vec![touched(1, "cache"), touched(2, "cache")] },
+            noderoles: Counted {
+                count: 1_204,
+                first: vec![touched(1, "cache"), touched(2, "cache")],
+            },
             in_use: Some(900),
         }],
-        waves: vec![wave(1, &[("dns-client", 3, None)]), wave(2, &[("runtime", 3, None), ("store", 1, None)]), last],
+        waves: vec![
+            wave(1, &[("dns-client", 3, None)]),
+            wave(2, &[("runtime", 3, None), ("store", 1, None)]),
+            last,
+        ],
         more_waves: 7,
         secrets: vec![secret_change()],
         risks: [Risk::Destructive, Risk::Rerun, Risk::Secret].into(),
@@ -672,7 +760,10 @@ fn secret_change() -> SecretChange {
         deployment: deployment("web"),
         role: Some(role("app")),
         inherited: false,
-        nodes: Counted { count: 30, first: [1, 2].map(|n| Fqdn::parse(&fqdn(n)).expect("a name")).to_vec() },
+        nodes: Counted {
+            count: 30,
+            first: [1, 2].map(|n| Fqdn::parse(&fqdn(n)).expect("a name")).to_vec(),
+        },
     }
 }
 
@@ -754,7 +845,7 @@ fn review() -> ReviewView {
     }
 }
 
-/// A failure, what is behind it, and a full lane.
+/// A failed step, its dependents, and a full concurrency group.
 fn waits() -> Vec<WaitingGroup> {
     let group = |reason: Wait, count, more, steps| WaitingGroup {
         reason,
@@ -775,13 +866,24 @@ fn waits() -> Vec<WaitingGroup> {
         says: vec![says.into()],
         freed_by,
     };
-    let failed = NoderoleRef { id: noderole(4, "app"), role: role("app"), fqdn: fqdn(4), state: StepState::Error };
+    let failed = NoderoleRef {
+        id: noderole(4, "app"),
+        role: role("app"),
+        fqdn: fqdn(4),
+        state: StepState::Error,
+    };
     vec![
         group(
             Wait::Failed,
             1,
             false,
-            vec![step(4, "app", StepState::Error, "exit 1 in 20-realm.sh", vec![Freeing::Run { run: RunId(12) }])],
+            vec![step(
+                4,
+                "app",
+                StepState::Error,
+                "exit 1 in 20-realm.sh",
+                vec![Freeing::Run { run: RunId(12) }],
+            )],
         ),
         group(
             Wait::BehindFailure,
@@ -804,7 +906,10 @@ fn waits() -> Vec<WaitingGroup> {
                 "app",
                 StepState::Todo,
                 "Deployment web is held by ada.",
-                vec![Freeing::Deployment { name: deployment("web") }, Freeing::Node { fqdn: fqdn(5) }],
+                vec![
+                    Freeing::Deployment { name: deployment("web") },
+                    Freeing::Node { fqdn: fqdn(5) },
+                ],
             )],
         ),
     ]
@@ -832,9 +937,14 @@ impl Default for World {
             RunState::Lost,
             RunState::Cancelled,
         ];
-        let runs: Vec<_> = states.into_iter().zip(0..).map(|(state, n)| run(1006 - n, "app", 2, state)).collect();
-        let noderole_ref =
-            |n: u128, name: &str, state| NoderoleRef { id: noderole(n, name), role: role(name), fqdn: fqdn(n), state };
+        let runs: Vec<_> =
+            states.into_iter().zip(0..).map(|(state, n)| run(1006 - n, "app", 2, state)).collect();
+        let noderole_ref = |n: u128, name: &str, state| NoderoleRef {
+            id: noderole(n, name),
+            role: role(name),
+            fqdn: fqdn(n),
+            state,
+        };
         Self {
             signed_in: true,
             permissions: vec!["operator".into()],
@@ -891,7 +1001,12 @@ impl Default for World {
             review: review(),
             graph: graph(),
             discussion: discussion(),
-            targets: TargetPage { targets: line(), next: None, head: TargetNo(3), removed_in: None },
+            targets: TargetPage {
+                targets: line(),
+                next: None,
+                head: TargetNo(3),
+                removed_in: None,
+            },
             comparison: comparison(),
             catalog: catalog(),
             roles: roles(),
@@ -956,14 +1071,22 @@ impl Default for World {
                 deployment_id: deployment_id(1),
                 state: StepState::Error,
                 since: ago(840),
-                why: vec!["Its last run failed. Retry it, or change its data in a proposal.".into()],
+                why: vec![
+                    "Its last run failed. Retry it, or change its data in a proposal.".into(),
+                ],
                 error: Some("exit 1 in 20-realm.sh: realm not found".into()),
                 generation: TargetNo(127),
                 applied: Some(TargetNo(120)),
                 role_hash: "4be1c0de".into(),
                 layers: vec![
-                    DataLayer { source: "role template".into(), value: json!({"app": {"workers": 4}}) },
-                    DataLayer { source: "deployment role".into(), value: json!({"app": {"port": 8080}}) },
+                    DataLayer {
+                        source: "role template".into(),
+                        value: json!({"app": {"workers": 4}}),
+                    },
+                    DataLayer {
+                        source: "deployment role".into(),
+                        value: json!({"app": {"port": 8080}}),
+                    },
                 ],
                 merged: json!({"app": {"port": 8080, "workers": 4}}),
                 provenance: provenance(),
@@ -1002,7 +1125,6 @@ impl Default for World {
     }
 }
 
-/// An open thread of bo's on a change of the review, and a resolved one.
 fn line() -> Vec<TargetSummary> {
     let target = |number: i64, kind, title: &str| TargetSummary {
         number: TargetNo(number),
@@ -1063,14 +1185,23 @@ fn role_view() -> RoleView {
         wants: vec![],
         required_by: vec![],
         namesakes: vec![],
-        versions: vec![RoleVersion { version: "2".into(), same: true, used_by: vec![deployment("web")] }],
+        versions: vec![RoleVersion {
+            version: "2".into(),
+            same: true,
+            used_by: vec![deployment("web")],
+        }],
         bound: vec![RoleUse { deployment: deployment("web"), noderoles: 3 }],
     }
 }
 
 fn imports() -> Vec<ImportReport> {
     let name = BarclampName::parse("demo").expect("a name");
-    let brought = BroughtVersion { name, version: "2".into(), hash: engine::Hash::of_bytes(b"demo"), new: true };
+    let brought = BroughtVersion {
+        name,
+        version: "2".into(),
+        hash: engine::Hash::of_bytes(b"demo"),
+        new: true,
+    };
     let report = Findings {
         barclamps: vec![brought],
         disappeared: vec!["demo 2 has no longer: role still".into()],
@@ -1094,10 +1225,14 @@ fn catalog() -> Vec<BarclampVersion> {
         disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
         deceiving: Default::default(),
     };
-    vec![version("3", Some("2"), &["role cache"]), version("2", Some("1"), &[]), version("1", None, &[])]
+    vec![
+        version("3", Some("2"), &["role cache"]),
+        version("2", Some("1"), &[]),
+        version("1", None, &[]),
+    ]
 }
 
-/// Two approvals for what can't be taken back, one for everything else.
+/// Two approvals for irreversible changes, one for all others.
 fn policy() -> PolicyView {
     let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
     let (number, target) = (PolicyNo(3), TargetNo(40));
@@ -1111,7 +1246,11 @@ fn policy() -> PolicyView {
 }
 
 fn comparison() -> Comparison {
-    let side = |n: i64| Side { target: Some(TargetNo(n)), submission: None, root: Some(format!("{n:064x}")) };
+    let side = |n: i64| Side {
+        target: Some(TargetNo(n)),
+        submission: None,
+        root: Some(format!("{n:064x}")),
+    };
     let names = [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))];
     Comparison {
         from: side(1),
@@ -1156,7 +1295,7 @@ fn discussion() -> Discussion {
     }
 }
 
-/// `runtime` before `app`, whose noderoles are shown one by one.
+/// `runtime` before `app`, whose noderoles are expanded.
 fn graph() -> GraphView {
     let group = |name: &str, looks: &[(Look, usize)]| GraphVertex {
         key: format!("web:{name}"),
@@ -1170,10 +1309,23 @@ fn graph() -> GraphView {
     };
     let one = |n: u128, state| GraphVertex {
         key: noderole(n, "app").to_string(),
-        one: Some(GraphNoderole { id: noderole(n, "app"), short: format!("web-{n}"), fqdn: fqdn(n), has_page: true }),
+        one: Some(GraphNoderole {
+            id: noderole(n, "app"),
+            short: format!("web-{n}"),
+            fqdn: fqdn(n),
+            has_page: true,
+        }),
         ..group("app", &[(Look::State(state), 1)])
     };
-    let edge = |from, to, count| GraphEdge { from, to, count, kind: EdgeKind::Hard, on_trail: 0, added: 0, gone: 0 };
+    let edge = |from, to, count| GraphEdge {
+        from,
+        to,
+        count,
+        kind: EdgeKind::Hard,
+        on_trail: 0,
+        added: 0,
+        gone: 0,
+    };
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
@@ -1181,7 +1333,10 @@ fn graph() -> GraphView {
         vertices: vec![
             one(1, StepState::Active),
             one(2, StepState::Error),
-            group("runtime", &[(Look::State(StepState::Active), 3), (Look::State(StepState::Blocked), 1)]),
+            group(
+                "runtime",
+                &[(Look::State(StepState::Active), 3), (Look::State(StepState::Blocked), 1)],
+            ),
         ],
         edges: vec![edge(2, 0, 1), edge(2, 1, 3)],
         noderoles: 6,
@@ -1207,7 +1362,7 @@ pub fn refusal() -> Refusal {
     }
 }
 
-/// The number that a place in a list is, in its usual order.
+/// The number in a cursor of the default order.
 fn number_in(place: Option<&Cursor>) -> Option<i64> {
     place.and_then(|place| place.as_str().parse().ok())
 }
@@ -1222,7 +1377,13 @@ impl Console for Fake {
             permissions: world.permissions.clone(),
             session: Some(Uuid::from_u128(7)),
         };
-        let frame = Frame { me, reviews_waiting: world.waiting, execution: Some(true), cursor: Some(900), reset: None };
+        let frame = Frame {
+            me,
+            reviews_waiting: world.waiting,
+            execution: Some(true),
+            cursor: Some(900),
+            reset: None,
+        };
         Ok(world.signed_in.then_some(frame))
     }
     async fn policy(&self) -> Result<PolicyView, Problem> {
@@ -1231,12 +1392,17 @@ impl Console for Fake {
     async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem> {
         self.told(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
         self.read(|world| {
-            let fits = |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
-            let mut deployments: Vec<DeploymentSummary> = world.deployments.iter().filter(fits).cloned().collect();
+            let fits =
+                |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
+            let mut deployments: Vec<DeploymentSummary> =
+                world.deployments.iter().filter(fits).cloned().collect();
             if wanted.sort.falling {
                 deployments.reverse();
             }
-            DeploymentPage { deployments, next: world.long.then(|| Cursor::from("system web".to_owned())) }
+            DeploymentPage {
+                deployments,
+                next: world.long.then(|| Cursor::from("system web".to_owned())),
+            }
         })
     }
     async fn board(&self, name: &str) -> Result<Board, Problem> {
@@ -1246,10 +1412,20 @@ impl Console for Fake {
             false => Err(Problem::not_found(format!("There is no deployment {name}."))),
         }
     }
-    async fn carriers(&self, _: &str, _: Option<String>, role: RoleName) -> Result<Carriers, Problem> {
-        let roles =
-            self.read(|world| world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>())?;
-        let chips = roles.into_iter().find(|found| found.role == role).map(|found| found.chips).unwrap_or_default();
+    async fn carriers(
+        &self,
+        _: &str,
+        _: Option<String>,
+        role: RoleName,
+    ) -> Result<Carriers, Problem> {
+        let roles = self.read(|world| {
+            world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>()
+        })?;
+        let chips = roles
+            .into_iter()
+            .find(|found| found.role == role)
+            .map(|found| found.chips)
+            .unwrap_or_default();
         Ok(Carriers { chips, more: 0 })
     }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
@@ -1259,7 +1435,11 @@ impl Console for Fake {
     async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
         self.read(|world| NoderoleView { id, ..world.noderole.clone() })
     }
-    async fn noderole_values(&self, id: NoderoleId, wanted: ValuesWanted) -> Result<ValuesView, Problem> {
+    async fn noderole_values(
+        &self,
+        id: NoderoleId,
+        wanted: ValuesWanted,
+    ) -> Result<ValuesView, Problem> {
         self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|_| values(id, None))
     }
@@ -1274,13 +1454,15 @@ impl Console for Fake {
             if wanted.sort.falling {
                 nodes.reverse();
             }
-            let next = nodes.last().filter(|_| world.long).map(|last| Cursor::from(last.fqdn.clone()));
+            let next =
+                nodes.last().filter(|_| world.long).map(|last| Cursor::from(last.fqdn.clone()));
             NodePage { nodes, next }
         })
     }
     async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem> {
-        let word =
-            |run: &RunSummary| serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned();
+        let word = |run: &RunSummary| {
+            serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned()
+        };
         let fits = |run: &&RunSummary| wanted.state.is_empty() || word(run) == wanted.state;
         self.read(|world| RunPage {
             runs: world.runs.iter().filter(fits).cloned().collect(),
@@ -1288,7 +1470,9 @@ impl Console for Fake {
         })
     }
     async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
-        let fits = |group: &&WaitingGroup| wanted.reason.is_empty() || wanted.reason == group.reason.as_str();
+        let fits = |group: &&WaitingGroup| {
+            wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
+        };
         self.read(|world| WaitingPage {
             groups: world.waits.iter().filter(fits).cloned().collect(),
             next: (!wanted.reason.is_empty() && world.long)
@@ -1311,12 +1495,28 @@ impl Console for Fake {
             LogPart { pieces, next: end, complete: world.run.run.ended.is_some() }
         })
     }
-    async fn search_log(&self, _: RunId, text: String, _: bool, _: String) -> Result<LogFound, Problem> {
+    async fn search_log(
+        &self,
+        _: RunId,
+        text: String,
+        _: bool,
+        _: String,
+    ) -> Result<LogFound, Problem> {
         self.read(|world| {
             let length = i64::try_from(world.log.len()).expect("small");
             let lines = world.log.lines().enumerate().filter(|(_, line)| line.contains(&text));
-            let hits = lines.map(|(n, line)| LogHit { offset: 0, line: n as i64 + 1, text: line.to_owned() });
-            LogFound { hits: hits.collect(), next: String::new(), searched: length, length, more: false }
+            let hits = lines.map(|(n, line)| LogHit {
+                offset: 0,
+                line: n as i64 + 1,
+                text: line.to_owned(),
+            });
+            LogFound {
+                hits: hits.collect(),
+                next: String::new(),
+                searched: length,
+                length,
+                more: false,
+            }
         })
     }
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {
@@ -1329,9 +1529,13 @@ impl Console for Fake {
         };
         let titled = |review: &&ReviewSummary| review.title.contains(&wanted.text);
         self.read(|world| {
-            let reviews: Vec<ReviewSummary> = world.reviews.iter().filter(fits).filter(titled).cloned().collect();
+            let reviews: Vec<ReviewSummary> =
+                world.reviews.iter().filter(fits).filter(titled).cloned().collect();
             ReviewPage {
-                next: reviews.last().map(|last| Cursor::from(last.submission.to_string())).filter(|_| world.long),
+                next: reviews
+                    .last()
+                    .map(|last| Cursor::from(last.submission.to_string()))
+                    .filter(|_| world.long),
                 reviews,
             }
         })
@@ -1340,7 +1544,11 @@ impl Console for Fake {
         self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
-    async fn planner(&self, _: DeploymentId, _: Option<String>) -> Result<Option<PlannerView>, Problem> {
+    async fn planner(
+        &self,
+        _: DeploymentId,
+        _: Option<String>,
+    ) -> Result<Option<PlannerView>, Problem> {
         Err(Problem::not_found("This console plans nothing."))
     }
 
@@ -1356,7 +1564,11 @@ impl Console for Fake {
         self.read(|world| world.opened.clone())
     }
 
-    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    async fn open_changes(
+        &self,
+        id: SubmissionId,
+        anchors: Vec<Anchor>,
+    ) -> Result<Opened, Problem> {
         let anchors: Vec<String> = anchors.iter().map(ToString::to_string).collect();
         self.told(format!("opened {id} {}", anchors.join(" ")));
         self.read(|world| world.opened.clone())
@@ -1367,10 +1579,17 @@ impl Console for Fake {
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
-    async fn compare(&self, from: String, to: String, deployment: Option<String>) -> Result<Comparison, Problem> {
+    async fn compare(
+        &self,
+        from: String,
+        to: String,
+        deployment: Option<String>,
+    ) -> Result<Comparison, Problem> {
         known(deployment.as_deref())?;
         match (from.as_str(), to.as_str()) {
-            ("9", _) | (_, "9") => Err(Problem::not_found("There is no target 9: they go from 1 to 3.")),
+            ("9", _) | (_, "9") => {
+                Err(Problem::not_found("There is no target 9: they go from 1 to 3."))
+            }
             _ => self.read(|world| world.comparison.clone()),
         }
     }
@@ -1379,7 +1598,12 @@ impl Console for Fake {
         Ok(())
     }
 
-    async fn open_thread(&self, id: SubmissionId, anchor: Anchor, body: String) -> Result<CommentId, Problem> {
+    async fn open_thread(
+        &self,
+        id: SubmissionId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem> {
         self.told(format!("open {id} {anchor} {body}"));
         Ok(CommentId(1))
     }
@@ -1415,10 +1639,21 @@ impl Console for Fake {
         self.told(format!("propose {deployment}"));
         self.read(|_| ProposalId(7))
     }
-    async fn restore(&self, deployment: String, target: TargetNo, partial: bool) -> Result<Restored, Problem> {
+    async fn restore(
+        &self,
+        deployment: String,
+        target: TargetNo,
+        partial: bool,
+    ) -> Result<Restored, Problem> {
         self.told(format!("restore {deployment} {target} {partial}"));
-        let mut problem = Problem::conflict("not_restorable", "One thing of web at target 1 can't be brought back.");
-        problem.errors = vec![api::problem::Finding { at: "app on n9".into(), detail: "the node was given up".into() }];
+        let mut problem = Problem::conflict(
+            "not_restorable",
+            "One thing of web at target 1 can't be brought back.",
+        );
+        problem.errors = vec![api::problem::Finding {
+            at: "app on n9".into(),
+            detail: "the node was given up".into(),
+        }];
         match partial {
             true => Ok(Restored { proposal: ProposalId(7), version: 1, edits: 2, missing: vec![] }),
             false => Err(problem),
@@ -1434,7 +1669,12 @@ impl Console for Fake {
         self.read(|world| world.node_proposal.clone())
     }
 
-    async fn drafted(&self, _: ProposalId, _: NodeId, _: NoderoleKey) -> Result<DraftedNoderole, Problem> {
+    async fn drafted(
+        &self,
+        _: ProposalId,
+        _: NodeId,
+        _: NoderoleKey,
+    ) -> Result<DraftedNoderole, Problem> {
         self.read(|_| DraftedNoderole {
             data: json!({}),
             below: json!({}),
@@ -1451,10 +1691,17 @@ impl Console for Fake {
             let Edit::Bind { node, role, .. } = edit else { continue };
             let bound = world.board.tray.iter().find(|tray| tray.node == node).cloned();
             let roles = &mut world.board.groups[0].roles;
-            if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role)) {
+            if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role))
+            {
                 let id = NoderoleId::of(node, &role, 0);
                 let like = chip(6, role.as_str(), StepState::Proposed);
-                row.chips.push(Chip { noderole: id, node, fqdn: bound.fqdn, short: bound.short.clone(), ..like });
+                row.chips.push(Chip {
+                    noderole: id,
+                    node,
+                    fqdn: bound.fqdn,
+                    short: bound.short.clone(),
+                    ..like
+                });
                 let text = format!("bind {} to {role}", bound.short);
                 if let Some(proposal) = &mut world.board.proposal {
                     let seq = u32::try_from(proposal.edits.len() + 1).expect("few");
@@ -1480,12 +1727,18 @@ impl Console for Fake {
         let after = wanted.after.map(|place| place.to_string());
         self.read(|world| -> Result<CatalogPage, Problem> {
             let all = &world.catalog;
-            let place = |hash: String| all.iter().position(|v| v.hash == hash).map(|place| 1 + place);
-            let begin = after.map_or(Some(0), place).ok_or_else(|| Problem::invalid("No version has that content."))?;
+            let place =
+                |hash: String| all.iter().position(|v| v.hash == hash).map(|place| 1 + place);
+            let begin = after
+                .map_or(Some(0), place)
+                .ok_or_else(|| Problem::invalid("No version has that content."))?;
             let most = if world.long { 1 } else { all.len() };
-            let versions: Vec<BarclampVersion> = all.iter().skip(begin).take(most).cloned().collect();
-            let next =
-                versions.last().filter(|_| begin + versions.len() < all.len()).map(|v| Cursor::from(v.hash.clone()));
+            let versions: Vec<BarclampVersion> =
+                all.iter().skip(begin).take(most).cloned().collect();
+            let next = versions
+                .last()
+                .filter(|_| begin + versions.len() < all.len())
+                .map(|v| Cursor::from(v.hash.clone()));
             Ok(CatalogPage { versions, next })
         })?
     }
@@ -1496,7 +1749,11 @@ impl Console for Fake {
             if wanted.sort.falling {
                 roles.reverse();
             }
-            RolePage { count: roles.len(), roles, next: world.long.then(|| Cursor::from("name~-app~-demo".to_owned())) }
+            RolePage {
+                count: roles.len(),
+                roles,
+                next: world.long.then(|| Cursor::from("name~-app~-demo".to_owned())),
+            }
         })
     }
     async fn role(&self, name: &str, _: RoleWanted) -> Result<RoleView, Problem> {
@@ -1516,7 +1773,11 @@ impl Console for Fake {
             let count = if world.long { DRAWN + 1 } else { roles.len() };
             match (world.long, roles.len()) {
                 (true, _) | (_, 0) => RoleGraph { count, ..RoleGraph::default() },
-                _ => RoleGraph { roles, edges: vec![RoleEdge { from: 1, to: 0, tie: RoleTie::Requires }], count },
+                _ => RoleGraph {
+                    roles,
+                    edges: vec![RoleEdge { from: 1, to: 0, tie: RoleTie::Requires }],
+                    count,
+                },
             }
         })
     }
@@ -1544,17 +1805,37 @@ impl Console for Fake {
         self.told(format!("submit {title}"));
         Ok(SubmissionId(128))
     }
-    async fn verdict_options(&self, _: SubmissionId, _: VerdictKind) -> Result<SignatureRequest, Problem> {
+    async fn verdict_options(
+        &self,
+        _: SubmissionId,
+        _: VerdictKind,
+    ) -> Result<SignatureRequest, Problem> {
         Err(Problem::internal())
     }
-    async fn sign_verdict(&self, _: SubmissionId, _: VerdictKind, _: String, _: Signature) -> Result<(), Problem> {
+    async fn sign_verdict(
+        &self,
+        _: SubmissionId,
+        _: VerdictKind,
+        _: String,
+        _: Signature,
+    ) -> Result<(), Problem> {
         Err(Problem::internal())
     }
-    async fn judge(&self, _: SubmissionId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
+    async fn judge(
+        &self,
+        _: SubmissionId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem> {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
     }
-    async fn commit(&self, _: SubmissionId, _: Option<String>, cancel: bool) -> Result<TargetNo, Problem> {
+    async fn commit(
+        &self,
+        _: SubmissionId,
+        _: Option<String>,
+        cancel: bool,
+    ) -> Result<TargetNo, Problem> {
         self.told(if cancel { "commit and cancel" } else { "commit" });
         Ok(TargetNo(128))
     }
@@ -1566,7 +1847,10 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn review_report(&self, _: SubmissionId) -> Result<Option<engine::plan::Report>, Problem> {
+    async fn review_report(
+        &self,
+        _: SubmissionId,
+    ) -> Result<Option<engine::plan::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {
@@ -1589,7 +1873,11 @@ impl Console for Fake {
         let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
         Ok(LookPage { looks: page, next })
     }
-    async fn node_results(&self, name: &str, wanted: ResultsWanted) -> Result<ResultLines, Problem> {
+    async fn node_results(
+        &self,
+        name: &str,
+        wanted: ResultsWanted,
+    ) -> Result<ResultLines, Problem> {
         self.node(name).await?;
         self.read(|world| {
             let all = world.results.len();
@@ -1601,28 +1889,54 @@ impl Console for Fake {
             };
             let mut lines = world.results.iter().filter(fits).cloned();
             let results: Vec<ResultLine> = lines.by_ref().take(1).collect();
-            let next = lines.next().and(results.last().map(|line| Cursor::from(line.run.to_string())));
+            let next =
+                lines.next().and(results.last().map(|line| Cursor::from(line.run.to_string())));
             ResultLines { results, all, next }
         })
     }
-    async fn node_noderoles(&self, name: &str, wanted: CarriedWanted) -> Result<CarriedPage, Problem> {
+    async fn node_noderoles(
+        &self,
+        name: &str,
+        wanted: CarriedWanted,
+    ) -> Result<CarriedPage, Problem> {
         let found = self.node(name).await?;
         let fits = |carried: &Carried| {
             wanted.after.is_none()
                 && wanted.state.is_none_or(|state| carried.state == state)
                 && (wanted.role.is_empty() || carried.role.as_str() == wanted.role)
         };
-        Ok(CarriedPage { noderoles: found.noderoles.into_iter().filter(fits).collect(), next: None })
+        Ok(CarriedPage {
+            noderoles: found.noderoles.into_iter().filter(fits).collect(),
+            next: None,
+        })
     }
-    async fn change_node(&self, _: NodeId, version: i32, change: NodeChange) -> Result<i32, Problem> {
-        self.told(format!("change node {version} {}", serde_json::to_string(&change).expect("JSON")));
+    async fn change_node(
+        &self,
+        _: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem> {
+        self.told(format!(
+            "change node {version} {}",
+            serde_json::to_string(&change).expect("JSON")
+        ));
         Ok(version + 1)
     }
-    async fn set_available(&self, _: NodeId, available: bool, reason: String) -> Result<(), Problem> {
+    async fn set_available(
+        &self,
+        _: NodeId,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
         self.told(format!("available {available} {reason}"));
         Ok(())
     }
-    async fn mint_node_token(&self, _: NodeId, name: String, days: u32) -> Result<MintedToken, Problem> {
+    async fn mint_node_token(
+        &self,
+        _: NodeId,
+        name: String,
+        days: u32,
+    ) -> Result<MintedToken, Problem> {
         self.told(format!("mint {name} {days}"));
         Ok(MintedToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
     }
@@ -1637,7 +1951,10 @@ impl Console for Fake {
     async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
         let NodeWish { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
-        Err(Problem::conflict("duplicate_node", format!("{fqdn} is here already: choose another name.")))
+        Err(Problem::conflict(
+            "duplicate_node",
+            format!("{fqdn} is here already: choose another name."),
+        ))
     }
     async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
         self.told(format!("add many {text:?}"));
@@ -1645,13 +1962,21 @@ impl Console for Fake {
             let detail = format!("A node {line} is there already.");
             api::problem::Finding { at: format!("line {}", at + 1), detail }
         });
-        Err(Problem { errors: errors.collect(), ..Problem::conflict("nodes_refused", "No node was added.") })
+        Err(Problem {
+            errors: errors.collect(),
+            ..Problem::conflict("nodes_refused", "No node was added.")
+        })
     }
     async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
         self.told(format!("hold {held} {reason}"));
         Ok(())
     }
-    async fn prioritise(&self, _: DeploymentId, priority: i32, reason: String) -> Result<(), Problem> {
+    async fn prioritise(
+        &self,
+        _: DeploymentId,
+        priority: i32,
+        reason: String,
+    ) -> Result<(), Problem> {
         self.told(format!("priority {priority} {reason}"));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What whoever decides would not see by themselves, and what was once.
+//! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
 use api::console::{DOCUMENTS_SHOWN, Deceiving, DeceivingScript, LeftOut};
 use app::places;
@@ -18,13 +18,15 @@ fn deceiving(more: usize) -> Deceiving {
         file: "10-cut.sh".into(),
         hash: Hash::of_bytes(b"cut"),
         at: (3, 7),
-        what: "the script has the character U+202E, which can't be seen or makes it read as another".into(),
+        what:
+            "the script has the character U+202E, which can't be seen or makes it read as another"
+                .into(),
     };
     Deceiving { scripts: vec![script], more }
 }
 
 #[tokio::test]
-async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
+async fn reviewers_are_warned_of_hidden_characters() {
     let fake = Fake::new(|world| {
         world.review.deceiving = deceiving(0);
         world.comparison.deceiving = deceiving(2);
@@ -53,7 +55,7 @@ async fn scripts_that_read_as_others_are_pointed_at_where_they_are_judged() {
 }
 
 #[tokio::test]
-async fn what_a_restore_leaves_out_is_said_on_the_board_and_in_the_review() {
+async fn restore_omissions_are_shown_on_board_and_review() {
     let left_out = |n: usize, more| {
         let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
         Some(LeftOut { target: TargetNo(12), missing, more })
@@ -70,7 +72,7 @@ async fn what_a_restore_leaves_out_is_said_on_the_board_and_in_the_review() {
 }
 
 #[tokio::test]
-async fn what_is_gone_is_looked_at_where_it_was() {
+async fn removed_deployment_is_compared_at_earlier_target() {
     let fake = Fake::new(|world| {
         world.targets.removed_in = Some(TargetNo(3));
         world.comparison.deployment = Some(world.board.name.clone());
@@ -86,24 +88,39 @@ async fn what_is_gone_is_looked_at_where_it_was() {
     page.says_not(&["Restoring makes a proposal", "Restore…", "/graph/web?target=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
-        world.comparison.note = Some("web at target 1 is another deployment than web at target 2.".into());
-        let mut webs =
-            [world.comparison.difference.deployments[0].clone(), world.comparison.difference.deployments[0].clone()];
+        world.comparison.note =
+            Some("web at target 1 is another deployment than web at target 2.".into());
+        let mut webs = [
+            world.comparison.difference.deployments[0].clone(),
+            world.comparison.difference.deployments[0].clone(),
+        ];
         (webs[0].mark, webs[1].mark) = (Mark::Added, Mark::Removed);
         world.comparison.difference.deployments = webs.into();
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
-    page.says(&["is another deployment than web at target 2.", "/graph/web?target=1", "/graph/web?target=2"]);
+    page.says(&[
+        "is another deployment than web at target 2.",
+        "/graph/web?target=1",
+        "/graph/web?target=2",
+    ]);
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
     chosen.says(&["value=\"shop\"", "Targets that changed shop"]);
     let graph = get(&fake, "/graph/web?target=1").await;
-    graph.says(&["Graph of web at target 1<", "as it was meant at target 1", "/blueprints?deployment=web"]);
+    graph.says(&[
+        "Graph of web at target 1<",
+        "as it was meant at target 1",
+        "/blueprints?deployment=web",
+    ]);
 
     let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
-    assert_eq!((never.status, never.body.matches(">There is no deployment nowhere.<").count()), (404, 1), "said once");
+    assert_eq!(
+        (never.status, never.body.matches(">There is no deployment nowhere.<").count()),
+        (404, 1),
+        "said once"
+    );
 }
 
-/// So many nodes that get one noderole each, with a value of its own.
+/// A change with this many nodes. Each gets one noderole with its own value.
 fn large(nodes: u128) -> Fake {
     Fake::new(|world| {
         let difference = &mut world.review.difference;
@@ -126,11 +143,12 @@ fn large(nodes: u128) -> Fake {
     })
 }
 
-/// A reviewer sees all of a change, page by page: what a page has is bounded, as it is for programs.
+/// A reviewer can see all of a large change. Pages are limited, as in the API.
 #[tokio::test]
-async fn a_large_change_comes_page_by_page() {
+async fn large_change_is_paginated() {
     let fake = large(1_000);
-    let next = |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
+    let next =
+        |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
     let most = DOCUMENTS_SHOWN as u128;
     let first = get(&fake, "/reviews/128").await;
     let here = format!("{DOCUMENTS_SHOWN} documents");
@@ -142,7 +160,14 @@ async fn a_large_change_comes_page_by_page() {
     last.says(&["1 document", ">First<", &fqdn(1_000)]);
     last.says_not(&["/reviews/128?after="]);
     let exactly = get(&large(most), "/reviews/128").await;
-    assert!(first.body.len() < exactly.body.len() + 2_000, "as large as with nothing behind the first page");
+    assert!(
+        first.body.len() < exactly.body.len() + 2_000,
+        "as large as with nothing behind the first page"
+    );
     get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Pages of the changes"]);
-    assert_eq!(get(&fake, &next(4_000)).await.status, 400, "no page begins behind what does not differ");
+    assert_eq!(
+        get(&fake, &next(4_000)).await.status,
+        400,
+        "no page begins behind what does not differ"
+    );
 }

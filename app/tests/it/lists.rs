@@ -1,20 +1,20 @@
-//! Lists: their whole state is in their address, and what hides a part of them is said.
+//! Lists: the state is in the address, and active filters are shown.
 
 use crate::fake::{Fake, World};
 use crate::serve::{Page, get};
 
-/// A list as it stands in this table: everything that holds for all of them is tried on each.
+/// A list under test. All common properties are tested on each list.
 struct List {
     path: &'static str,
-    /// Words that it can be asked by, each with a value.
+    /// Filters, each with a value.
     words: &'static [(&'static str, &'static str)],
-    /// An order that is not its own.
+    /// A sort order other than the default.
     sort: &'static str,
-    /// The word of its place and a place in its usual order; None: it comes as a whole.
+    /// The cursor parameter, and a cursor in the default order. `None`: the list has no pages.
     place: Option<(&'static str, &'static str)>,
-    /// A word that there is not.
+    /// An unknown parameter value.
     odd: Option<&'static str>,
-    /// What the same asks the interface for, beside the order.
+    /// The API parameters of the equivalent request, except the sort order.
     same: &'static [&'static str],
     heads: &'static [&'static str],
     many: &'static str,
@@ -33,11 +33,25 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/runs",
-        words: &[("state", "failed"), ("deployment", "web"), ("node", "n1"), ("role", "app"), ("worker", "w1")],
+        words: &[
+            ("state", "failed"),
+            ("deployment", "web"),
+            ("node", "n1"),
+            ("role", "app"),
+            ("worker", "w1"),
+        ],
         sort: "took",
         place: Some(("before", "7")),
         odd: Some("state=sleeping"),
-        same: &["/runs?", "state=failed", "deployment=web", "node=n1", "role=app", "worker=w1", "sort=took"],
+        same: &[
+            "/runs?",
+            "state=failed",
+            "deployment=web",
+            "node=n1",
+            "role=app",
+            "worker=w1",
+            "sort=took",
+        ],
         heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Took", "Queued"],
         many: "runs",
     },
@@ -113,11 +127,23 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/audit",
-        words: &[("who", "ada"), ("action", "submission.commit"), ("subject", "128"), ("since", "2026-11-21T00:00")],
+        words: &[
+            ("who", "ada"),
+            ("action", "submission.commit"),
+            ("subject", "128"),
+            ("since", "2026-11-21T00:00"),
+        ],
         sort: "at",
         place: Some(("before", "7")),
         odd: Some("since=yesterday"),
-        same: &["/audit?", "who=ada", "action=submission.commit", "subject=128", "since=1795219200000", "sort=at"],
+        same: &[
+            "/audit?",
+            "who=ada",
+            "action=submission.commit",
+            "subject=128",
+            "since=1795219200000",
+            "sort=at",
+        ],
         heads: &["When", "Who", "Did what", "To what", "Sealed"],
         many: "entries",
     },
@@ -181,13 +207,13 @@ impl List {
     }
 }
 
-/// What stands between two texts, for the first of which it looks.
+/// The text between `from` and the next `to`.
 fn between<'p>(page: &'p Page, from: &str, to: &str) -> &'p str {
     let rest = page.body.split_once(from).unwrap_or_else(|| panic!("no {from} in {}", page.body)).1;
     rest.split_once(to).map_or(rest, |(found, _)| found)
 }
 
-/// The page's text without what it is marked up with.
+/// The page's text without markup.
 fn text(html: &str) -> String {
     let parts = html.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
     parts.collect::<Vec<&str>>().join("")
@@ -210,7 +236,7 @@ fn without_rows(world: &mut World) {
 }
 
 #[tokio::test]
-async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
+async fn query_appears_in_form_links_and_commands() {
     for list in LISTS {
         let fake = Fake::new(without_rows);
         let page = get(&fake, &list.address(list.sort)).await;
@@ -218,12 +244,26 @@ async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
         let form = between(&page, "<h1", "more choose");
         for (name, value) in list.words {
             assert!(form.contains(&format!("name=\"{name}\"")), "{}: {name} in {form}", list.path);
-            assert!(form.contains(&format!("value=\"{value}\"")), "{}: {value} in {form}", list.path);
+            assert!(
+                form.contains(&format!("value=\"{value}\"")),
+                "{}: {value} in {form}",
+                list.path
+            );
         }
-        let selected = form.split("<option").filter(|option| option.contains("selected")).collect::<String>();
-        assert!(selected.contains(&format!("value=\"{}\"", list.sort)), "{}: {selected}", list.path);
+        let selected =
+            form.split("<option").filter(|option| option.contains("selected")).collect::<String>();
+        assert!(
+            selected.contains(&format!("value=\"{}\"", list.sort)),
+            "{}: {selected}",
+            list.path
+        );
         let said = |calls: &str| list.same.iter().all(|word| calls.contains(word));
-        assert!(page.body.split("<div class=\"calls\">").skip(1).any(said), "{}: {}", list.path, page.body);
+        assert!(
+            page.body.split("<div class=\"calls\">").skip(1).any(said),
+            "{}: {}",
+            list.path,
+            page.body
+        );
         let columns = between(&page, "more choose", "</form>");
         for (name, value) in list.words {
             let kept = format!("name=\"{name}\" value=\"{value}\"");
@@ -233,28 +273,35 @@ async fn what_a_list_is_asked_for_is_in_its_form_its_links_and_its_commands() {
 }
 
 #[tokio::test]
-async fn a_list_has_the_heads_that_it_says_and_each_sorts_within_what_is_asked_for() {
+async fn list_headers_sort_within_the_filter() {
     for list in LISTS {
         let fake = Fake::new(|_| {});
         let page = get(&fake, list.path).await;
         assert_eq!(page.status, 200, "{}", list.path);
         let heads = between(&page, "<thead", "</thead>");
-        let found: Vec<String> = heads.split("</th>").map(text).map(|head| head.trim().to_owned()).collect();
-        let found: Vec<&str> = found.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
-        // Who may change nodes has a column more.
-        let named: Vec<&str> = found.into_iter().filter(|head| *head != "Change" || list.path != "/nodes").collect();
+        let found: Vec<String> =
+            heads.split("</th>").map(text).map(|head| head.trim().to_owned()).collect();
+        let found: Vec<&str> =
+            found.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
+        // Readers who may change nodes see an additional column.
+        let named: Vec<&str> =
+            found.into_iter().filter(|head| *head != "Change" || list.path != "/nodes").collect();
         assert_eq!(named, list.heads, "{}: {heads}", list.path);
     }
 }
 
 #[tokio::test]
-async fn numbers_and_their_heads_are_marked_alike() {
-    for (path, numbers) in [("/deployments", ["Nodes", "Changed by"]), ("/catalog/roles", ["Requires", "Noderoles"])] {
+async fn numeric_cells_and_headers_share_a_class() {
+    for (path, numbers) in
+        [("/deployments", ["Nodes", "Changed by"]), ("/catalog/roles", ["Requires", "Noderoles"])]
+    {
         let page = get(&Fake::new(|_| {}), path).await;
         let heads = between(&page, "<thead", "</thead>");
-        let marked =
-            heads.split("<th ").filter(|head| head.split('>').next().is_some_and(|tag| tag.contains("number")));
-        let marked: Vec<String> = marked.map(|head| text(&format!("<th {head}")).trim().to_owned()).collect();
+        let marked = heads
+            .split("<th ")
+            .filter(|head| head.split('>').next().is_some_and(|tag| tag.contains("number")));
+        let marked: Vec<String> =
+            marked.map(|head| text(&format!("<th {head}")).trim().to_owned()).collect();
         assert_eq!(marked, numbers, "{path}: {heads}");
         for label in numbers {
             let cell = between(&page, &format!("<td data-label=\"{label}\""), ">");
@@ -264,9 +311,10 @@ async fn numbers_and_their_heads_are_marked_alike() {
 }
 
 #[tokio::test]
-async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_stays() {
+async fn invalid_query_is_reported_and_form_stays() {
     for list in LISTS {
-        let (name, value) = list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");
+        let (name, value) =
+            list.words.iter().find(|(name, _)| *name != "state").expect("a word that is a text");
         let kept = format!("value=\"{value}\"");
         let refused = |page: &Page, what: &str| {
             assert_eq!(page.status, 400, "{}: {what}", list.path);
@@ -274,17 +322,24 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
             page.says(&[&kept, &format!("href=\"{}\" class=\"button\">All ", list.path)]);
             assert!(!page.body.contains("under next"), "{}: words for programs", list.path);
         };
-        let sorted = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;
+        let sorted =
+            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;
         refused(&sorted, "an order");
         sorted.says(&["There are: ", "Clear"]);
         if let Some(odd) = list.odd {
-            refused(&get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await, odd);
+            refused(
+                &get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await,
+                odd,
+            );
         }
-        let of_no_list = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&fits=1", list.path)).await;
+        let of_no_list =
+            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&fits=1", list.path)).await;
         refused(&of_no_list, "a word");
-        let without = format!("href=\"{}?{name}={value}\" class=\"button\">Without that", list.path);
+        let without =
+            format!("href=\"{}?{name}={value}\" class=\"button\">Without that", list.path);
         of_no_list.says(&["fits", "this address says what nobody reads here", &without]);
-        let columns = get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=colour", list.path)).await;
+        let columns =
+            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=colour", list.path)).await;
         refused(&columns, "a column");
         if let Some((place, _)) = list.place {
             let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
@@ -296,7 +351,7 @@ async fn what_a_list_has_not_is_said_in_its_page_with_a_way_out_and_the_form_sta
 }
 
 #[tokio::test]
-async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
+async fn unknown_parameter_is_reported_on_every_page() {
     for path in ["/waiting", "/blueprints", "/settings/people", "/settings/services"] {
         let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
         assert_eq!(page.status, 400, "{path}");
@@ -304,15 +359,18 @@ async fn every_page_with_an_address_of_its_own_says_what_it_does_not_read() {
     }
     let chain = get(&Fake::new(|_| {}), "/audit?who=ada&check=abc").await;
     assert_eq!(chain.status, 400);
-    chain.says(&["is no place in the chain", "href=\"/audit?who=ada\" class=\"button\">Without that"]);
-    // What a form without scripts brings back is no word of the list.
+    chain.says(&[
+        "is no place in the chain",
+        "href=\"/audit?who=ada\" class=\"button\">Without that",
+    ]);
+    // The parameters of a form that was refused without JavaScript are not reported as unknown.
     let back = get(&Fake::new(|_| {}), "/nodes?__path=%2Fcall%2Fretry&__err=e30%3D").await;
     assert_eq!(back.status, 200);
 }
 
 #[tokio::test]
-async fn behind_its_end_a_list_says_so_and_leads_back() {
-    // The places of the catalog are versions, so behind one that there is not is nowhere.
+async fn page_after_the_end_links_to_first() {
+    // The cursors of the catalog are versions, so no page follows an unknown one.
     for list in LISTS.iter().filter(|list| list.path != "/catalog") {
         let Some((word, place)) = list.place else { continue };
         let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;
@@ -326,32 +384,43 @@ async fn behind_its_end_a_list_says_so_and_leads_back() {
 }
 
 #[tokio::test]
-async fn drafts_are_sorted_and_searched_like_reviews() {
+async fn drafts_sort_and_filter_like_reviews() {
     let fake = Fake::new(|_| {});
-    let page = get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
+    let page =
+        get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
     page.says(&["href=\"/proposals/19\"", "data-label=\"By\"", "name=\"state\" value=\"drafts\""]);
     page.says_not(&["data-label=\"Approvals\""]);
     let told = fake.0.lock().expect("no test died here").told.clone();
-    let asked = told.iter().find(|said| said.starts_with("proposals ")).expect("proposals were asked for");
-    assert!(asked.contains("\"text\":\"web\"") && asked.contains("\"sort\":\"deployment\""), "{asked}");
+    let asked =
+        told.iter().find(|said| said.starts_with("proposals ")).expect("proposals were asked for");
+    assert!(
+        asked.contains("\"text\":\"web\"") && asked.contains("\"sort\":\"deployment\""),
+        "{asked}"
+    );
 }
 
 #[tokio::test]
-async fn deployments_can_be_a_tree_again() {
+async fn deployments_return_to_tree_order() {
     let fake = Fake::new(|_| {});
-    get(&fake, "/deployments?sort=name&filter=w").await.says(&["href=\"/deployments?filter=w\"", "As a tree"]);
+    get(&fake, "/deployments?sort=name&filter=w")
+        .await
+        .says(&["href=\"/deployments?filter=w\"", "As a tree"]);
     get(&fake, "/deployments").await.says_not(&["As a tree"]);
 }
 
 #[tokio::test]
-async fn deployments_come_a_page_at_a_time_and_a_page_is_a_stretch_of_the_tree() {
+async fn deployment_pages_are_sections_of_the_tree() {
     let fake = Fake::new(|world| world.long = true);
-    get(&fake, "/deployments?state=idle").await.says(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
+    get(&fake, "/deployments?state=idle")
+        .await
+        .says(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
     let rest = get(&fake, "/deployments?after=system%20web").await;
     rest.says(&["data-depth=\"1\"", "href=\"/deployments\""]);
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(
-        told.iter().any(|said| said.starts_with("deployments ") && said.contains("\"after\":\"system web\"")),
+        told.iter()
+            .any(|said| said.starts_with("deployments ")
+                && said.contains("\"after\":\"system web\"")),
         "{told:?}"
     );
     let graphs = get(&fake, "/graph").await;
@@ -359,13 +428,26 @@ async fn deployments_come_a_page_at_a_time_and_a_page_is_a_stretch_of_the_tree()
 }
 
 #[tokio::test]
-async fn the_line_of_targets_has_an_order_and_a_place_and_says_which_there_are_not() {
-    let fake = Fake::new(|world| world.targets.next = Some(api::listing::Cursor::from("2".to_owned())));
+async fn target_history_rejects_invalid_order_and_cursor() {
+    let fake =
+        Fake::new(|world| world.targets.next = Some(api::listing::Cursor::from("2".to_owned())));
     let newest = get(&fake, "/blueprints?deployment=web&from=1").await;
-    newest.says(&["newest first", "Older", "href=\"/blueprints?deployment=web&amp;from=1&amp;before=2\""]);
-    newest.says(&["name=\"deployment\" list=\"blueprints-deployment-offered\"", "name=\"sort\"", "name=\"to\""]);
+    newest.says(&[
+        "newest first",
+        "Older",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;before=2\"",
+    ]);
+    newest.says(&[
+        "name=\"deployment\" list=\"blueprints-deployment-offered\"",
+        "name=\"sort\"",
+        "name=\"to\"",
+    ]);
     newest.says_not(&["type=\"hidden\" name=\"from\""]);
-    get(&fake, "/blueprints?sort=number").await.says(&["oldest first", "Next", "/api/v1/targets?sort=number"]);
+    get(&fake, "/blueprints?sort=number").await.says(&[
+        "oldest first",
+        "Next",
+        "/api/v1/targets?sort=number",
+    ]);
     for (odd, said) in [
         ("before=x", "before: this address goes on behind a row"),
         ("sort=colour", "There are: number, -number."),
@@ -378,7 +460,7 @@ async fn the_line_of_targets_has_an_order_and_a_place_and_says_which_there_are_n
 }
 
 #[tokio::test]
-async fn a_worker_leads_to_its_runs() {
+async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
     let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
@@ -387,10 +469,14 @@ async fn a_worker_leads_to_its_runs() {
 }
 
 #[tokio::test]
-async fn heads_sort_and_keep_what_the_list_is_asked_for() {
+async fn headers_sort_and_keep_the_filter() {
     let fake = Fake::new(|world| world.long = true);
     let plain = get(&fake, "/nodes").await;
-    plain.says(&["aria-sort=\"ascending\"", "href=\"/nodes?sort=-name\"", "href=\"/nodes?sort=state\""]);
+    plain.says(&[
+        "aria-sort=\"ascending\"",
+        "href=\"/nodes?sort=-name\"",
+        "href=\"/nodes?sort=state\"",
+    ]);
     plain.says_not(&["filter=&", "sort=name\"", "Clear"]);
     let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=life").await;
     narrow.says(&[
@@ -399,7 +485,10 @@ async fn heads_sort_and_keep_what_the_list_is_asked_for() {
         "Clear",
         "href=\"/nodes?sort=-name&amp;columns=name%2Clife\"",
     ]);
-    narrow.says(&["href=\"/nodes?filter=web&amp;columns=name%2Clife\"", "name=\"columns\" value=\"name,life\""]);
+    narrow.says(&[
+        "href=\"/nodes?filter=web&amp;columns=name%2Clife\"",
+        "name=\"columns\" value=\"name,life\"",
+    ]);
     narrow.says(&["data-label=\"Life\""]);
     narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Reached\""]);
     let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
@@ -407,16 +496,25 @@ async fn heads_sort_and_keep_what_the_list_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_there_is_not_to_be_asked_for_is_said_and_loses_nothing() {
+async fn unknown_value_is_reported_and_filter_stays() {
     let fake = Fake::new(|_| {});
     for (path, said) in [
         (
             "/nodes?state=purple&filter=n1",
             "state: there is no &quot;purple&quot; here. There are: alive, dead, unavailable, record.",
         ),
-        ("/nodes?sort=colour&filter=n1", "There are: name, -name, state, -state, deployment, -deployment."),
-        ("/runs?state=sleeping&node=n1", "state: there is no &quot;sleeping&quot; here. There are: queued, running"),
-        ("/reviews?whose=yours&text=n1", "whose: there is no &quot;yours&quot; here. There are: all, for_me, mine."),
+        (
+            "/nodes?sort=colour&filter=n1",
+            "There are: name, -name, state, -state, deployment, -deployment.",
+        ),
+        (
+            "/runs?state=sleeping&node=n1",
+            "state: there is no &quot;sleeping&quot; here. There are: queued, running",
+        ),
+        (
+            "/reviews?whose=yours&text=n1",
+            "whose: there is no &quot;yours&quot; here. There are: all, for_me, mine.",
+        ),
         ("/catalog/roles?sort=age&filter=n1", "There are: name, -name, barclamp, -barclamp"),
     ] {
         let page = get(&fake, path).await;
@@ -428,14 +526,16 @@ async fn what_there_is_not_to_be_asked_for_is_said_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn an_empty_list_says_what_hides_it_or_what_to_do() {
+async fn empty_list_names_filter_or_first_action() {
     let fake = Fake::new(|world| {
         world.nodes.clear();
         world.runs.clear();
         world.roles.clear();
         world.imports.clear();
     });
-    get(&fake, "/nodes?filter=db&state=dead").await.says(&["name contains “db”, state is “dead”", "All "]);
+    get(&fake, "/nodes?filter=db&state=dead")
+        .await
+        .says(&["name contains “db”, state is “dead”", "All "]);
     get(&fake, "/runs?node=n1").await.says(&["No run fits", "node is “n1”"]);
     get(&fake, "/runs?before=7").await.says(&["There are no more runs", "To its beginning"]);
     get(&fake, "/catalog/roles").await.says(&["No roles yet"]);
@@ -445,7 +545,7 @@ async fn an_empty_list_says_what_hides_it_or_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
+async fn catalog_has_roles_graph_and_imports() {
     let fake = Fake::new(|_| {});
     let roles = get(&fake, "/catalog/roles").await;
     roles.says(&[
@@ -455,7 +555,11 @@ async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
         "aria-current=\"page\"",
     ]);
     let role = get(&fake, "/catalog/roles/app").await;
-    role.says(&["aria-label=\"Parts of the catalog\"", "How they hang together", "gantry role show app"]);
+    role.says(&[
+        "aria-label=\"Parts of the catalog\"",
+        "How they hang together",
+        "gantry role show app",
+    ]);
     role.says(&["10-start", &format!("gantry role script --hash {}", "5f".repeat(32))]);
     role.says(&[
         "href=\"/catalog/roles/base\"",
@@ -470,7 +574,12 @@ async fn the_catalog_has_roles_a_picture_of_them_and_imports() {
     graph.says(&["<svg", "class=\"tie requires\"", "id=\"ties\"", "href=\"/catalog/graph#ties\""]);
     graph.says_not(&["style=", "preceeded"]);
     let imports = get(&fake, "/catalog/imports").await;
-    imports.says(&["role still", "demo.yml:1:1: note: odd", "2 more", "3 lines more were not kept."]);
+    imports.says(&[
+        "role still",
+        "demo.yml:1:1: note: odd",
+        "2 more",
+        "3 lines more were not kept.",
+    ]);
     let many = Fake::new(|world| world.long = true);
     get(&many, "/catalog/graph").await.says(&["301 roles are too many for one picture"]);
 }

@@ -1,4 +1,4 @@
-//! A node's own page, as the server renders it.
+//! The page of a node, as the server renders it.
 
 use api::nodes::OutOfService;
 
@@ -8,19 +8,39 @@ use crate::serve::{get, post};
 const PAGE: &str = "/nodes/web-1.rack1.example.com";
 
 #[tokio::test]
-async fn all_that_is_known_of_a_node_is_on_its_page() {
+async fn node_page_shows_all_data() {
     let list = get(&Fake::new(|_| {}), "/nodes").await;
     list.says(&["href=\"/nodes/web-1.rack1.example.com\""]);
     let page = get(&Fake::new(|_| {}), PAGE).await;
     assert_eq!(page.status, 200);
-    page.says(&["<title>web-1.rack1.example.com · Gantry</title>", "By the door", "href=\"/deployments/web\""]);
+    page.says(&[
+        "<title>web-1.rack1.example.com · Gantry</title>",
+        "By the door",
+        "href=\"/deployments/web\"",
+    ]);
     let main = page.body.split_once("<main").expect("the page itself").1;
     let head = main.split_once("<div class=\"columns\">").expect("what stands below the head").0;
     assert_eq!(head.matches("Same by CLI, same by API").count(), 1, "{head}");
     page.says(&["alive", "8f14e45f", "what runs here is known", "by its own word"]);
-    page.says(&["web-1.mgmt.example.com", "deploy/ssh", "SHA256:+DiY3wvvV6TuJJhbpZisF", "00:25:90:aa:00:01", "CN-1"]);
-    page.says(&["let in", "not reached", "connection refused", "no answer within 5 seconds", "worker@here"]);
-    page.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app")), "href=\"/runs/41\"", "TRANSITION"]);
+    page.says(&[
+        "web-1.mgmt.example.com",
+        "deploy/ssh",
+        "SHA256:+DiY3wvvV6TuJJhbpZisF",
+        "00:25:90:aa:00:01",
+        "CN-1",
+    ]);
+    page.says(&[
+        "let in",
+        "not reached",
+        "connection refused",
+        "no answer within 5 seconds",
+        "worker@here",
+    ]);
+    page.says(&[
+        &format!("href=\"/noderoles/{}\"", fake::noderole(1, "app")),
+        "href=\"/runs/41\"",
+        "TRANSITION",
+    ]);
     page.says(&["found by", "facts", "\"cores\": 4", "href=\"/runs/40\"", "came up", "its unit"]);
     let by_id = get(&Fake::new(|_| {}), &format!("/nodes/{}", fake::node(1))).await;
     assert_eq!(by_id.status, 200);
@@ -30,11 +50,14 @@ async fn all_that_is_known_of_a_node_is_on_its_page() {
 }
 
 #[tokio::test]
-async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts() {
+async fn health_checks_and_results_are_paginated_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = get(&fake, PAGE).await;
     node.says(&[&format!("href=\"{PAGE}/looks\""), &format!("href=\"{PAGE}/results\"")]);
-    node.says(&["href=\"/runs?node=web-1.rack1.example.com\"", "gantry node show web-1.rack1.example.com"]);
+    node.says(&[
+        "href=\"/runs?node=web-1.rack1.example.com\"",
+        "gantry node show web-1.rack1.example.com",
+    ]);
     node.says_not(&["It carries more than these"]);
 
     node.says(&[&format!("href=\"{PAGE}/noderoles\"")]);
@@ -49,7 +72,11 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
 
     let looks = get(&fake, &format!("{PAGE}/looks")).await;
     assert_eq!(looks.status, 200);
-    looks.says(&["<title>Looks at web-1.rack1.example.com · Gantry</title>", "let in", "gantry node looks"]);
+    looks.says(&[
+        "<title>Looks at web-1.rack1.example.com · Gantry</title>",
+        "let in",
+        "gantry node looks",
+    ]);
     looks.says_not(&["connection refused", ">Newest<"]);
     let older = linked(&looks.body, &format!("{PAGE}/looks?before="));
     let older = get(&fake, &older).await;
@@ -58,20 +85,28 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
     let end = get(&fake, &format!("{PAGE}/looks?before=0")).await;
     end.says(&["There are no more looks", &format!("href=\"{PAGE}/looks\"")]);
     let failed = get(&fake, &format!("{PAGE}/looks?reached=false&text=refused")).await;
-    failed.says(&["connection refused", "gantry node looks web-1.rack1.example.com --reached false --text refused"]);
+    failed.says(&[
+        "connection refused",
+        "gantry node looks web-1.rack1.example.com --reached false --text refused",
+    ]);
     failed.says_not(&["looks?before="]);
 
     let results = get(&fake, &format!("{PAGE}/results")).await;
     assert_eq!(results.status, 200);
-    results.says(&["href=\"/runs/42\"", "v-42", "<title>Results on web-1.rack1.example.com · Gantry</title>"]);
+    results.says(&[
+        "href=\"/runs/42\"",
+        "v-42",
+        "<title>Results on web-1.rack1.example.com · Gantry</title>",
+    ]);
     results.says(&["2 kept in all"]);
     results.says_not(&["v-41"]);
     let elsewhere = get(&fake, &format!("{PAGE}/results?role=nothing")).await;
     elsewhere.says(&["No result fits", "role is “nothing”"]);
     let older = linked(&results.body, &format!("{PAGE}/results?before="));
     get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
-    let long =
-        Fake::new(|world| (world.results[0].result, world.results[0].bytes) = ("{\"log\": \"xx…".into(), 100_012));
+    let long = Fake::new(|world| {
+        (world.results[0].result, world.results[0].bytes) = ("{\"log\": \"xx…".into(), 100_012)
+    });
     get(&long, &format!("{PAGE}/results")).await.says(&["100012 bytes in all"]);
     let none = Fake::new(|world| world.results.clear());
     get(&none, &format!("{PAGE}/results")).await.says(&["No results", "leaves it here"]);
@@ -80,21 +115,29 @@ async fn every_look_and_every_result_that_is_kept_can_be_reached_without_scripts
         let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
         assert_eq!(odd.status, 400, "{part}");
         odd.says(&["this address goes on behind a row", "From its beginning"]);
-        assert_eq!(get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status, 404, "{part}");
+        assert_eq!(
+            get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status,
+            404,
+            "{part}"
+        );
     }
 }
 
-/// The first link in a page that begins like this.
+/// The first link in a page that starts with `begin`.
 fn linked(body: &str, begin: &str) -> String {
     let at = body.find(&format!("href=\"{begin}")).expect("such a link") + "href=\"".len();
     body[at..].split('"').next().expect("its end").to_owned()
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_said_and_leads_to_all_of_it() {
+async fn truncated_lists_link_to_complete_lists() {
     let fake = Fake::new(|world| world.machine.more_noderoles = true);
     let page = get(&fake, PAGE).await;
-    page.says(&["2 of more", "It carries more than these.", "href=\"/graph/web?nodes=web-1.rack1.example.com\""]);
+    page.says(&[
+        "2 of more",
+        "It carries more than these.",
+        "href=\"/graph/web?nodes=web-1.rack1.example.com\"",
+    ]);
     let fake = Fake::new(|world| {
         let attempt = world.run.attempts[0].clone();
         world.run.attempts = vec![attempt.clone(); api::console::PAGE_SIZE];
@@ -107,24 +150,37 @@ async fn what_is_cut_off_is_said_and_leads_to_all_of_it() {
     let id = fake.read(|world| world.noderole.id).expect("signed in");
     let noderole = get(&fake, &format!("/noderoles/{id}")).await;
     noderole.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
-    noderole.says(&["All of them, in the graph", &format!("href=\"/graph/web?focus={id}&amp;way=down&amp;steps=1\"")]);
-    get(&Fake::new(|_| {}), &format!("/noderoles/{id}")).await.says_not(&["50 or more", "All of them, in the graph"]);
+    noderole.says(&[
+        "All of them, in the graph",
+        &format!("href=\"/graph/web?focus={id}&amp;way=down&amp;steps=1\""),
+    ]);
+    get(&Fake::new(|_| {}), &format!("/noderoles/{id}"))
+        .await
+        .says_not(&["50 or more", "All of them, in the graph"]);
 }
 
 #[tokio::test]
-async fn what_stands_between_a_node_and_its_work_is_said() {
+async fn node_page_lists_pending_reasons() {
     let out = Fake::new(|world| {
         let by = Some("ada".into());
-        world.machine.life.unavailable = Some(OutOfService { by, since: None, reason: "new disks".into() });
+        world.machine.life.unavailable =
+            Some(OutOfService { by, since: None, reason: "new disks".into() });
     });
-    get(&out, PAGE).await.says(&["out of service", "by ada: new disks", "Put into service", "value=\"true\""]);
+    get(&out, PAGE).await.says(&[
+        "out of service",
+        "by ada: new disks",
+        "Put into service",
+        "value=\"true\"",
+    ]);
     let dead = Fake::new(|world| {
         world.machine.life.alive = false;
         world.machine.looks.remove(0);
     });
     get(&dead, PAGE).await.says(&["dead", "Not reached: 10.0.3.7: connection refused."]);
     let unknown = Fake::new(|world| world.machine.life.joined = "welcomed".into());
-    get(&unknown, PAGE).await.says(&["what runs here is not known", "Nothing starts before a worker was let in"]);
+    get(&unknown, PAGE)
+        .await
+        .says(&["what runs here is not known", "Nothing starts before a worker was let in"]);
     let new = Fake::new(|world| {
         world.machine.life.alive = false;
         world.machine.life.alive_since = None;
@@ -132,15 +188,29 @@ async fn what_stands_between_a_node_and_its_work_is_said() {
         (world.machine.reports, world.machine.tokens, world.machine.runs) = Default::default();
     });
     let page = get(&new, PAGE).await;
-    page.says(&["never reached", "Nobody has looked yet.", "Nothing is known of it yet", "no role is bound to it"]);
+    page.says(&[
+        "never reached",
+        "Nobody has looked yet.",
+        "Nothing is known of it yet",
+        "no role is bound to it",
+    ]);
     page.says(&["Nothing has run here yet.", "It has reported nothing yet.", "None."]);
 }
 
 #[tokio::test]
-async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
+async fn node_commands_depend_on_permission() {
     let operator = get(&Fake::new(|_| {}), PAGE).await;
-    operator.says(&["/call/change-node", "/call/set-available", "/call/mint-node-token", "/call/revoke-node-token"]);
-    operator.says(&["name=\"version\" value=\"3\"", "/call/propose-change", "Propose a new connection"]);
+    operator.says(&[
+        "/call/change-node",
+        "/call/set-available",
+        "/call/mint-node-token",
+        "/call/revoke-node-token",
+    ]);
+    operator.says(&[
+        "name=\"version\" value=\"3\"",
+        "/call/propose-change",
+        "Propose a new connection",
+    ]);
     operator.says_not(&["name=\"reason\" maxlength", "/call/take-out-node"]);
     let record = Fake::new(|world| {
         world.machine.record = true;
@@ -154,17 +224,26 @@ async fn who_may_change_a_node_finds_how_and_who_may_not_reads_why() {
     ]);
     page.says(&["/call/take-out-node"]);
     page.says_not(&["/call/propose-change"]);
-    let viewer = Fake::new(|world| world.machine.may_change = Err("ada does not have the permission operator.".into()));
+    let viewer = Fake::new(|world| {
+        world.machine.may_change = Err("ada does not have the permission operator.".into())
+    });
     let page = get(&viewer, PAGE).await;
     page.says(&["ada does not have the permission operator."]);
-    page.says_not(&["/call/change-node", "/call/set-available", "/call/mint-node-token", "/call/revoke-node-token"]);
+    page.says_not(&[
+        "/call/change-node",
+        "/call/set-available",
+        "/call/mint-node-token",
+        "/call/revoke-node-token",
+    ]);
 }
 
 #[tokio::test]
-async fn a_node_is_changed_without_scripts_too() {
+async fn node_is_changed_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = format!("node={}", fake::node(1));
-    let form = format!("{node}&version=3&description=&mac=a+b&port=2222&address=10.0.3.8,10.0.3.9&hints=%7B%7D");
+    let form = format!(
+        "{node}&version=3&description=&mac=a+b&port=2222&address=10.0.3.8,10.0.3.9&hints=%7B%7D"
+    );
     for (call, form) in [
         ("change-node", form),
         ("change-node", format!("{node}&version=3&description=x")),
@@ -177,14 +256,24 @@ async fn a_node_is_changed_without_scripts_too() {
     }
     let told = fake.0.lock().expect("no test died here").told.clone();
     let way = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
-    let first = format!(r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"way":{way}}}"#);
+    let first = format!(
+        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"way":{way}}}"#
+    );
     assert_eq!(told[0], first);
-    assert!(told[1].contains(r#""description":"x","macs":[]"#) && told[1].contains(r#""way":null"#), "{}", told[1]);
+    assert!(
+        told[1].contains(r#""description":"x","macs":[]"#) && told[1].contains(r#""way":null"#),
+        "{}",
+        told[1]
+    );
     assert_eq!(told[2], "available false disks");
-    assert!(told[3].starts_with("revoke 0000"), "a token that nobody could see is not made: {told:?}");
+    assert!(
+        told[3].starts_with("revoke 0000"),
+        "a token that nobody could see is not made: {told:?}"
+    );
     let edits = told.iter().find(|told| told.starts_with("edit ")).expect("edits");
     assert!(
-        edits.contains(r#""edit":"set_connection""#) && edits.contains(r#""connection":{"root":"/srv/other"}"#),
+        edits.contains(r#""edit":"set_connection""#)
+            && edits.contains(r#""connection":{"root":"/srv/other"}"#),
         "{edits}"
     );
     let page = get(&fake, "/nodes/web-1.rack1.example.com").await;

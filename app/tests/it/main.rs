@@ -1,4 +1,4 @@
-//! The pages as the server renders them, with a console in memory behind them: what they say, in which states, with which status.
+//! Tests of the server-rendered pages with a fake console: their texts, states and status codes.
 
 mod accounts;
 mod differing;
@@ -24,10 +24,13 @@ use fake::Fake;
 use serve::{get, get_with, post};
 
 #[tokio::test]
-async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
+async fn signed_out_reader_is_redirected_to_sign_in() {
     let fake = Fake::new(|world| world.signed_in = false);
     let page = get(&fake, "/runs?state=failed").await;
-    assert_eq!((page.status, page.location.as_deref()), (302, Some("/sign-in?next=%2Fruns%3Fstate%3Dfailed")));
+    assert_eq!(
+        (page.status, page.location.as_deref()),
+        (302, Some("/sign-in?next=%2Fruns%3Fstate%3Dfailed"))
+    );
 
     let sign_in = get(&fake, "/sign-in?next=%2Fruns%3Fstate%3Dfailed").await;
     assert_eq!(sign_in.status, 200);
@@ -55,7 +58,7 @@ async fn who_is_not_signed_in_is_led_to_the_sign_in_and_back() {
 }
 
 #[tokio::test]
-async fn the_list_of_deployments_says_how_each_is() {
+async fn deployment_list_shows_states() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments").await;
     assert_eq!(page.status, 200);
@@ -73,29 +76,53 @@ async fn the_list_of_deployments_says_how_each_is() {
 }
 
 #[tokio::test]
-async fn a_committed_board_is_read_only_and_offers_one_button() {
+async fn committed_board_is_read_only_with_propose_button() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
-    page.says(&["COMMITTED", "Propose changes", "web-4", "exit 1 in 20-realm.sh", "milestone", "2 roles, in system"]);
+    page.says(&[
+        "COMMITTED",
+        "Propose changes",
+        "web-4",
+        "exit 1 in 20-realm.sh",
+        "milestone",
+        "2 roles, in system",
+    ]);
     page.says(&[&more(41)]);
     page.says_not(&["draggable", "Add role</button>", "Review changes", "Open proposal"]);
 }
 
 #[tokio::test]
-async fn a_board_says_what_is_beside_what_was_decided() {
+async fn board_shows_step_states_next_to_badge() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
-    // Roles of deployments above it are theirs.
-    page.says(&["COMMITTED", ">1 error<", ">1 transition<", ">1 todo<", ">1 blocked<", ">7 active<"]);
+    // Roles of ancestors are not counted.
+    page.says(&[
+        "COMMITTED",
+        ">1 error<",
+        ">1 transition<",
+        ">1 todo<",
+        ">1 blocked<",
+        ">7 active<",
+    ]);
     page.says(&[
         "<a href=\"/waiting?deployment=web&amp;reason=failed\"",
         "<a href=\"/waiting?deployment=web\"",
         "<a href=\"/runs?state=running&amp;deployment=web\"",
     ]);
     page.says_not(&["nothing bound"]);
-    let title = page.body.split("</h1>").next().and_then(|before| before.rsplit("<h1").next()).expect("a heading");
-    assert!(title.contains("COMMITTED") && !title.contains("data-state=\"active\""), "no step's look: {title}");
-    let full = Fake::new(|world| world.board.beyond = StateCounts { error: 2, active: 40, ..StateCounts::default() });
+    let title = page
+        .body
+        .split("</h1>")
+        .next()
+        .and_then(|before| before.rsplit("<h1").next())
+        .expect("a heading");
+    assert!(
+        title.contains("COMMITTED") && !title.contains("data-state=\"active\""),
+        "no step's look: {title}"
+    );
+    let full = Fake::new(|world| {
+        world.board.beyond = StateCounts { error: 2, active: 40, ..StateCounts::default() }
+    });
     get(&full, "/deployments/web").await.says(&[">3 error<", ">47 active<", ">1 blocked<"]);
-    // What a proposal would add is no step yet.
+    // Proposed noderoles are not steps yet.
     let proposed = Fake::new(|world| world.board = fake::proposed_board());
     get(&proposed, "/deployments/web").await.says(&["PROPOSED", ">1 error<", ">7 active<"]);
     let empty = Fake::new(|world| world.board.groups.clear());
@@ -104,20 +131,22 @@ async fn a_board_says_what_is_beside_what_was_decided() {
     page.says_not(&[">1 error<"]);
 }
 
-/// A count in a cell, as it is rendered.
+/// The markup of a count in a cell.
 fn more(n: usize) -> String {
     format!("+<!>{n}<!> more")
 }
 
 #[tokio::test]
-async fn who_may_not_propose_reads_why() {
-    let fake = Fake::new(|world| world.board.may_propose = Err("Nobody proposes changes on system by hand.".into()));
+async fn board_explains_missing_propose_permission() {
+    let fake = Fake::new(|world| {
+        world.board.may_propose = Err("Nobody proposes changes on system by hand.".into())
+    });
     let page = get(&fake, "/deployments/web").await;
     page.says(&["Nobody proposes changes on system by hand.", "disabled"]);
 }
 
 #[tokio::test]
-async fn a_proposed_board_counts_names_and_explains() {
+async fn proposed_board_summarizes_the_proposal() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         let proposal = world.board.proposal.as_mut().expect("a proposal");
@@ -144,7 +173,7 @@ async fn a_proposed_board_counts_names_and_explains() {
 }
 
 #[tokio::test]
-async fn who_would_become_an_author_is_told_before() {
+async fn reader_is_warned_before_becoming_author() {
     let fake = |would_join| {
         Fake::new(move |world| {
             world.board = fake::proposed_board();
@@ -159,7 +188,11 @@ async fn who_would_become_an_author_is_told_before() {
             }
         })
     };
-    let pages = ["/deployments/web", "/proposals/9", &format!("/noderoles/{}", fake::noderole(4, "gateway"))];
+    let pages = [
+        "/deployments/web",
+        "/proposals/9",
+        &format!("/noderoles/{}", fake::noderole(4, "gateway")),
+    ];
     for path in pages {
         get(&fake(true), path).await.says(&["You are no author of this proposal"]);
         get(&fake(false), path).await.says_not(&["You are no author of this proposal"]);
@@ -171,18 +204,21 @@ async fn who_would_become_an_author_is_told_before() {
 }
 
 #[tokio::test]
-async fn who_may_only_look_reads_why_a_node_can_not_be_proposed_on() {
+async fn node_page_explains_missing_propose_permission() {
     let path = format!("/noderoles/{}", fake::noderole(4, "gateway"));
     get(&Fake::new(|_| {}), &path).await.says_not(&["That takes the operator permission."]);
-    let fake = Fake::new(|world| world.noderole.may_propose = Err("That takes the operator permission.".into()));
+    let fake = Fake::new(|world| {
+        world.noderole.may_propose = Err("That takes the operator permission.".into())
+    });
     let page = get(&fake, &path).await;
     page.says(&["That takes the operator permission."]);
-    let button = page.body.split("<button").find(|part| part.contains("alone")).expect("the button");
+    let button =
+        page.body.split("<button").find(|part| part.contains("alone")).expect("the button");
     assert!(button.contains("disabled"), "{button}");
 }
 
 #[tokio::test]
-async fn another_policy_is_a_card_like_every_other() {
+async fn policy_change_is_a_card() {
     let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
     let fake = Fake::new(move |world| {
         let sides = Sides { old: policy(1), new: policy(2) };
@@ -198,7 +234,7 @@ async fn another_policy_is_a_card_like_every_other() {
 }
 
 #[tokio::test]
-async fn an_empty_board_says_what_to_do() {
+async fn empty_board_shows_first_action() {
     let fake = Fake::new(|world| {
         world.board.groups.clear();
         world.board.tray.clear();
@@ -209,7 +245,7 @@ async fn an_empty_board_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_a_404_with_a_way_on() {
+async fn missing_object_returns_404_with_link() {
     let fake = Fake::new(|_| {});
     for (path, all, word) in [
         ("/deployments/nowhere", "/deployments", "All deployments"),
@@ -228,9 +264,11 @@ async fn what_is_missing_is_a_404_with_a_way_on() {
 }
 
 #[tokio::test]
-async fn a_server_that_can_not_answer_says_so_on_every_page() {
+async fn server_error_is_shown_on_every_page() {
     let fake = Fake::new(|world| {
-        world.problem = Some(Problem::unavailable("The database does not answer. Work goes on by itself when it does."))
+        world.problem = Some(Problem::unavailable(
+            "The database does not answer. Work goes on by itself when it does.",
+        ))
     });
     for path in [
         "/",
@@ -255,7 +293,7 @@ async fn a_server_that_can_not_answer_says_so_on_every_page() {
 }
 
 #[tokio::test]
-async fn the_line_of_targets_says_who_and_any_two_are_compared() {
+async fn target_history_shows_authors_and_compares_targets() {
     let page = get(&Fake::new(|_| {}), "/blueprints?deployment=web&from=1&to=2").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -279,7 +317,7 @@ async fn the_line_of_targets_says_who_and_any_two_are_compared() {
 }
 
 #[tokio::test]
-async fn the_checks_say_how_the_change_was_planned() {
+async fn checks_show_planner_report() {
     get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
         "How this was planned",
         "waits on",
@@ -293,7 +331,7 @@ async fn the_checks_say_how_the_change_was_planned() {
 }
 
 #[tokio::test]
-async fn the_catalog_says_what_each_version_lacks() {
+async fn catalog_shows_dropped_parts_of_versions() {
     let fake = Fake::new(|_| {});
     get(&fake, "/catalog").await.says(&[
         "<title>Catalog · Gantry</title>",
@@ -307,13 +345,16 @@ async fn the_catalog_says_what_each_version_lacks() {
     let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
-    get(&Fake::new(|world| world.catalog.clear()), "/catalog").await.says(&["The catalog is empty"]);
+    get(&Fake::new(|world| world.catalog.clear()), "/catalog")
+        .await
+        .says(&["The catalog is empty"]);
 }
 
 #[tokio::test]
-async fn the_catalog_comes_page_by_page() {
+async fn catalog_is_paginated() {
     let fake = Fake::new(|world| world.long = true);
-    let hashes: Vec<String> = fake.0.lock().unwrap().catalog.iter().map(|version| version.hash.clone()).collect();
+    let hashes: Vec<String> =
+        fake.0.lock().unwrap().catalog.iter().map(|version| version.hash.clone()).collect();
     let after = |hash: &str| format!("/catalog?after={hash}");
     let link = |path: &str| format!("href=\"{path}\"");
     let title = |hash: &str| format!("<code title=\"{hash}\"");
@@ -333,7 +374,7 @@ async fn the_catalog_comes_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_deployment_is_restored_without_scripts_too() {
+async fn deployment_is_restored_without_javascript() {
     let fake = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
@@ -350,12 +391,15 @@ async fn a_deployment_is_restored_without_scripts_too() {
     assert_ne!(refused.location.as_deref(), Some("/deployments/web"));
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
-    get(&Fake::new(|_| {}), "/blueprints?from=2&to=1").await.says_not(&["Restoring makes a proposal"]);
+    get(&Fake::new(|_| {}), "/blueprints?from=2&to=1")
+        .await
+        .says_not(&["Restoring makes a proposal"]);
     let others = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
         world.comparison.deployment = Some(fake::deployment("web"));
-        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
+        let policy =
+            |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         world.comparison.difference.policy = Some(Sides { old: policy(2), new: policy(1) });
         world.comparison.difference.nodes.clear();
         world.comparison.difference.deployments[0].name = fake::deployment("system");
@@ -366,7 +410,7 @@ async fn a_deployment_is_restored_without_scripts_too() {
 }
 
 #[tokio::test]
-async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be() {
+async fn comparison_handles_equal_unknown_and_huge_blueprints() {
     let same = Fake::new(|world| {
         world.comparison.to.root.clone_from(&world.comparison.from.root);
         world.comparison.difference = Default::default();
@@ -376,12 +420,18 @@ async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be()
     assert_eq!(unknown.status, 404);
     unknown.says(&["There is no target 9: they go from 1 to 3.", "The line of targets"]);
     let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
-    get(&huge, "/blueprints?from=1&to=2").await.says(&["more documents differ. They are too many for a page"]);
-    get(&Fake::new(|_| {}), "/blueprints?from=1").await.says(&["From 1: now choose what to compare it to."]);
+    get(&huge, "/blueprints?from=1&to=2")
+        .await
+        .says(&["more documents differ. They are too many for a page"]);
+    get(&Fake::new(|_| {}), "/blueprints?from=1")
+        .await
+        .says(&["From 1: now choose what to compare it to."]);
     let empty = Fake::new(|world| world.targets.targets.clear());
     let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
-    behind
-        .says(&["There are no more targets", "href=\"/blueprints?deployment=web\" class=\"button\">To its beginning"]);
+    behind.says(&[
+        "There are no more targets",
+        "href=\"/blueprints?deployment=web\" class=\"button\">To its beginning",
+    ]);
     behind.says_not(&["Pages of the list"]);
     let untouched = get(&empty, "/blueprints?deployment=web").await;
     untouched.says(&["No target fits", "href=\"/blueprints\" class=\"button\">All "]);
@@ -389,7 +439,7 @@ async fn blueprints_that_are_the_same_unknown_huge_or_one_alone_are_said_to_be()
 }
 
 #[tokio::test]
-async fn the_panel_is_part_of_the_address() {
+async fn panel_is_opened_by_address() {
     let id = fake::noderole(4, "gateway");
     let page = get(&Fake::new(|_| {}), &format!("/deployments/web?noderole={id}")).await;
     page.says(&[
@@ -401,11 +451,15 @@ async fn the_panel_is_part_of_the_address() {
         "run 1004".split(' ').next().unwrap_or_default(),
     ]);
     let alone = get(&Fake::new(|_| {}), &format!("/noderoles/{id}")).await;
-    alone.says(&["<title>gateway on web-4.rack1.example.com · Gantry</title>", "Edit in the proposal", "Waits for it"]);
+    alone.says(&[
+        "<title>gateway on web-4.rack1.example.com · Gantry</title>",
+        "Edit in the proposal",
+        "Waits for it",
+    ]);
 }
 
 #[tokio::test]
-async fn a_noderole_that_can_not_be_changed_says_why() {
+async fn unchangeable_noderole_shows_reason() {
     let fake = Fake::new(|world| {
         world.noderole.may_edit = Err("Propose changes on web first.".into());
         world.noderole.may_retry = Err("Your account may not retry.".into());
@@ -415,7 +469,7 @@ async fn a_noderole_that_can_not_be_changed_says_why() {
 }
 
 #[tokio::test]
-async fn the_author_reads_why_approving_is_off() {
+async fn author_sees_why_approval_is_disabled() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
         "Adds app on web-6, web-7 and web-8.",
@@ -438,7 +492,7 @@ async fn the_author_reads_why_approving_is_off() {
 }
 
 #[tokio::test]
-async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
+async fn impact_summary_links_to_complete_lists() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
         "Can’t be undone:",
@@ -483,8 +537,9 @@ async fn what_it_comes_to_is_said_at_the_top_and_leads_to_the_lists() {
 }
 
 #[tokio::test]
-async fn what_is_grave_is_never_folded_away() {
-    let gives_up = (1..=5).map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
+async fn severe_effects_are_never_collapsed() {
+    let gives_up = (1..=5)
+        .map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
     let roles = (1..=4).map(|n| format!("Takes role store and its data out of web-{n}."));
     let unbound = (1..=4).map(|n| format!("Removes app-{n} from n9."));
     let moved = (1..=3).map(|n| format!("n{n} moves from system to web."));
@@ -507,14 +562,18 @@ async fn what_is_grave_is_never_folded_away() {
         let page = get(&fake, "/reviews/128").await;
         let line = |text: &String| format!("<li>{text}<");
         let in_sight = without_folds(&page.body);
-        let hidden: Vec<&String> = grave.iter().filter(|text| !in_sight.contains(&line(text))).collect();
+        let hidden: Vec<&String> =
+            grave.iter().filter(|text| !in_sight.contains(&line(text))).collect();
         assert!(hidden.is_empty(), "folded away: {hidden:?}");
-        assert!(rest.iter().all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text))));
+        assert!(
+            rest.iter()
+                .all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text)))
+        );
         page.says(&["Show all: <!>10<!> more"]);
     }
 }
 
-/// A page without what is inside of its `<details>`, open or not.
+/// A page without the content of its `<details>` elements, open or not.
 fn without_folds(body: &str) -> String {
     let (mut seen, mut depth) = (String::new(), 0_usize);
     for part in body.split_inclusive('>') {
@@ -528,13 +587,20 @@ fn without_folds(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_order_says_what_each_wave_waits_for() {
+async fn waves_show_their_dependencies() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=waves").await;
-    page.says(&["Waves 10", "Wave 3", "one by one", "waits for runtime, 29 roles more", "destroys data", "7 waves"]);
+    page.says(&[
+        "Waves 10",
+        "Wave 3",
+        "one by one",
+        "waits for runtime, 29 roles more",
+        "destroys data",
+        "7 waves",
+    ]);
 }
 
 #[tokio::test]
-async fn what_was_opened_is_marked_and_can_be_marked_without_scripts() {
+async fn viewed_changes_are_marked_without_javascript() {
     let web = engine::blueprint::Anchor::Deployment(fake::deployment_id(1));
     let marked = web.clone();
     let fake = Fake::new(move |world| world.opened.opened = [marked].into());
@@ -556,7 +622,7 @@ async fn what_was_opened_is_marked_and_can_be_marked_without_scripts() {
 }
 
 #[tokio::test]
-async fn a_large_change_is_folded_and_a_small_one_is_not() {
+async fn only_large_change_is_collapsed() {
     let small = get(&Fake::new(|_| {}), "/reviews/128").await;
     small.says(&["<details open class=\"fold\""]);
     let large = Fake::new(|world| {
@@ -571,7 +637,7 @@ async fn a_large_change_is_folded_and_a_small_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_destructive_change_is_committed_by_its_name() {
+async fn destructive_commit_requires_typed_name() {
     let fake = Fake::new(|world| {
         world.review.may_commit = Ok(());
         world.review.may_judge = Ok(());
@@ -591,7 +657,7 @@ async fn a_destructive_change_is_committed_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_was_committed_leads_to_where_it_runs() {
+async fn committed_review_links_to_its_runs() {
     let fake = Fake::new(|world| {
         world.review.state = ReviewState::Committed;
         world.review.target = Some(TargetNo(128));
@@ -602,11 +668,16 @@ async fn what_was_committed_leads_to_where_it_runs() {
 }
 
 #[tokio::test]
-async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
+async fn thread_links_to_change_and_names_resolver() {
     let changes = get(&Fake::new(|_| {}), "/reviews/128").await;
-    changes.says(&["Discussion 1 open", "Comment on app", "tab=discussion&amp;about=deployment%2F"]);
+    changes.says(&[
+        "Discussion 1 open",
+        "Comment on app",
+        "tab=discussion&amp;about=deployment%2F",
+    ]);
     let anchor = engine::blueprint::Anchor::Role(fake::deployment_id(1), fake::role("app"), None);
-    let path = format!("/reviews/128?tab=discussion&about={}", app::places::encoded(&anchor.to_string()));
+    let path =
+        format!("/reviews/128?tab=discussion&about={}", app::places::encoded(&anchor.to_string()));
     let talk = get(&Fake::new(|_| {}), &path).await;
     talk.says(&[
         "Why this port?",
@@ -619,25 +690,28 @@ async fn a_thread_hangs_on_its_change_and_says_who_may_close_it() {
 }
 
 #[tokio::test]
-async fn comments_work_without_scripts() {
+async fn comments_work_without_javascript() {
     let fake = Fake::new(|_| {});
     let done = post(&fake, "/call/open_thread", "submission=128&anchor=&body=Why%3F").await;
     assert_eq!(done.status, 302);
     post(&fake, "/call/reply", "thread=1&body=Because").await;
     post(&fake, "/call/resolve_thread", "thread=1&resolved=true").await;
-    assert_eq!(fake.0.lock().unwrap().told, ["open 128  Why?", "reply 1 Because", "resolve 1 true"]);
+    assert_eq!(
+        fake.0.lock().unwrap().told,
+        ["open 128  Why?", "reply 1 Because", "resolve 1 true"]
+    );
     let odd = post(&fake, "/call/open_thread", "submission=128&anchor=elsewhere&body=x").await;
     assert_eq!(odd.status, 302, "it leads back to the page, which says what is wrong");
 }
 
 #[tokio::test]
-async fn the_checks_say_what_they_looked_at() {
+async fn checks_show_their_evidence() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
     page.says(&["Approvals", "1 of 2 approvals; could approve: ", "planned on target"]);
 }
 
 #[tokio::test]
-async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
+async fn graph_has_picture_table_and_links() {
     let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
     page.says(&[
         "Graph of ",
@@ -650,14 +724,19 @@ async fn a_graph_is_a_picture_and_a_table_and_each_choice_is_a_link() {
     ]);
     let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
     table.says(&["<th scope=\"col\">Waits for</th>", "<li>app on web-1", "<li>app on web-2"]);
-    get(&Fake::new(|_| {}), "/reviews/128?tab=graph").await.says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
+    get(&Fake::new(|_| {}), "/reviews/128?tab=graph")
+        .await
+        .says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
 }
 
 #[tokio::test]
-async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
+async fn highlighted_path_is_shown_everywhere() {
     let fake = Fake::new(|world| {
-        world.graph.trail =
-            Some(GraphTrail { said: "app waits for runtime: 2 noderoles.".into(), noderoles: 2, way: Vec::new() });
+        world.graph.trail = Some(GraphTrail {
+            said: "app waits for runtime: 2 noderoles.".into(),
+            noderoles: 2,
+            way: Vec::new(),
+        });
         world.graph.vertices[0].on_trail = 1;
         world.graph.vertices[2].on_trail = 1;
         world.graph.edges[0].on_trail = 1;
@@ -681,17 +760,17 @@ async fn a_marked_path_is_in_the_picture_in_the_table_and_in_words() {
 }
 
 #[tokio::test]
-async fn colours_have_words() {
+async fn colours_are_named_in_words() {
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
     page.says(&["What colours mean", "waves 1–2 · ", "wave 3 · active", "data-state=\"tone-3\""]);
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
     page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
 
-/// A resource that is made while something else is waited for is made again each time that is looked at; then server and browser
-/// number them differently, and the browser can't take the page over.
+/// A resource that is created inside a pending `Suspense` is created again on each render. Then the
+/// server and the browser number resources differently, and hydration fails.
 #[tokio::test]
-async fn every_page_loads_once_what_it_shows() {
+async fn every_page_creates_its_resources_once() {
     let id = fake::noderole(4, "gateway");
     for (path, resources) in [
         ("/deployments".to_owned(), 2),
@@ -715,10 +794,15 @@ async fn every_page_loads_once_what_it_shows() {
 }
 
 #[tokio::test]
-async fn the_list_of_reviews_is_what_its_address_asks_for() {
+async fn review_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let open = get(&fake, "/reviews").await;
-    open.says(&["Three more application nodes", "waits for review", "href=\"/reviews?before=128\"", "Older"]);
+    open.says(&[
+        "Three more application nodes",
+        "waits for review",
+        "href=\"/reviews?before=128\"",
+        "Older",
+    ]);
     open.says_not(&["Gateways", "Newest"]);
     let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;text=Gate\"";
     let settled = get(&fake, "/reviews?state=committed&deployment=web&text=Gate&before=200").await;
@@ -727,7 +811,9 @@ async fn the_list_of_reviews_is_what_its_address_asks_for() {
     settled.says_not(&["Three more application nodes"]);
     let drafts = get(&fake, "/reviews?state=drafts").await;
     drafts.says(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
-    for (state, word) in [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "threads are open")] {
+    for (state, word) in
+        [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "threads are open")]
+    {
         let fake = Fake::new(|world| world.reviews[0].state = state);
         let page = get(&fake, "/reviews").await;
         page.says(&[word]);
@@ -736,15 +822,17 @@ async fn the_list_of_reviews_is_what_its_address_asks_for() {
 }
 
 #[tokio::test]
-async fn a_badge_says_when_more_may_wait() {
-    let badge = async |count, more| get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await;
+async fn badge_shows_incomplete_count() {
+    let badge = async |count, more| {
+        get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await
+    };
     badge(100, true).await.says(&["100+", "100 or more you can act on"]);
     badge(0, true).await.says(&["What you can act on is being counted"]);
     badge(0, false).await.says_not(&["you can act on"]);
 }
 
 #[tokio::test]
-async fn lists_say_when_they_are_empty() {
+async fn lists_have_empty_states() {
     let fake = Fake::new(|world| {
         world.reviews.clear();
         world.proposals.clear();
@@ -754,7 +842,9 @@ async fn lists_say_when_they_are_empty() {
     get(&fake, "/reviews").await.says(&["No review is open"]);
     get(&fake, "/reviews?state=any").await.says(&["Nothing was submitted yet"]);
     get(&fake, "/reviews?whose=for_me").await.says(&["Nothing waits for you"]);
-    get(&fake, "/reviews?whose=mine&text=x").await.says(&["No review fits", "href=\"/reviews?whose=mine\""]);
+    get(&fake, "/reviews?whose=mine&text=x")
+        .await
+        .says(&["No review fits", "href=\"/reviews?whose=mine\""]);
     get(&fake, "/reviews?before=3").await.says(&["There are no more of them", "href=\"/reviews\""]);
     get(&fake, "/reviews?state=drafts").await.says(&["No proposal waits to be submitted"]);
     get(&fake, "/runs").await.says(&["No runs"]);
@@ -763,23 +853,39 @@ async fn lists_say_when_they_are_empty() {
 }
 
 #[tokio::test]
-async fn a_run_can_be_read_without_scripts() {
+async fn run_is_readable_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/runs/1006").await;
-    page.says(&["step 59 of 60", "/runs/1006/log", "Cancel", "running", "4242", "deployment role", "review "]);
+    page.says(&[
+        "step 59 of 60",
+        "/runs/1006/log",
+        "Cancel",
+        "running",
+        "4242",
+        "deployment role",
+        "review ",
+    ]);
     let failed = Fake::new(|world| {
         world.run.run.state = RunState::Failed;
         world.run.run.error = Some("exit 1 in 20-realm.sh".into());
         world.run.run.ended = Some(fake::NOW);
         world.log = String::new();
     });
-    get(&failed, "/runs/1006").await.says(&["It wrote nothing.", "exit 1 in 20-realm.sh", "failed"]);
+    get(&failed, "/runs/1006").await.says(&[
+        "It wrote nothing.",
+        "exit 1 in 20-realm.sh",
+        "failed",
+    ]);
 }
 
 #[tokio::test]
-async fn forms_work_without_scripts() {
+async fn forms_work_without_javascript() {
     let fake = Fake::new(|_| {});
-    let answer = post(&fake, "/call/propose", &format!("deployment={}", fake::deployment_id(1))).await;
-    assert_eq!((answer.status, answer.location.as_deref()), (302, Some("http://localhost/from-here?")));
+    let answer =
+        post(&fake, "/call/propose", &format!("deployment={}", fake::deployment_id(1))).await;
+    assert_eq!(
+        (answer.status, answer.location.as_deref()),
+        (302, Some("http://localhost/from-here?"))
+    );
     let submitted = post(&fake, "/call/submit", "proposal=7&version=3&title=More+nodes").await;
     assert_eq!((submitted.status, submitted.location.as_deref()), (302, Some("/reviews/128")));
     let refused = post(&fake, "/call/judge", "submission=128&kind=approve&reason=").await;
@@ -795,7 +901,7 @@ async fn forms_work_without_scripts() {
 }
 
 #[tokio::test]
-async fn nothing_that_the_content_policy_forbids_is_rendered() {
+async fn pages_comply_with_content_security_policy() {
     let fake = Fake::new(|world| world.board = fake::proposed_board());
     let id = fake::noderole(4, "gateway");
     for path in [
@@ -817,12 +923,14 @@ async fn nothing_that_the_content_policy_forbids_is_rendered() {
 }
 
 #[tokio::test]
-async fn the_readers_colours_are_in_the_page_before_it_is_drawn() {
+async fn theme_cookie_is_rendered_by_server() {
     let fake = Fake::new(|_| {});
     get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
         .await
         .says(&["<html lang=\"en\" data-theme=\"dark\">"]);
-    get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")]).await.says(&["<html lang=\"en\">"]);
+    get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")])
+        .await
+        .says(&["<html lang=\"en\">"]);
 }
 
 fn replanned(after: Option<i64>) -> Replanned {
@@ -840,15 +948,24 @@ fn replanned(after: Option<i64>) -> Replanned {
 }
 
 #[tokio::test]
-async fn a_review_says_what_a_moved_base_did_to_it() {
+async fn review_shows_effect_of_changed_base() {
     let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
     let page = get(&anew, "/reviews/128").await;
-    page.says(&["The base moved: <!>effect unchanged", "/reviews/127", "web (target 131)", "bo (approved)"]);
+    page.says(&[
+        "The base moved: <!>effect unchanged",
+        "/reviews/127",
+        "web (target 131)",
+        "bo (approved)",
+    ]);
     page.says_not(&["What differs from", "on target <!>131"]);
 
     let other = Fake::new(|world| {
-        let shift = engine::blueprint::Shift { after: world.review.difference.clone(), ..Default::default() };
-        world.review.came_from = Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
+        let shift = engine::blueprint::Shift {
+            after: world.review.difference.clone(),
+            ..Default::default()
+        };
+        world.review.came_from =
+            Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
     });
     get(&other, "/reviews/128").await.says(&[
         "its effect is another",
@@ -861,10 +978,17 @@ async fn a_review_says_what_a_moved_base_did_to_it() {
         world.review.state = ReviewState::Replaced;
         world.review.became = Some(replanned(Some(129)));
     });
-    get(&old, "/reviews/128").await.says(&["planned anew as", "/reviews/129", "with the same effect"]);
+    get(&old, "/reviews/128").await.says(&[
+        "planned anew as",
+        "/reviews/129",
+        "with the same effect",
+    ]);
 
     let back = Fake::new(|world| {
-        let refused = vec![api::problem::Finding { at: "edit 1, by ada".into(), detail: "n1 belongs to web".into() }];
+        let refused = vec![api::problem::Finding {
+            at: "edit 1, by ada".into(),
+            detail: "n1 belongs to web".into(),
+        }];
         world.review.state = ReviewState::SentBack;
         world.review.became = Some(Replanned { refused, ..replanned(None) });
     });
@@ -878,7 +1002,7 @@ async fn a_review_says_what_a_moved_base_did_to_it() {
 }
 
 #[tokio::test]
-async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
+async fn board_shows_overruled_edits_and_returned_reviews() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         let proposal = world.board.proposal.as_mut().expect("a proposal");
@@ -892,11 +1016,18 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
         };
         proposal.clashes = vec![clash.clone()];
         world.review.clashes = vec![clash];
-        let refused = vec![api::problem::Finding { at: "edit 1, by ada".into(), detail: "n1 belongs to web".into() }];
+        let refused = vec![api::problem::Finding {
+            at: "edit 1, by ada".into(),
+            detail: "n1 belongs to web".into(),
+        }];
         proposal.sent_back = Some(Replanned { refused, ..replanned(None) });
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["One author overrules another here", "overruled by edit 2 of bo: the policy", "The later one counts."]);
+    page.says(&[
+        "One author overrules another here",
+        "overruled by edit 2 of bo: the policy",
+        "The later one counts.",
+    ]);
     get(&fake, "/reviews/128").await.says(&[
         "One author overrules another here",
         "the policy",
@@ -906,10 +1037,14 @@ async fn a_board_names_who_overrules_whom_and_what_was_sent_back() {
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_deployment_leads_to_its_board() {
+async fn deployment_proposal_redirects_to_board() {
     let fake = Fake::new(|world| {
-        let mut problem = Problem::conflict(api::problem::ON_DEPLOYMENT, "Proposal 9 is on web: look at its board.");
-        problem.errors = vec![api::problem::Finding { at: "deployment".into(), detail: "web".into() }];
+        let mut problem = Problem::conflict(
+            api::problem::ON_DEPLOYMENT,
+            "Proposal 9 is on web: look at its board.",
+        );
+        problem.errors =
+            vec![api::problem::Finding { at: "deployment".into(), detail: "web".into() }];
         world.problem = Some(problem);
     });
     let page = get(&fake, "/proposals/9").await;
@@ -918,9 +1053,11 @@ async fn a_proposal_on_a_deployment_leads_to_its_board() {
 }
 
 #[tokio::test]
-async fn a_node_has_a_proposal_of_its_own() {
+async fn node_proposal_has_its_own_page() {
     let fake = Fake::new(|_| {});
-    get(&fake, "/nodes").await.says(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
+    get(&fake, "/nodes")
+        .await
+        .says(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
     let page = get(&fake, "/proposals/9").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -932,12 +1069,13 @@ async fn a_node_has_a_proposal_of_its_own() {
         "action=\"/call/submit\"",
     ]);
     assert_eq!(get(&fake, "/proposals/x").await.status, 404);
-    let opened = post(&fake, "/call/propose_on_node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
+    let opened =
+        post(&fake, "/call/propose_on_node", &format!("node={}", uuid::Uuid::from_u128(6))).await;
     assert_eq!(opened.location.as_deref(), Some("/proposals/9"));
 }
 
 #[tokio::test]
-async fn approval_is_signed_where_the_policy_demands_it() {
+async fn approval_is_signed_if_policy_requires_it() {
     let page = async |needed: bool, able: bool| {
         let fake = Fake::new(move |world| {
             world.review.may_judge = Ok(());
@@ -951,10 +1089,18 @@ async fn approval_is_signed_where_the_policy_demands_it() {
     unsigned.says_not(&["Approve and sign", "must be signed"]);
     page(false, true).await.says(&["value=\"approve\"", "Approve and sign"]);
     let signed = page(true, true).await;
-    signed.says(&["Approve and sign", "value=\"reject\"", "must be signed with a passkey, which needs scripts"]);
+    signed.says(&[
+        "Approve and sign",
+        "value=\"reject\"",
+        "must be signed with a passkey, which needs scripts",
+    ]);
     signed.says_not(&["value=\"approve\""]);
     let unable = page(true, false).await;
-    unable.says(&["you have no confirmed passkey", "href=\"/settings/account#passkeys\"", "value=\"reject\""]);
+    unable.says(&[
+        "you have no confirmed passkey",
+        "href=\"/settings/account#passkeys\"",
+        "value=\"reject\"",
+    ]);
     unable.says_not(&["Approve and sign"]);
 }
 

@@ -1,9 +1,11 @@
-//! How it stands, who carries it out, who did what, and what is called how: the pages.
+//! The overview, workers, audit and search pages.
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
 use api::console::{RunState, StateCounts};
 use api::listing::{Cursor, Order, WorkerSort};
-use api::overview::{DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally};
+use api::overview::{
+    DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
+};
 use api::reviews::Waiting;
 use api::search::{Found, Hit, HitKind};
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
@@ -19,7 +21,7 @@ use uuid::Uuid;
 use crate::fake::{Fake, deployment, fqdn, node, role};
 use crate::serve::{get, get_with, post};
 
-/// What the fake says of it; tests change it before they look.
+/// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
 pub struct Overseen {
     pub overview: Overview,
@@ -27,7 +29,7 @@ pub struct Overseen {
     pub entries: Vec<AuditEntry>,
     pub chain: ChainView,
     pub found: Found,
-    /// What the audit is refused with.
+    /// The error of the audit, if set.
     pub refused: Option<Problem>,
 }
 
@@ -78,7 +80,9 @@ impl Default for Overseen {
                 commits: Vec::new(),
                 queue: QueueTally { queued: 6, running: 3, oldest: Some(At(1_795_248_902_000)) },
                 workers: WorkerTally { alive: 2, capacity: 8 },
-                hours: (0..24).map(|n| Hour { from: At(n * 3_600_000), runs: n, failed: i64::from(n == 7) }).collect(),
+                hours: (0..24)
+                    .map(|n| Hour { from: At(n * 3_600_000), runs: n, failed: i64::from(n == 7) })
+                    .collect(),
                 first_steps: None,
             },
             workers: vec![
@@ -102,10 +106,26 @@ impl Default for Overseen {
                 hits: vec![
                     Hit::Deployment { id: crate::fake::deployment_id(1), name: deployment("web") },
                     Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
-                    Hit::Role { role: role("app"), barclamp: BarclampName::parse("house").expect("a name") },
-                    Hit::Run { id: RunId(1006), role: role("app"), fqdn: fqdn(2), state: RunState::Running },
-                    Hit::Review { id: SubmissionId(128), title: "More <web>".into(), deployment: "web".into() },
-                    Hit::Person { id: PersonId(Uuid::from_u128(1)), name: "webster".into(), service: false },
+                    Hit::Role {
+                        role: role("app"),
+                        barclamp: BarclampName::parse("house").expect("a name"),
+                    },
+                    Hit::Run {
+                        id: RunId(1006),
+                        role: role("app"),
+                        fqdn: fqdn(2),
+                        state: RunState::Running,
+                    },
+                    Hit::Review {
+                        id: SubmissionId(128),
+                        title: "More <web>".into(),
+                        deployment: "web".into(),
+                    },
+                    Hit::Person {
+                        id: PersonId(Uuid::from_u128(1)),
+                        name: "webster".into(),
+                        service: false,
+                    },
                 ],
                 more: vec![HitKind::Node],
             },
@@ -139,7 +159,8 @@ impl Oversight for Fake {
     }
 
     async fn worker(&self, id: Uuid) -> Result<WorkerView, Problem> {
-        let found = self.read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
+        let found = self
+            .read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
@@ -147,7 +168,10 @@ impl Oversight for Fake {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
-            world.overseen.unless_refused(AuditPage { entries, next: world.long.then(|| Cursor::from("1".to_owned())) })
+            world.overseen.unless_refused(AuditPage {
+                entries,
+                next: world.long.then(|| Cursor::from("1".to_owned())),
+            })
         })?
     }
 
@@ -167,7 +191,7 @@ fn told(fake: &Fake) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_overview_says_whether_it_is_well_and_leads_on() {
+async fn overview_shows_health_and_links() {
     let page = get(&Fake::new(|_| {}), "/").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -196,7 +220,7 @@ async fn the_overview_says_whether_it_is_well_and_leads_on() {
 }
 
 #[tokio::test]
-async fn the_overview_of_a_new_installation_says_what_to_do_first() {
+async fn new_installation_overview_shows_first_actions() {
     let fake = Fake::new(|world| {
         let overview = &mut world.overseen.overview;
         overview.nodes = NodeTally::default();
@@ -205,13 +229,21 @@ async fn the_overview_of_a_new_installation_says_what_to_do_first() {
         world.waits.clear();
     });
     let page = get(&fake, "/").await;
-    page.says(&["Nothing is here yet", "Add a node", "Import a barclamp", "Propose a change", "Nothing waits"]);
+    page.says(&[
+        "Nothing is here yet",
+        "Add a node",
+        "Import a barclamp",
+        "Propose a change",
+        "Nothing waits",
+    ]);
     page.says_not(&["<rect"]);
 }
 
 #[tokio::test]
-async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
-    let with = |steps: FirstSteps| Fake::new(move |world| world.overseen.overview.first_steps = Some(steps));
+async fn first_steps_follow_events_and_can_be_hidden() {
+    let with = |steps: FirstSteps| {
+        Fake::new(move |world| world.overseen.overview.first_steps = Some(steps))
+    };
     let some = FirstSteps {
         edited: true,
         submitted: true,
@@ -230,7 +262,11 @@ async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
         "Put this away",
         "action=\"/call/put_first_steps_away\"",
     ]);
-    let next = page.body.split("<li").find(|line| line.contains("aria-current=\"step\"")).expect("a next step");
+    let next = page
+        .body
+        .split("<li")
+        .find(|line| line.contains("aria-current=\"step\""))
+        .expect("a next step");
     assert!(next.contains("href=\"/reviews/128\"") && next.contains("Have it reviewed"), "{next}");
 
     let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
@@ -252,7 +288,7 @@ async fn the_first_steps_are_ticked_off_by_what_happened_and_can_be_put_away() {
 }
 
 #[tokio::test]
-async fn workers_are_listed_as_their_address_says() {
+async fn worker_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let page = get(&fake, "/workers?name=w&alive=true&phase=confirmed&sort=name").await;
     assert_eq!(page.status, 200);
@@ -283,11 +319,13 @@ async fn workers_are_listed_as_their_address_says() {
 
     let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
     get(&Fake::new(none), "/workers").await.says(&["No worker yet", "gantry worker"]);
-    get(&Fake::new(none), "/workers?phase=nack").await.says(&["No worker fits", "joined is “nack”"]);
+    get(&Fake::new(none), "/workers?phase=nack")
+        .await
+        .says(&["No worker fits", "joined is “nack”"]);
 }
 
 #[tokio::test]
-async fn a_worker_has_a_page() {
+async fn worker_page_shows_worker() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/workers/00000000-0000-0000-0000-000000000009").await;
     assert_eq!(page.status, 200);
@@ -299,9 +337,10 @@ async fn a_worker_has_a_page() {
 }
 
 #[tokio::test]
-async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
+async fn audit_filters_by_address_and_expands_entries() {
     let fake = Fake::new(|world| world.long = true);
-    let page = get(&fake, "/audit?who=ada&action=submission.commit&since=2026-11-21T08:15:02").await;
+    let page =
+        get(&fake, "/audit?who=ada&action=submission.commit&since=2026-11-21T08:15:02").await;
     assert_eq!(page.status, 200);
     page.says(&[
         "<title>Audit · Gantry</title>",
@@ -317,7 +356,11 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
         "&amp;check=0\"",
     ]);
     page.says_not(&["It holds up to"]);
-    assert!(told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")), "{:?}", told(&fake));
+    assert!(
+        told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")),
+        "{:?}",
+        told(&fake)
+    );
 
     let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
@@ -328,7 +371,7 @@ async fn the_audit_is_filtered_by_its_address_and_each_entry_unfolds() {
 }
 
 #[tokio::test]
-async fn the_chain_is_verified_part_by_part() {
+async fn audit_chain_is_verified_in_parts() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/audit?check=0").await;
     let hash = Hash::of_bytes(b"the end");
@@ -348,12 +391,15 @@ async fn the_chain_is_verified_part_by_part() {
     });
     get(&broken, "/audit?check=0").await.says(&["The chain is broken", "entry 10001 is missing"]);
     let whole = Fake::new(|world| world.overseen.chain.next = None);
-    get(&whole, "/audit?check=0").await.says(&["The chain holds, to its end at entry 12345", &hash.to_string()]);
+    get(&whole, "/audit?check=0")
+        .await
+        .says(&["The chain holds, to its end at entry 12345", &hash.to_string()]);
 }
 
 #[tokio::test]
-async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
-    let said = "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
+async fn audit_refusal_names_permission_and_admins() {
+    let said =
+        "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
     let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
@@ -362,7 +408,7 @@ async fn who_may_not_read_the_audit_is_told_what_it_takes_and_who_gives_it() {
 }
 
 #[tokio::test]
-async fn the_search_names_things_by_kind_and_leads_to_each() {
+async fn search_groups_hits_by_kind() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/search?q=work").await;
     assert_eq!(page.status, 200);
@@ -390,14 +436,16 @@ async fn the_search_names_things_by_kind_and_leads_to_each() {
     get(&none, "/search?q=zzz").await.says(&["Nothing is called like that"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
     same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);
-    let away = Fake::new(|world| world.problem = Some(Problem::unavailable("The database does not answer.")));
+    let away = Fake::new(|world| {
+        world.problem = Some(Problem::unavailable("The database does not answer."))
+    });
     let away = get(&away, "/search?q=web").await;
     assert_eq!((away.status, away.body.matches("<h1").count()), (503, 1));
     away.says(&["value=\"web\"", "Search anew"]);
 }
 
 #[tokio::test]
-async fn the_palette_is_on_every_page_and_a_link_without_scripts() {
+async fn palette_is_a_link_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/nodes").await;
     page.says(&[
         "href=\"/search\"",
@@ -407,6 +455,6 @@ async fn the_palette_is_on_every_page_and_a_link_without_scripts() {
         "aria-activedescendant",
         "id=\"palette-list\" role=\"listbox\"",
     ]);
-    // Its list is made when it opens: a closed one is no second rail in every page.
+    // The list is created when the palette opens, so that a closed one adds nothing to each page.
     page.says_not(&["id=\"palette-0\"", "Colours: dark"]);
 }

@@ -1,4 +1,4 @@
-//! The policy of the gate: the page.
+//! The page of the approval policy.
 
 use api::Problem;
 use engine::gate::{Risk, SignedRule};
@@ -9,7 +9,7 @@ use crate::fake::Fake;
 use crate::serve::{get, post};
 
 #[tokio::test]
-async fn how_many_approvals_each_change_needs_stands_in_plain_words() {
+async fn required_approvals_are_shown_in_words() {
     let page = get(&Fake::new(|_| {}), "/settings/policy").await;
     assert_eq!(page.status, 200);
     page.says(&[
@@ -31,7 +31,7 @@ async fn how_many_approvals_each_change_needs_stands_in_plain_words() {
 }
 
 #[tokio::test]
-async fn a_number_below_that_of_every_change_counts_for_nothing_and_is_said_to() {
+async fn ineffective_risk_rule_is_reported() {
     let fake = Fake::new(|world| {
         world.policy.policy.approvals = 3;
         world.policy.policy.by_risk = [(Risk::Removal, 2)].into();
@@ -40,7 +40,7 @@ async fn a_number_below_that_of_every_change_counts_for_nothing_and_is_said_to()
 }
 
 #[tokio::test]
-async fn another_policy_is_proposed_on_a_board_and_what_that_takes_is_said_before() {
+async fn policy_change_is_proposed_on_a_board() {
     let fake = Fake::new(|_| {});
     get(&fake, "/settings/policy").await.says(&[
         "under the policy that it replaces and under itself",
@@ -56,16 +56,22 @@ async fn another_policy_is_proposed_on_a_board_and_what_that_takes_is_said_befor
 }
 
 #[tokio::test]
-async fn who_may_not_propose_reads_what_that_takes_instead_of_a_button() {
+async fn policy_page_explains_missing_propose_permission() {
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
     let page = get(&viewer, "/settings/policy").await;
-    page.says(&["Every change", "takes the permission ", " in every deployment; an admin can give it"]);
+    page.says(&[
+        "Every change",
+        "takes the permission ",
+        " in every deployment; an admin can give it",
+    ]);
     page.says_not(&["/call/propose_policy"]);
 }
 
 #[tokio::test]
-async fn who_may_not_look_or_a_server_that_can_not_answer_is_said() {
-    let fake = Fake::new(|world| world.problem = Some(Problem::unavailable("The database does not answer.")));
+async fn policy_page_shows_refusal_and_server_error() {
+    let fake = Fake::new(|world| {
+        world.problem = Some(Problem::unavailable("The database does not answer."))
+    });
     let page = get(&fake, "/settings/policy").await;
     assert_eq!(page.status, 503);
     page.says(&["Not available at the moment"]);
@@ -81,7 +87,8 @@ async fn policy_shows_signature_rules_and_second_factor() {
     let elsewhere = DeploymentId(Uuid::from_u128(77));
     let fake = Fake::new(|world| {
         let everywhere = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
-        world.policy.policy.signed = [everywhere, SignedRule { deployment: Some(elsewhere), risk: None }].into();
+        world.policy.policy.signed =
+            [everywhere, SignedRule { deployment: Some(elsewhere), risk: None }].into();
         world.policy.policy.second_factor = true;
     });
     let rules = format!("destructive, every change of deployment {elsewhere}");

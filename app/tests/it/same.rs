@@ -1,4 +1,4 @@
-//! Same by CLI, same by API: beside what does something.
+//! *CLI and API*: the equivalent commands of forms and pages.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use api::console::StepState;
 use crate::fake::{self, Fake};
 use crate::serve::get;
 
-/// What stands in a page as text.
+/// A text as it appears in HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -23,7 +23,7 @@ async fn says(fake: &Fake, path: &str, lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
+async fn board_shows_proposal_and_hold_commands() {
     says(
         &Fake::new(|_| {}),
         "/deployments/web",
@@ -43,7 +43,8 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
         proposal.title = "Ada's \"proxy\" for $5".into();
         proposal.redo = Some("bind web-9 to store".into());
     });
-    let proposal = fake.0.lock().expect("no test died here").board.proposal.clone().expect("a proposal");
+    let proposal =
+        fake.0.lock().expect("no test died here").board.proposal.clone().expect("a proposal");
     let (id, version) = (proposal.id, proposal.version);
     let lines = [
         format!("gantry proposal undo {id}"),
@@ -57,7 +58,7 @@ async fn a_board_says_how_to_propose_and_to_hold_and_a_proposal_how_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_review_says_how_to_judge_and_to_commit_it() {
+async fn review_shows_verdict_and_commit_commands() {
     let lines = [
         "gantry review show 128",
         "\"$GANTRY_SERVER/api/v1/submissions/128\"",
@@ -72,36 +73,75 @@ async fn a_review_says_how_to_judge_and_to_commit_it() {
     let talk = ["\"$GANTRY_SERVER/api/v1/submissions/128/threads\"", "/resolve\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
-    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about]).await;
-    let graph = ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
+    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about])
+        .await;
+    let graph =
+        ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
-    // What is closed takes no verdict any more.
+    // A closed review accepts no verdicts.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
     get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
 }
 
 #[tokio::test]
-async fn lists_say_how_to_get_what_they_show() {
+async fn lists_show_equivalent_commands() {
     let fake = Fake::new(|_| {});
-    says(&fake, "/runs?state=failed", &["gantry run list --state failed", "/api/v1/runs?state=failed\""]).await;
-    says(&fake, "/nodes?filter=web%201", &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""])
-        .await;
-    says(&fake, "/deployments", &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""]).await;
+    says(
+        &fake,
+        "/runs?state=failed",
+        &["gantry run list --state failed", "/api/v1/runs?state=failed\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/nodes?filter=web%201",
+        &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/deployments",
+        &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""],
+    )
+    .await;
     says(&fake, "/waiting?reason=held&node=n1", &["/api/v1/waiting?node=n1&reason=held\""]).await;
-    says(&fake, "/waiting?sort=-since", &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""]).await;
+    says(
+        &fake,
+        "/waiting?sort=-since",
+        &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""],
+    )
+    .await;
     says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
-    says(&fake, "/reviews?whose=mine&text=it's", &["gantry review list --whose mine --fate open --text 'it'\\''s'"])
-        .await;
-    says(&fake, "/reviews?state=drafts", &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""]).await;
-    says(&fake, "/catalog", &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"]).await;
+    says(
+        &fake,
+        "/reviews?whose=mine&text=it's",
+        &["gantry review list --whose mine --fate open --text 'it'\\''s'"],
+    )
+    .await;
+    says(
+        &fake,
+        "/reviews?state=drafts",
+        &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""],
+    )
+    .await;
+    says(
+        &fake,
+        "/catalog",
+        &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"],
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn a_graph_s_page_says_how_to_get_what_it_shows() {
+async fn graph_page_shows_equivalent_command() {
     let fake = Fake::new(|_| {});
-    says(&fake, "/graph/web", &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""])
-        .await;
-    // How a page looks is nothing that a program asks for.
+    says(
+        &fake,
+        "/graph/web",
+        &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
+    )
+    .await;
+    // Display options of a page are not part of the API request.
     let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
     let lines = [
         "gantry deployment graph web --focus web:app --way up --steps 2",
@@ -111,7 +151,7 @@ async fn a_graph_s_page_says_how_to_get_what_it_shows() {
 }
 
 #[tokio::test]
-async fn what_is_done_to_a_machine_or_a_run_says_how() {
+async fn node_and_run_actions_show_commands() {
     let fake = Fake::new(|world| {
         world.noderole.state = StepState::Error;
         world.noderole.may_retry = Ok(());
@@ -130,19 +170,29 @@ async fn what_is_done_to_a_machine_or_a_run_says_how() {
         ],
     )
     .await;
-    // Everywhere: the switch.
-    says(&fake, "/runs", &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"]).await;
+    // The execution switch is on every page.
+    says(
+        &fake,
+        "/runs",
+        &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"],
+    )
+    .await;
     let restorable = Fake::new(|world| {
         world.comparison.from.target = Some(engine::ids::TargetNo(3));
         world.comparison.to.target = Some(engine::ids::TargetNo(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";
-    says(&restorable, path, &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"]).await;
+    says(
+        &restorable,
+        path,
+        &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"],
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
+async fn node_change_commands_name_displayed_version() {
     let fake = Fake::new(|_| {});
     let (id, version) = {
         let world = fake.0.lock().expect("no test died here");
@@ -161,7 +211,7 @@ async fn a_node_s_page_says_each_change_on_the_version_that_is_shown() {
 }
 
 #[tokio::test]
-async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
+async fn audit_shows_verify_and_export_commands() {
     let lines = [
         "gantry audit chain",
         "\"$GANTRY_SERVER/api/v1/audit/chain\"",
@@ -172,7 +222,7 @@ async fn the_audit_says_how_its_chain_is_checked_and_taken_along() {
 }
 
 #[tokio::test]
-async fn the_overview_and_the_way_out_say_how() {
+async fn overview_and_sign_out_show_commands() {
     let lines = [
         "gantry overview",
         "\"$GANTRY_SERVER/api/v1/overview\"",
@@ -183,7 +233,7 @@ async fn the_overview_and_the_way_out_say_how() {
     says(&Fake::new(|_| {}), "/", &lines).await;
 }
 
-/// What a page's forms do, and the command that stands beside each: what both are called in the program.
+/// The actions of forms with equivalent commands, by their names in the code.
 const SHOWN: [(&str, &str); 42] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
@@ -229,12 +279,14 @@ const SHOWN: [(&str, &str); 42] = [
     ("Undo", "undo"),
 ];
 
-/// What is done without one, and why.
-const NOT_SHOWN: [(&str, &str); 1] = [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
+/// The actions without equivalent commands, with the reason.
+const NOT_SHOWN: [(&str, &str); 1] =
+    [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
 
-/// The texts of a folder's files, with those of the folders in it.
+/// The contents of all files in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let entries =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let texts = |path: PathBuf| match path.is_dir() {
         true => sources(&path),
         false => vec![std::fs::read_to_string(&path).expect("a text")],
@@ -243,7 +295,7 @@ fn sources(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn beside_every_form_that_does_something_stands_its_command() {
+fn every_form_action_has_an_equivalent_command() {
     let mut found = BTreeSet::new();
     for text in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         let acts = text.split("ServerAction::<").skip(1).filter_map(|rest| rest.split_once('>'));
@@ -253,18 +305,20 @@ fn beside_every_form_that_does_something_stands_its_command() {
                 continue;
             }
             let call = SHOWN.iter().find(|(shown, _)| *shown == act).map(|(_, call)| *call);
-            let call = call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
+            let call =
+                call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
             let is_named = text.contains(&format!("api::calls::{call}"))
                 || (text.contains("use api::calls;") && text.contains(&format!("calls::{call}(")));
             assert!(is_named && text.contains("<Same "), "beside {act} there is no {call}");
         }
     }
-    let told = SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
+    let told =
+        SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(told, found, "what is told and what there is");
 }
 
 #[test]
-fn no_command_has_a_secret_in_it() {
+fn commands_contain_no_secrets() {
     for call in samples().expect("names") {
         let both = format!("{} {}", call.cli(), call.curl());
         assert!(!both.contains("gantry_0"), "{both}");

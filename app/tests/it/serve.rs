@@ -1,4 +1,4 @@
-//! Serves the pages with a console behind them, without a socket.
+//! Serves the pages with a fake console, without a socket.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 
 use crate::fake::Fake;
 
-/// What came back.
+/// The response.
 pub struct Page {
     pub status: u16,
     pub location: Option<String>,
@@ -23,20 +23,21 @@ pub struct Page {
 }
 
 impl Page {
-    /// Fails unless all of these are in the page.
+    /// Fails unless the page contains all of these texts.
     pub fn says(&self, wanted: &[&str]) {
         let missing: Vec<_> = wanted.iter().filter(|text| !self.body.contains(**text)).collect();
         assert!(missing.is_empty(), "missing {missing:?} in {} {}", self.status, self.body);
     }
 
-    /// Fails when one of these is in the page.
+    /// Fails if the page contains one of these texts.
     pub fn says_not(&self, unwanted: &[&str]) {
         let found: Vec<_> = unwanted.iter().filter(|text| self.body.contains(**text)).collect();
         assert!(found.is_empty(), "found {found:?} in {}", self.body);
     }
 }
 
-/// Once: while routes are listed no resource is loaded, in no thread of the process.
+/// Initialized once: while routes are generated, resources do not load in any thread of the
+/// process.
 static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route_list(app::App));
 
 pub fn router(fake: &Fake) -> Router {
@@ -52,7 +53,9 @@ pub fn router(fake: &Fake) -> Router {
     let shell_options = options.clone();
     let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
     Router::new()
-        .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || app::shell(shell_options.clone()))
+        .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || {
+            app::shell(shell_options.clone())
+        })
         .fallback(missing)
         .with_state(options)
 }
@@ -63,14 +66,15 @@ pub async fn get(fake: &Fake, path: &str) -> Page {
 
 pub async fn get_with(fake: &Fake, path: &str, headers: &[(&str, &str)]) -> Page {
     let request = Request::get(path).header(header::ACCEPT, "text/html");
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let request =
+        headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     answer(fake, request.body(Body::empty()).expect("a request")).await
 }
 
-/// The page that forms are posted from.
+/// The page from which forms are posted.
 pub const HERE: &str = "http://localhost/from-here";
 
-/// Posts a form as a browser without scripts does.
+/// Posts a form like a browser without JavaScript.
 pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
     let request = Request::post(path)
         .header(header::ACCEPT, "text/html")
@@ -83,7 +87,8 @@ pub async fn post(fake: &Fake, path: &str, form: &str) -> Page {
 
 async fn answer(fake: &Fake, request: Request<Body>) -> Page {
     let response = router(fake).oneshot(request).await.expect("the router never fails");
-    let location = response.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let location =
+        response.headers().get(header::LOCATION).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let status = response.status().as_u16();
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body");
     Page { status, location, body: String::from_utf8(body.into()).expect("text") }

@@ -1,4 +1,4 @@
-//! Values and where they come from, as a browser without scripts gets them.
+//! Values and their sources, without JavaScript.
 
 use api::values::ValuesWanted;
 
@@ -8,7 +8,7 @@ use crate::serve::get;
 const NODEROLE: &str = "/noderoles/00000000-0000-0000-0000-000000000001/data";
 
 #[tokio::test]
-async fn each_value_leads_to_what_brought_it() {
+async fn values_link_to_their_sources() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
     assert_eq!(page.status, 200);
@@ -36,12 +36,14 @@ async fn each_value_leads_to_what_brought_it() {
 }
 
 #[tokio::test]
-async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_for() {
+async fn form_survives_errors_and_commands_match_query() {
     let fake = Fake::new(|_| {});
     let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
     odd.says(&["There are: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
-    let away = Fake::new(|world| world.problem = Some(api::Problem::unavailable("The database does not answer.")));
+    let away = Fake::new(|world| {
+        world.problem = Some(api::Problem::unavailable("The database does not answer."))
+    });
     let away = get(&away, "/runs/1004/data?find=app").await;
     assert_eq!(away.status, 503);
     away.says(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
@@ -55,17 +57,22 @@ async fn the_form_stays_whatever_the_server_says_and_commands_are_what_is_asked_
 }
 
 #[tokio::test]
-async fn a_run_shows_what_it_was_told_and_what_was_beside_it() {
+async fn run_shows_input_and_surroundings() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/runs/1004/data").await;
-    page.says(&["Data of gateway", "href=\"/runs/1004\"", "Surroundings", "\"outcome\": \"failed\""]);
+    page.says(&[
+        "Data of gateway",
+        "href=\"/runs/1004\"",
+        "Surroundings",
+        "\"outcome\": \"failed\"",
+    ]);
     get(&fake, "/runs/1006").await.says(&["href=\"/runs/1006/data\"", "3 values"]);
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
     get(&gone, "/runs/1006").await.says(&["not kept any more"]);
 }
 
 #[tokio::test]
-async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
+async fn form_from_schema_shows_inherited_values() {
     let schema = serde_json::json!({"type": "map", "mapping": {
         "port": {"type": "int", "required": true},
         "mode": {"type": "str", "enum": ["fast", "safe"]},
@@ -93,6 +100,7 @@ async fn a_form_is_made_of_the_roles_schema_and_shows_what_is_below() {
         "Use a secret",
         "As JSON",
     ]);
-    // The one that is wrong is said at its field and beside the text; the port is below, so it is not missing.
+    // The invalid value is reported at its field and next to the text. The port has a value below,
+    // so it is not missing.
     page.says_not(&["is required, and missing"]);
 }

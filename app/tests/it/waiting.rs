@@ -1,4 +1,4 @@
-//! Why not yet: the page.
+//! The page of pending steps.
 
 use api::waiting::WaitingGroup;
 use engine::anneal::Wait;
@@ -7,7 +7,7 @@ use crate::fake::{Fake, fqdn, noderole};
 use crate::serve::get;
 
 #[tokio::test]
-async fn what_waits_stands_by_reason_with_its_number_and_what_frees_it() {
+async fn pending_steps_are_grouped_by_reason() {
     let page = get(&Fake::new(|_| {}), "/waiting").await;
     assert_eq!(page.status, 200);
     let failed = noderole(4, "app").to_string();
@@ -28,10 +28,13 @@ async fn what_waits_stands_by_reason_with_its_number_and_what_frees_it() {
 }
 
 #[tokio::test]
-async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
+async fn pending_reason_is_paginated_and_keeps_filter() {
     let fake = Fake::new(|world| world.long = true);
-    let page =
-        get(&fake, "/waiting?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001").await;
+    let page = get(
+        &fake,
+        "/waiting?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001",
+    )
+    .await;
     page.says(&[
         "Deployment web is held by ada.",
         "Longest waiting",
@@ -44,11 +47,15 @@ async fn a_reason_has_pages_of_its_own_and_keeps_the_filter() {
 }
 
 #[tokio::test]
-async fn what_waits_is_turned_round_by_its_head_and_stays_so_from_page_to_page() {
+async fn reversed_order_is_kept_across_pages() {
     let fake = Fake::new(|world| world.long = true);
     let usual = get(&fake, "/waiting?deployment=web&reason=held").await;
-    usual.says(&["aria-sort=\"ascending\"", "href=\"/waiting?deployment=web&amp;reason=held&amp;sort=-since\""]);
-    let page = get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
+    usual.says(&[
+        "aria-sort=\"ascending\"",
+        "href=\"/waiting?deployment=web&amp;reason=held&amp;sort=-since\"",
+    ]);
+    let page =
+        get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
     page.says(&[
         "aria-sort=\"descending\"",
         "Shortest waiting",
@@ -62,7 +69,7 @@ async fn what_waits_is_turned_round_by_its_head_and_stays_so_from_page_to_page()
 }
 
 #[tokio::test]
-async fn a_place_that_can_not_be_is_said_beside_the_form_with_the_ways_out() {
+async fn invalid_cursor_is_reported_next_to_form() {
     let page = get(&Fake::new(|_| {}), "/waiting?deployment=web&reason=held&after=7").await;
     assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1));
     page.says(&[
@@ -74,9 +81,12 @@ async fn a_place_that_can_not_be_is_said_beside_the_form_with_the_ways_out() {
 }
 
 #[tokio::test]
-async fn where_nothing_waits_the_page_says_so() {
+async fn empty_pending_page_has_message() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/waiting").await;
     page.says(&["Nothing waits", "Every step is done or under way."]);
-    let fake = Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
-    get(&fake, "/waiting?reason=failed").await.says(&["Nothing waits here", "Everything that waits"]);
+    let fake =
+        Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
+    get(&fake, "/waiting?reason=failed")
+        .await
+        .says(&["Nothing waits here", "Everything that waits"]);
 }

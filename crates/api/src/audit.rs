@@ -1,4 +1,4 @@
-//! The audit: who did what, when, to what.
+//! The audit log: its entries, its filters and the state of its hash chain.
 
 use engine::Hash;
 use engine::audit::Chain;
@@ -9,25 +9,24 @@ use serde_json::Value;
 use crate::At;
 use crate::listing::{AuditSort, Cursor, Order};
 
-/// Links of the chain that one request checks.
+/// Maximum number of links of the chain that one request verifies.
 pub const CHECKED: usize = 10_000;
 
-/// Who wrote an entry.
+/// Origin of an audit entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AuditSource {
-    /// A use case, with the reasons that a person gave.
+    /// Written by Gantry for a request, with the reason that the person gave.
     #[default]
     Application,
-    /// The database itself, with the row that changed.
+    /// Written by a database trigger, with the row that changed.
     Database,
-    /// Both.
+    /// Entries of both origins.
     All,
 }
 
 impl AuditSource {
-    /// Its name in a query.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -37,89 +36,89 @@ impl AuditSource {
     }
 }
 
-/// Which entries a list shows.
+/// Filters of the audit log. An empty filter matches all entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditWanted {
-    /// By this person, by their name; `gantry`: by Gantry itself; empty: by anybody.
+    /// Name of the person who made the change. `gantry` selects Gantry's own changes.
     pub who: String,
-    /// Of this action, such as `submission.commit`; empty: of any.
+    /// Action, for example `submission.commit`.
     pub action: String,
-    /// About this, as its entries name it (a number, an id); empty: about anything.
+    /// Subject as the entry names it: a number or an id.
     pub subject: String,
-    /// From this moment on, in milliseconds since 1970.
+    /// Earliest time, inclusive, in milliseconds since 1970-01-01 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<At>,
-    /// Before this moment, in milliseconds since 1970.
+    /// Latest time, exclusive, in milliseconds since 1970-01-01 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
-    /// Written by the application (the default), by the database, or by both.
+    /// Origin of the entries. Default: `application`.
     pub source: AuditSource,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<AuditSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// An entry.
+/// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditEntry {
-    /// Which.
+    /// Entry number.
     pub id: i64,
-    /// When.
+    /// Time of the action.
     pub at: At,
-    /// Who; None: Gantry itself.
+    /// The person who made the change, or null for Gantry itself.
     pub who: Option<PersonId>,
-    /// Their name now.
+    /// Current name of the person.
     pub name: Option<String>,
-    /// What was done.
+    /// The action, for example `submission.commit`.
     pub action: String,
-    /// To what.
+    /// The subject of the action: a number or an id.
     pub subject: String,
-    /// What else there is to say, as the action has it.
+    /// Details of the action. The fields depend on the action.
     pub detail: Value,
-    /// Who wrote it: `application` or `database`.
+    /// Origin of the entry: `application` or `database`.
     pub source: AuditSource,
-    /// Its place in the chain; None: it is not sealed yet.
+    /// Position in the hash chain, or null if the entry is not sealed yet.
     pub sealed: Option<i64>,
 }
 
-/// A page of the audit.
+/// A page of the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The entries, newest first by default.
     pub entries: Vec<AuditEntry>,
-    /// Where the next page begins (`before`); None: there are no more.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A part of the chain to check.
+/// The part of the hash chain to verify.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ChainWanted {
-    /// Behind this place; 0: from its beginning.
+    /// Position of the last link that is already verified. 0 starts at the beginning.
     pub after: u64,
 }
 
-/// Whether a part of the chain holds.
+/// Result of a verification of the hash chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChainView {
-    /// What holds of it.
+    /// The verified links.
     pub chain: Chain,
-    /// Where it does not hold, in words; None: it holds as far as it was looked at.
+    /// Description of the first broken link, or null if all verified links are valid.
     pub broken: Option<String>,
-    /// Where the next part begins (`after`), with what this one ends with ([`Chain::hash`]); None: this was the end.
+    /// Position to continue from (`after`), or null at the end of the chain.
     pub next: Option<u64>,
-    /// The end of the whole chain.
+    /// Position of the last link of the whole chain.
     pub end: u64,
-    /// Its link: whoever notes it can tell later whether anything before it was changed.
+    /// Hash of the last link. Store it elsewhere to detect later changes to any earlier entry.
     pub hash: Hash,
-    /// Entries that are not sealed yet, at most 1,000 counted.
+    /// Number of entries that are not sealed yet. The count stops at 1,000.
     pub unsealed: i64,
 }

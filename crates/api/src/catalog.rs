@@ -1,7 +1,7 @@
-//! The catalog by role: what each needs, gives and forbids, how all hang together, and what imports brought.
+//! The catalog by role: dependencies of each role, the graph of all roles, and the imports.
 //!
-//! A role is shown as the newest version of its barclamp has it. Deployments pin versions, so what a deployment uses may be older: a role's
-//! own page says which versions there are and who uses them.
+//! A role is shown as the newest version of its barclamp defines it. Deployments pin versions, so a
+//! deployment may use an older definition. The role's page lists the versions and their users.
 
 use engine::Hash;
 use engine::catalog::Role;
@@ -11,45 +11,39 @@ use serde::{Deserialize, Serialize};
 use crate::At;
 use crate::listing::{Cursor, Kind, Order, Sort, sort};
 
-/// Most roles in one picture of the catalog.
+/// Maximum number of roles in a graph of the catalog.
 pub const DRAWN: usize = 300;
-/// Most versions of a barclamp that a role's page has.
+/// Maximum number of barclamp versions on a role's page.
 pub const VERSIONS: usize = 50;
 
 sort! {
-    /// What roles are sorted by.
     RoleSort, Order::rising(Self::Name), {
-        /// Their names.
         Name "name" [Text, Text],
-        /// Their barclamps.
         Barclamp "barclamp" [Text, Text],
-        /// Their jigs.
         Jig "jig" [Text, Text, Text],
-        /// How many noderoles there are of them.
+        /// Number of noderoles of the role.
         Bound "bound" [Number, Text, Text],
     }
 }
 
 sort! {
-    /// What imports are sorted by.
     ImportSort, Order::falling(Self::Imported), {
-        /// When they were.
         Imported "imported" [Number],
     }
 }
 
-/// Which roles a list shows.
+/// Filters of the list of roles. An empty filter matches all roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RolesWanted {
-    /// With this in the name or in the description; empty: with any. Large and small letters are the same.
+    /// Part of the name or the description, case-insensitive.
     pub filter: String,
-    /// Of this barclamp, by its name; empty: of any.
+    /// Barclamp name.
     pub barclamp: String,
-    /// In this order.
+    /// Sort order. Default: by name.
     pub sort: Order<RoleSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
@@ -58,23 +52,23 @@ pub struct RolesWanted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleSummary {
-    /// Which.
+    /// Name of the role.
     pub name: RoleName,
-    /// The barclamp that brings it.
+    /// The barclamp that contains the role.
     pub barclamp: BarclampName,
-    /// The newest version of that.
+    /// Newest version of the barclamp.
     pub version: String,
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// What carries it out.
+    /// The jig that executes the role.
     pub jig: JigName,
-    /// What is set of its flags, by their words.
+    /// Flags that are set.
     pub flags: Vec<String>,
-    /// How many roles it requires.
+    /// Number of roles that this role requires.
     pub requires: usize,
-    /// How many deployments have it.
+    /// Number of deployments that use the role.
     pub deployments: usize,
-    /// How many noderoles there are of it, of whatever version.
+    /// Number of noderoles of the role, in all versions.
     pub noderoles: usize,
 }
 
@@ -82,197 +76,198 @@ pub struct RoleSummary {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RolePage {
-    /// In the order that was asked for: by their names, if none was.
+    /// The roles, by name by default.
     pub roles: Vec<RoleSummary>,
-    /// How many fit, on all pages.
+    /// Number of roles on all pages.
     pub count: usize,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// Which role of a name.
+/// Selects one of several roles with the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RoleWanted {
-    /// Of this barclamp; empty: of the first that has one.
+    /// Barclamp name. Empty selects the first barclamp that has the role.
     pub barclamp: String,
 }
 
-/// A name that a role says, and who is meant.
+/// A name in a role's definition and the roles that it refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Meant<N> {
-    /// The name.
+    /// The name as the role's definition spells it.
     pub name: N,
-    /// Roles that answer to it, or that own it.
+    /// The roles that provide or own this name.
     pub by: Vec<RoleName>,
 }
 
-/// A version of a barclamp that has a role.
+/// A version of a barclamp that contains a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleVersion {
-    /// What the barclamp's file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Whether the role is the same there as in the newest.
+    /// Whether the role is the same as in the newest version.
     pub same: bool,
-    /// Deployments that pin it.
+    /// Deployments that pin this version.
     pub used_by: Vec<DeploymentName>,
 }
 
-/// A deployment that has a role.
+/// A deployment that uses a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleUse {
-    /// Which.
+    /// Deployment name.
     pub deployment: DeploymentName,
-    /// Noderoles of it there.
+    /// Number of noderoles of the role in this deployment.
     pub noderoles: usize,
 }
 
-/// A role and everything about it.
+/// A role with its dependencies, versions and users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleView {
-    /// As the newest version of its barclamp has it.
+    /// The role as the newest version of its barclamp defines it.
     pub role: Role,
-    /// Its content.
+    /// Content hash of the role.
     pub hash: Hash,
-    /// That version.
+    /// Newest version of the barclamp.
     pub version: String,
-    /// What is set of its flags, by their words.
+    /// Flags that are set.
     pub flags: Vec<String>,
-    /// Whom it requires.
+    /// Roles that it requires.
     pub requires: Vec<Meant<RoleName>>,
-    /// Whose attributes it reads.
+    /// Attributes that it reads.
     pub wants: Vec<Meant<AttribName>>,
-    /// Who requires it.
+    /// Roles that require it.
     pub required_by: Vec<RoleName>,
-    /// Barclamps that have a role of this name, too.
+    /// Other barclamps that have a role with this name.
     pub namesakes: Vec<BarclampName>,
-    /// Versions of its barclamp that have it, the newest first; at most [`VERSIONS`].
+    /// Versions of its barclamp that contain the role, newest first, at most 50.
     pub versions: Vec<RoleVersion>,
-    /// Deployments that have it.
+    /// Deployments that use the role.
     pub bound: Vec<RoleUse>,
 }
 
-/// Which part of the catalog is drawn.
+/// The part of the catalog to draw.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RoleGraphWanted {
-    /// The roles of this barclamp and those one step around; empty: of all.
+    /// Draw the roles of this barclamp and their direct neighbours. Empty: all roles.
     pub barclamp: String,
-    /// This role, all that it builds on, and all that builds on it; empty: all.
+    /// Draw this role with its dependencies and its dependents. Empty: all roles.
     pub role: String,
 }
 
-/// Why one role comes before another.
+/// The reason for an edge between two roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RoleTie {
-    /// The later one requires the earlier one.
+    /// The later role requires the earlier one.
     Requires,
-    /// The later one reads an attribute of the earlier one.
+    /// The later role reads an attribute of the earlier one.
     Reads,
-    /// The earlier one says that it comes first.
+    /// The earlier role declares that it runs first.
     Preceeds,
 }
 
-/// A role in the picture.
+/// A role in the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleVertex {
-    /// Which.
+    /// Name of the role.
     pub name: RoleName,
-    /// The barclamp that brings it.
+    /// The barclamp that contains the role.
     pub barclamp: BarclampName,
-    /// What is set of its flags, by their words.
+    /// Flags that are set.
     pub flags: Vec<String>,
 }
 
-/// One role before another.
+/// An edge of the graph: one role runs before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleEdge {
-    /// The earlier one, by its place among the roles.
+    /// Index of the earlier role in `roles`.
     pub from: usize,
-    /// The later one.
+    /// Index of the later role in `roles`.
     pub to: usize,
-    /// Why.
+    /// Reason for the edge.
     pub tie: RoleTie,
 }
 
-/// How roles hang together.
+/// The dependency graph of the catalog's roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleGraph {
-    /// By barclamp and name.
+    /// The roles, by barclamp and name. Empty if there are more than 300.
     pub roles: Vec<RoleVertex>,
-    /// Each once.
+    /// The edges, without duplicates.
     pub edges: Vec<RoleEdge>,
-    /// Roles that were asked for: when there are more than [`DRAWN`], none is in `roles`.
+    /// Number of selected roles, even if there are too many to draw.
     pub count: usize,
 }
 
-/// Which imports a list shows.
+/// Filters of the list of imports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ImportsWanted {
-    /// With this barclamp, by its name; empty: with any.
+    /// Name of a barclamp in the import. Empty matches all imports.
     pub barclamp: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<ImportSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// A version that an import had.
+/// A barclamp version in an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BroughtVersion {
-    /// Of which barclamp.
+    /// Barclamp name.
     pub name: BarclampName,
-    /// What its file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Its content.
+    /// Content hash of the version.
     pub hash: Hash,
-    /// Whether it was new.
+    /// Whether the import added this version to the catalog.
     pub new: bool,
 }
 
-/// What came of an import, as it is kept.
+/// Result of an import, as stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Findings {
-    /// Every version that it had.
+    /// All barclamp versions in the import.
     pub barclamps: Vec<BroughtVersion>,
-    /// What the versions before had and these have not, one line each.
+    /// Things that the previous versions had and these lack, one line each.
     #[serde(default)]
     pub disappeared: Vec<String>,
-    /// Warnings and notes, each with file, line and column; None: they were not kept then.
+    /// Warnings and notes with file, line and column, or null if the import is too old to have
+    /// them.
     #[serde(default)]
     pub findings: Option<Vec<String>>,
-    /// Lines that were left out of the two, beyond what is kept.
+    /// Number of lines left out of `disappeared` and `findings`.
     #[serde(default)]
     pub left_out: usize,
 }
 
-/// An import.
+/// An import of barclamps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImportReport {
-    /// Which.
+    /// Import number.
     pub id: i64,
-    /// When.
+    /// Time of the import.
     pub at: At,
-    /// Who imported; None: Gantry itself, what it ships.
+    /// The person who imported, or null for the barclamps that Gantry ships.
     pub by: Option<String>,
-    /// What came of it.
+    /// Result of the import.
     #[serde(flatten)]
     pub report: Findings,
 }
@@ -281,8 +276,8 @@ pub struct ImportReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImportPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The imports, newest first by default.
     pub imports: Vec<ImportReport>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }

@@ -1,7 +1,7 @@
-//! What the console's pages show, one struct for each page or part of one.
+//! Views of the console's pages: one struct for each page or part of a page.
 //!
-//! Lists are bounded by whoever fills them and say how much there is beyond. Texts are ready to be read; whatever a page must
-//! decide by is a field of its own.
+//! Lists are limited by the code that fills them, and have a count of the rest. Texts are ready for
+//! display. Every value that a page bases a decision on is a field of its own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,8 +19,8 @@ use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
 use engine::gate::{GateState, Policy, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId, ProposalId, RoleName,
-    RunId, SubmissionId, TargetNo,
+    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId,
+    ProposalId, RoleName, RunId, SubmissionId, TargetNo,
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
@@ -28,63 +28,64 @@ pub use engine::plan::ground::Ground;
 pub use engine::plan::lift::{Brought, IllegalNode, Lift, LiftRole};
 use engine::plan::{NumberedEdit, Refusal};
 
-/// Node chips of a cell before they become a count.
+/// Maximum number of noderoles in a cell of the board. The rest is shown as a count.
 pub const CHIPS_IN_CELL: usize = 24;
-/// Rows of a list in one page.
+/// Maximum number of rows on a page of a list.
 pub const PAGE_SIZE: usize = 50;
 
-/// Who is looking.
+/// The signed-in person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Me {
-    /// Who.
+    /// Id of the person.
     pub id: PersonId,
     /// Short name.
     pub name: String,
-    /// What they may do: `viewer`, `operator`, `reviewer`, `admin`.
+    /// Permissions: `viewer`, `operator`, `reviewer`, `admin`.
     pub permissions: Vec<String>,
-    /// The session that they look by; None: they came by another way.
+    /// Id of the session, or null if the request did not use one.
     pub session: Option<Uuid>,
 }
 
-/// What every page has around it, for whoever is signed in: strangers learn nothing of what goes on.
+/// The frame around every page. Only signed-in people get it, so it reveals nothing to others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Frame {
-    /// Who that is.
+    /// The signed-in person.
     pub me: Me,
-    /// Submissions that this person could judge or commit now.
+    /// Reviews that you can approve, reject or commit now.
     pub reviews_waiting: Waiting,
-    /// Whether steps are started at all; None: they may not look.
+    /// Whether execution is on, or null if you can't see it.
     pub execution: Option<bool>,
-    /// The journal's position when this was read: where a live stream begins; None: they may not look.
+    /// Journal position of this view, to start a live stream from. Null if you can't read the
+    /// journal.
     pub cursor: Option<i64>,
-    /// The last reset of their sign-in by an admin, until they dismiss it.
+    /// The last reset of your sign-in by an admin, until you dismiss it.
     #[serde(default)]
     pub reset: Option<crate::people::AccessNotice>,
 }
 
-/// A step's state as people see it. PROPOSED is what a draft would add; it is never stored.
+/// State of a step. `proposed` marks an addition of a draft and is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
-    /// A draft would add it.
+    /// A draft adds the step.
     Proposed,
-    /// It waits for others.
+    /// The step waits for other steps.
     Blocked,
-    /// It may start.
+    /// The step is ready to run.
     Todo,
-    /// It runs, or is about to.
+    /// The step runs or is about to run.
     Transition,
-    /// It is applied.
+    /// The step is applied.
     Active,
-    /// It failed.
+    /// The step failed.
     Error,
 }
 
 impl StepState {
-    /// The word that people read.
+    /// The name for people.
     pub fn word(self) -> &'static str {
         match self {
             Self::Proposed => "PROPOSED",
@@ -96,7 +97,7 @@ impl StepState {
         }
     }
 
-    /// The word for styles and for the database.
+    /// The name in CSS classes and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Proposed => "proposed",
@@ -108,31 +109,38 @@ impl StepState {
         }
     }
 
-    /// From the database's word.
     pub fn from_word(word: &str) -> Option<Self> {
-        let all = [Self::Proposed, Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+        let all = [
+            Self::Proposed,
+            Self::Blocked,
+            Self::Todo,
+            Self::Transition,
+            Self::Active,
+            Self::Error,
+        ];
         all.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// How many steps are in each state.
+/// Numbers of steps by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StateCounts {
-    /// BLOCKED.
+    /// Steps in BLOCKED.
     pub blocked: i64,
-    /// TODO.
+    /// Steps in TODO.
     pub todo: i64,
-    /// TRANSITION.
+    /// Steps in TRANSITION.
     pub transition: i64,
-    /// ACTIVE.
+    /// Steps in ACTIVE.
     pub active: i64,
-    /// ERROR.
+    /// Steps in ERROR.
     pub error: i64,
 }
 
 impl StateCounts {
-    /// How many are in a state. What is only proposed is no step yet, and counts nowhere.
+    /// The number of steps in a state. Proposed noderoles are not steps yet, so they are not
+    /// counted.
     pub fn of(&self, state: StepState) -> i64 {
         match state {
             StepState::Proposed => 0,
@@ -144,7 +152,6 @@ impl StateCounts {
         }
     }
 
-    /// Counts one more.
     pub fn count(&mut self, state: StepState) {
         match state {
             StepState::Proposed => {}
@@ -161,124 +168,127 @@ impl StateCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentSummary {
-    /// Which.
+    /// Id of the deployment.
     pub id: DeploymentId,
-    /// Its name.
+    /// Name of the deployment.
     pub name: DeploymentName,
-    /// How far below *system*.
+    /// Number of levels below *system*.
     pub depth: u32,
-    /// Its nodes.
+    /// Number of nodes.
     pub nodes: i64,
-    /// Its steps.
+    /// Its steps by state.
     pub steps: StateCounts,
-    /// The open proposal on it.
+    /// Number of the open proposal.
     pub proposal: Option<ProposalId>,
-    /// The submission that waits for review.
+    /// Number of the open review.
     pub submission: Option<SubmissionId>,
-    /// The target that last changed it.
+    /// The blueprint that last changed it.
     pub target: TargetNo,
 }
 
-/// A page of deployments.
+/// A page of the list of deployments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentPage {
-    /// In the order that was asked for: each directly below the one above it, siblings by their names, if none was.
+    /// The deployments. By default, children follow their parent and siblings are sorted by name.
     pub deployments: Vec<DeploymentSummary>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// The deployment board.
+/// The board of a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Board {
-    /// Which.
+    /// Id of the deployment.
     pub id: DeploymentId,
-    /// Its name.
+    /// Name of the deployment.
     pub name: DeploymentName,
-    /// Names from *system* down to its parent.
+    /// Names of its ancestors, from *system* down to its parent.
     pub above: Vec<DeploymentName>,
-    /// Whether it is *system*, at the root of all.
+    /// Whether it is *system*, the root of the tree.
     pub system: bool,
-    /// Who holds it, if somebody does.
+    /// The person who put it on hold.
     pub held_by: Option<String>,
-    /// What keeps new runs from starting here: a hold of its own or of one above it.
+    /// The hold that applies: its own or an ancestor's.
     #[serde(default)]
     pub hold: Option<HoldView>,
-    /// Of the steps that may start, those of a higher one come first; usually 0.
+    /// Priority. Ready steps of deployments with a higher priority run first. Default: 0.
     #[serde(default)]
     pub priority: i32,
-    /// The target that last changed it.
+    /// The blueprint that last changed it.
     pub target: TargetNo,
-    /// The open proposal. While there is one, the board shows what it would add.
+    /// The open proposal. The board includes its additions.
     pub proposal: Option<ProposalView>,
-    /// Roles by barclamp; roles of ancestors that its nodes carry come last.
+    /// Roles by barclamp. Roles of ancestors that run on the deployment's nodes come last.
     pub groups: Vec<BoardGroup>,
-    /// Steps of the deployment's own noderoles that have no chip, because their cells have no room for all: with the states of the chips
-    /// they are all of its steps.
+    /// Steps of the deployment's own noderoles that are left out of full cells. Together with the
+    /// listed noderoles they are all of its steps.
     #[serde(default)]
     pub beyond: StateCounts,
-    /// Nodes that could be bound here: its own and those of its ancestors.
+    /// Nodes that can be bound here: the deployment's own and those of its ancestors.
     pub tray: Vec<TrayNode>,
-    /// How many more there are.
+    /// Number of further nodes.
     pub tray_more: usize,
-    /// Roles that could be added.
+    /// Roles that can be added.
     pub choices: Vec<RoleChoice>,
-    /// Versions of barclamps that could be used; none unless a proposal is open.
+    /// Barclamp versions that can be used. Empty unless a proposal is open.
     #[serde(default)]
     pub versions: Vec<VersionChoice>,
-    /// Versions of barclamps that it has of its own, the draft's included; none unless a proposal is open.
+    /// Barclamp versions that the deployment pins itself, including the draft's. Empty unless a
+    /// proposal is open.
     #[serde(default)]
     pub own_versions: Vec<OwnVersion>,
-    /// This deployment and those below it, the draft's included: where a proposal here can move nodes; none unless one is open.
+    /// This deployment and its descendants, including the draft's: the deployments that a proposal
+    /// can move nodes to. Empty unless a proposal is open.
     #[serde(default)]
     pub places: Vec<PlaceChoice>,
-    /// Every jig that barclamps in use have, the draft's switches included; none unless a proposal is open.
+    /// Jigs of the barclamps in use, with the draft's changes. Empty unless a proposal is open.
     #[serde(default)]
     pub jigs: Vec<JigView>,
-    /// The gate's policy, for all deployments: the draft's, else the one in force; none unless a proposal is open.
+    /// The approval policy of all deployments: the draft's or the one in force. Null unless a
+    /// proposal is open.
     #[serde(default)]
     pub policy: Option<Policy>,
-    /// Whether this person may propose here; else why not.
+    /// Whether you can make proposals here. Otherwise the reason.
     pub may_propose: Result<(), String>,
-    /// The journal's position when this was read.
+    /// Journal position of this view.
     pub cursor: i64,
 }
 
-/// A deployment that a node could be moved to.
+/// A deployment that a node can be moved to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlaceChoice {
-    /// Which.
+    /// Id of the deployment.
     pub id: DeploymentId,
-    /// Its name.
+    /// Name of the deployment.
     pub name: DeploymentName,
-    /// Whether only the draft has it.
+    /// Whether it exists only in the draft.
     pub proposed: bool,
 }
 
-/// A jig: what runs steps of its class, in all deployments.
+/// A jig, which runs the steps of its class in all deployments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigView {
-    /// Which.
+    /// Name of the jig.
     pub jig: JigName,
-    /// Whether anything starts by it.
+    /// Whether steps of this jig start.
     pub active: bool,
-    /// How many roles of the barclamps in use run by it.
+    /// Number of roles that use it, among the barclamps in use.
     pub roles: usize,
 }
 
-/// A hold: no new run starts in a deployment and those below it.
+/// A hold: no new runs start in a deployment and its descendants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HoldView {
-    /// The deployment that is held: this one or one above it.
+    /// The deployment on hold: this one or an ancestor.
     pub deployment: DeploymentName,
-    /// Who holds it.
+    /// The person who put it on hold.
     pub by: String,
-    /// Why.
+    /// Reason of the hold.
     pub reason: String,
 }
 
@@ -286,9 +296,9 @@ pub struct HoldView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoardGroup {
-    /// The barclamp.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// Set when these are noderoles of an ancestor.
+    /// Name of the ancestor that the noderoles belong to, if they do.
     pub of_ancestor: Option<DeploymentName>,
     /// Its roles, milestones first.
     pub roles: Vec<BoardRole>,
@@ -298,167 +308,168 @@ pub struct BoardGroup {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BoardRole {
-    /// Which.
+    /// Name of the role.
     pub role: RoleName,
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// Jig, lane, flags: `script`, `one by one`, `destructive`.
+    /// Jig, concurrency group and flags, for example `script`, `one by one`, `destructive`.
     pub traits: Vec<String>,
-    /// Whether it can be bound by hand on this board.
+    /// Whether it can be bound manually on this board.
     pub bindable: bool,
     /// Whether the draft adds it to the deployment.
     pub proposed: bool,
-    /// The deployment's data for it, the draft's edits included.
+    /// The deployment's data for the role, with the draft's edits.
     pub data: Value,
-    /// What holds where that says nothing: the role's template; secrets masked.
+    /// Default values from the role's template, with secrets masked.
     #[serde(default)]
     pub below: Value,
-    /// What the role's attributes expect of that data.
+    /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// Nodes that carry it; at most [`CHIPS_IN_CELL`].
+    /// Its noderoles, at most 24.
     pub chips: Vec<Chip>,
-    /// How many more.
+    /// Number of further noderoles.
     pub more: usize,
 }
 
-/// A node in a role's cell.
+/// A noderole in a cell of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Chip {
-    /// The noderole.
+    /// Id of the noderole.
     pub noderole: NoderoleId,
-    /// The node.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its whole name.
+    /// Full name of the node.
     pub fqdn: String,
-    /// The first label of it.
+    /// First label of the node's name.
     pub short: String,
-    /// Its state; [`StepState::Proposed`] when only the draft has it.
+    /// State of the step, or `proposed` if the noderole exists only in the draft.
     pub state: StepState,
-    /// What brings it along, for those that the draft adds.
+    /// Role that requires a noderole which the draft adds.
     pub brought_by: Option<String>,
-    /// Whether the draft changes something about it (data, a re-run).
+    /// Whether the draft changes it (data, a re-run).
     pub touched: bool,
     /// Whether the draft removes it.
     #[serde(default)]
     pub going: bool,
-    /// Whether its node is alive.
+    /// Whether the node is alive.
     pub alive: bool,
-    /// The reason of an error, shortened.
+    /// Error message, shortened.
     pub error: Option<String>,
 }
 
-/// A node that could be bound.
+/// A node that can be bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrayNode {
-    /// Which.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its whole name.
+    /// Full name of the node.
     pub fqdn: String,
-    /// The first label of it.
+    /// First label of the node's name.
     pub short: String,
-    /// Where it belongs, the draft's moves included.
+    /// The deployment that it belongs to, with the draft's moves.
     pub deployment: DeploymentName,
     /// Whether it is alive.
     pub alive: bool,
-    /// How many noderoles it carries, the draft's included.
+    /// Number of its noderoles, with the draft's.
     pub noderoles: usize,
 }
 
-/// Nodes that a list of carriers has at most.
+/// Maximum number of noderoles in a list of one role.
 pub const CARRIERS: usize = 1_000;
 
-/// Which carriers of a role a list shows.
+/// Filters of the list of a role's noderoles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CarriersWanted {
-    /// Of which role.
+    /// Name of the role.
     pub role: RoleName,
-    /// Where the role is an ancestor's: which.
+    /// Name of the ancestor that the role belongs to, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_ancestor: Option<String>,
-    /// On this node alone, by its name or its id; empty: on any.
+    /// Name or id of a node. Empty matches all nodes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// Behind this noderole: the last one of the page before, while that said that there are more.
+    /// Id of the last noderole of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<NoderoleId>,
 }
 
 impl CarriersWanted {
-    /// All of a role of the deployment's own, from the first.
+    /// Selects all noderoles of the deployment's own role.
     pub fn of(role: RoleName) -> Self {
         Self { role, of_ancestor: None, node: String::new(), after: None }
     }
 }
 
-/// Everything that carries a role, beyond what its cell has room for.
+/// All noderoles of a role, including those that do not fit in a cell of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carriers {
-    /// In the order of their nodes' names, the draft's included; at most [`CARRIERS`].
+    /// The noderoles by node name, with the draft's, at most 1,000.
     pub chips: Vec<Chip>,
-    /// How many more there are: `after` the last one's noderole.
+    /// Number of further noderoles. To get them, pass the last noderole's id as `after`.
     pub more: usize,
 }
 
-/// A role that could be added to a deployment.
+/// A role that can be added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleChoice {
-    /// Which.
+    /// Name of the role.
     pub role: RoleName,
-    /// Whose.
+    /// The barclamp of the role.
     pub barclamp: BarclampName,
-    /// For people.
+    /// Description for people.
     pub description: String,
     /// Whether it is a milestone.
     pub milestone: bool,
 }
 
-/// A version of a barclamp that a deployment could use.
+/// A barclamp version that a deployment can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionChoice {
-    /// Which.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// What its file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Its content.
+    /// Content hash of the version.
     pub hash: Hash,
-    /// Whether the deployment uses it, by itself or as those above it do; the draft's edits included.
+    /// Whether the deployment uses it, by its own pin or an ancestor's, with the draft's edits.
     pub using: bool,
-    /// What the version in use has and this one has not.
+    /// Things that the version in use has and this one lacks.
     pub lacks: Vec<String>,
 }
 
-/// A version of a barclamp that a deployment has of its own.
+/// A barclamp version that a deployment pins itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnVersion {
-    /// Which.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// What its file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Its content.
+    /// Content hash of the version.
     pub hash: Hash,
-    /// What the deployment would have without it; None: it would have the barclamp no more.
+    /// The version that applies without the pin, or null if the barclamp is then no longer
+    /// available.
     pub above: Option<FromAbove>,
 }
 
-/// A version of a barclamp that a deployment above has.
+/// A barclamp version that an ancestor pins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FromAbove {
     /// The deployment that pins it.
     pub from: DeploymentName,
-    /// What its file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Its content.
+    /// Content hash of the version.
     pub hash: Hash,
-    /// What the deployment's own version has and this one has not.
+    /// Things that the deployment's own version has and this one lacks.
     pub lacks: Vec<String>,
 }
 
@@ -466,76 +477,77 @@ pub struct FromAbove {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogPage {
-    /// By barclamp, each barclamp's newest first.
+    /// The versions by barclamp, newest first.
     pub versions: Vec<BarclampVersion>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A version of a barclamp in the catalog.
+/// A barclamp version in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampVersion {
-    /// Which.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// What its file calls the version.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// The hash of its content.
+    /// Content hash of the version.
     pub hash: String,
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// How many roles it has.
+    /// Number of roles.
     pub roles: usize,
-    /// When it came.
+    /// Time of the import.
     pub imported: At,
-    /// Who imported it; None: it is shipped.
+    /// The person who imported it, or null if Gantry ships it.
     pub by: Option<String>,
     /// Deployments that pin it.
     pub used_by: Vec<DeploymentName>,
     /// The version that was imported before it.
     pub before: Option<String>,
-    /// What that one has and this one has not.
+    /// Things that the earlier version has and this one lacks.
     pub disappeared: Vec<String>,
-    /// Its scripts that have hidden characters.
+    /// Scripts with hidden characters.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
 }
 
-/// What a proposal would come to with further edits.
+/// Preview of a proposal with further edits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Foreseen {
-    /// Why some of these edits can't take effect. Empty: all can.
+    /// Reasons why edits can't take effect. Empty if all can.
     pub refused: Vec<String>,
-    /// The whole proposal in plain words, most important first.
+    /// Description of the whole proposal, most important first.
     pub lines: Vec<String>,
 }
 
-/// An open proposal in the list of all.
+/// An open proposal in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalSummary {
-    /// Which.
+    /// Number of the proposal.
     pub id: ProposalId,
-    /// What it may touch.
+    /// Scope of the proposal.
     pub scope: ScopeView,
-    /// Its version.
+    /// Version of the proposal.
     pub version: i32,
-    /// Who edited it.
+    /// People who edited it.
     pub authors: Vec<String>,
-    /// Edits that count.
+    /// Number of edits, without undone ones.
     pub edits: usize,
-    /// The submission of this version, if it was submitted.
+    /// The review of this version, if it was submitted.
     pub submission: Option<SubmissionId>,
 }
 
-/// What a proposal may touch: a deployment and those below it, or one node.
+/// Scope of a proposal: a deployment and its descendants, or one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScopeView {
-    /// The deployment; of a node: where that was when the proposal was opened.
+    /// The deployment. For a proposal on a node, the node's deployment when the proposal was
+    /// opened.
     pub deployment: DeploymentName,
-    /// The node, for a proposal that may touch nothing else.
+    /// The node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<ScopeNode>,
 }
@@ -544,27 +556,27 @@ pub struct ScopeView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScopeNode {
-    /// Which.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub fqdn: String,
 }
 
-/// A proposal on a node, with what can be done in it.
+/// A proposal on a node, with the available edits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeProposal {
-    /// What it may touch.
+    /// Scope of the proposal.
     pub scope: ScopeView,
     /// The proposal.
     pub proposal: ProposalView,
-    /// What the node carries, the draft's bindings included and what it unbinds left out.
+    /// Noderoles of the node, with the draft's edits.
     pub carries: Vec<NodeRole>,
-    /// What could be bound to it.
+    /// Roles that can be bound to the node.
     pub choices: Vec<NodeChoice>,
-    /// Whether this person may edit it; else why not.
+    /// Whether you can edit it. Otherwise the reason.
     pub may_edit: Result<(), String>,
-    /// The journal's position when this was read.
+    /// Journal position of this view.
     pub cursor: i64,
 }
 
@@ -572,57 +584,57 @@ pub struct NodeProposal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeRole {
-    /// What.
+    /// The noderole.
     pub noderole: NoderoleKey,
-    /// Where it is bound.
+    /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// Whether only the draft has it.
+    /// Whether it exists only in the draft.
     pub proposed: bool,
 }
 
-/// A noderole as a proposal would have it: what a person can say of it there.
+/// A noderole with the edits of a proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DraftedNoderole {
-    /// Its own data, as people set it, the proposal's edits included.
+    /// Its user data, with the proposal's edits.
     pub data: Value,
-    /// What applies where that says nothing, secrets masked.
+    /// Values that apply without user data, with secrets masked.
     pub below: Value,
-    /// What its role's attributes expect.
+    /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// Whether only the proposal has it.
+    /// Whether it exists only in the proposal.
     pub proposed: bool,
-    /// Whether the proposal lets it run again.
+    /// Whether the proposal runs it again.
     pub rerun: bool,
 }
 
-/// A role that could be bound to a node.
+/// A role that can be bound to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeChoice {
-    /// For which deployment.
+    /// Id of the deployment.
     pub deployment: DeploymentId,
-    /// Its name.
+    /// Name of the deployment.
     pub name: DeploymentName,
-    /// What.
+    /// Name of the role.
     pub role: RoleName,
 }
 
-/// Two people's edits of one proposal of which the later overrules the earlier.
+/// A conflict of two people's edits in a proposal: the later edit overrides the earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClashView {
-    /// The edit that loses.
+    /// Number of the earlier edit.
     pub earlier: u32,
-    /// Whose.
+    /// Author of the earlier edit.
     pub earlier_by: String,
-    /// The edit that wins, because it came later.
+    /// Number of the later edit, which takes effect.
     pub later: u32,
-    /// Whose.
+    /// Author of the later edit.
     pub later_by: String,
-    /// What they are about.
+    /// Subject of both edits.
     pub over: Over,
-    /// The same in words: `/port of app`.
+    /// The subject as text, for example `/port of app`.
     pub about: String,
 }
 
@@ -630,143 +642,148 @@ pub struct ClashView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalView {
-    /// Which.
+    /// Number of the proposal.
     pub id: ProposalId,
-    /// Rises with every edit, undo and redo; a command that names another one is refused.
+    /// Version, which increases with every edit, undo and redo. Commands with another version are
+    /// rejected.
     pub version: i32,
-    /// What it is for.
+    /// Title of the proposal.
     pub title: String,
-    /// Who shaped it: whoever made an edit, took one back or brought one again. None of them may approve it.
+    /// Its authors: people who made, undid or redid an edit. They can't approve it.
     pub authors: Vec<String>,
-    /// Whether the reader could approve it and no longer can once they edit, undo, redo or submit it: it is somebody else's so far.
+    /// Whether an edit, undo, redo or submission makes you an author, so that you can no longer
+    /// approve it.
     #[serde(default)]
     pub would_join: bool,
-    /// Whether anybody else than the reader opened it, or wrote or touched an edit of it: what is discarded is then not the reader's alone.
+    /// Whether other people opened it or contributed edits, so that discarding it affects their
+    /// work too.
     #[serde(default)]
     pub of_others: bool,
-    /// Its edits, oldest first, undone ones included.
+    /// Its edits, oldest first, including undone ones.
     pub edits: Vec<EditView>,
-    /// The edit that undo would take back, in words.
+    /// The edit that undo would revert, as text.
     pub undo: Option<String>,
-    /// The edit that redo would bring back, in words.
+    /// The edit that redo would restore, as text.
     pub redo: Option<String>,
-    /// Noderoles that it adds.
+    /// Number of noderoles that it adds.
     pub added: usize,
-    /// Noderoles that it removes.
+    /// Number of noderoles that it removes.
     pub removed: usize,
-    /// Noderoles that run again.
+    /// Number of noderoles that it runs again.
     pub reruns: usize,
     /// Edits that can't take effect.
     pub refused: Vec<Refusal>,
-    /// Where one person's edit overrules another's.
+    /// Conflicts between edits of different people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clashes: Vec<ClashView>,
-    /// The submission of exactly this version, if it was submitted.
+    /// The review of this version, if it was submitted.
     pub submission: Option<SubmissionId>,
-    /// Set while it is back with its authors because the base of its review moved.
+    /// Set while the proposal is back with its authors because the base of its review changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
-    /// Set where it brings back a part of what a deployment was.
+    /// Set if the proposal restores only a part of a deployment's earlier state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,
 }
 
-/// An edit in words.
+/// An edit as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EditView {
-    /// Its number.
+    /// Number of the edit.
     pub seq: u32,
-    /// `bind web-1 to app`.
+    /// Description, for example `bind web-1 to app`.
     pub text: String,
-    /// Whose.
+    /// Author of the edit.
     pub actor: String,
-    /// When.
+    /// Time of the edit.
     pub at: At,
-    /// Whether it was taken back.
+    /// Whether it was undone.
     pub undone: bool,
-    /// Who took it back, who brought it again, who took that back, and so on.
+    /// People who undid or redid it, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub touched_by: Vec<String>,
 }
 
-/// What a browser needs to plan by itself on an open proposal.
+/// Data that a browser needs to plan an open proposal itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannerView {
-    /// Names the ground; changes when that does.
+    /// Version of the ground. It changes whenever the ground does.
     pub stamp: String,
-    /// None for who knows the ground of this stamp; and where it is too large to be sent: then the server has to be asked.
+    /// The data to plan with. Null if the client has the ground of this stamp. Also null if the
+    /// ground is too large to send; then only the server can plan.
     pub ground: Option<Ground>,
-    /// The proposal.
+    /// Number of the proposal.
     pub proposal: ProposalId,
-    /// Its version.
+    /// Version of the proposal.
     pub version: i32,
-    /// Its edits that count.
+    /// Its edits, without undone ones.
     pub edits: Vec<NumberedEdit>,
-    /// The number of its next edit.
+    /// Number of the next edit.
     pub next: u32,
-    /// The hash of what the edits come to.
+    /// Hash of the edits' effects.
     pub effects: Hash,
 }
 
-/// A noderole and everything about it.
+/// A noderole with its state, data and runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleView {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// Its role.
+    /// The role.
     pub role: RoleName,
-    /// What the role is for.
+    /// Description of the role.
     pub description: String,
-    /// Its node.
+    /// Id of the node.
     pub node: NodeId,
-    /// The node's name.
+    /// Name of the node.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// The same, for the live stream's topic.
+    /// Id of the deployment, for live stream topics.
     pub deployment_id: DeploymentId,
-    /// Now.
+    /// State of the step.
     pub state: StepState,
-    /// Since when.
+    /// Time of the last change of the state.
     pub since: At,
-    /// Why it is in this state, each with what frees it.
+    /// Reasons of the state, each with the action that changes it.
     pub why: Vec<String>,
-    /// The reason of an error.
+    /// Error message.
     pub error: Option<String>,
-    /// The target that asked for what it should be.
+    /// Generation: the blueprint that last changed or re-ran it.
     pub generation: TargetNo,
-    /// The target whose wish it has applied; None: none yet.
+    /// The blueprint that it last applied, or null if it applied none.
     pub applied: Option<TargetNo>,
-    /// Short hash of its role's content.
+    /// Short content hash of the role.
     pub role_hash: String,
-    /// Its own data by layer, lowest first.
+    /// Its own data by layer, from lowest to highest precedence.
     pub layers: Vec<DataLayer>,
     /// All layers merged.
     pub merged: Value,
-    /// Where each value of the merged data comes from; at most [`VALUES_SHOWN`](crate::values::VALUES_SHOWN).
+    /// Source of each merged value, at most 200.
     pub provenance: Vec<Provenance>,
-    /// How many values there are.
+    /// Number of merged values.
     pub values: usize,
-    /// What its last successful run added.
+    /// Output: the additions of the last successful run.
     pub wall: Value,
-    /// What its role's attributes expect.
+    /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// What it waits for.
+    /// Noderoles that it depends on.
     pub parents: Vec<NoderoleRef>,
-    /// What waits for it; at most [`PAGE_SIZE`].
+    /// Noderoles that depend on it, at most 50.
     pub children: Vec<NoderoleRef>,
-    /// Its attempts, newest first; at most [`PAGE_SIZE`].
+    /// Its runs, newest first, at most 50.
     pub runs: Vec<RunSummary>,
-    /// Whether a retry is possible; else why not.
+    /// Whether you can retry it. Otherwise the reason.
     pub may_retry: Result<(), String>,
-    /// Whether its own data can be edited in an open proposal of its deployment; else why not.
+    /// Its draft in an open proposal, if you can edit it there. Otherwise the reason.
     pub may_edit: Result<NoderoleDraft, String>,
-    /// Whether the reader may propose changes on its node; else why not.
+    /// Whether you can propose changes on its node. Otherwise the reason.
     pub may_propose: Result<(), String>,
-    /// What its role says of runs, each with its name: retries, time, what an error stops, priority.
+    /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
+    /// value.
     #[serde(default)]
     pub limits: Vec<(String, String)>,
 }
@@ -775,41 +792,41 @@ pub struct NoderoleView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDraft {
-    /// The proposal.
+    /// Number of the proposal.
     pub proposal: ProposalId,
-    /// Its version: an edit names it.
+    /// Version of the proposal, to send with an edit.
     pub version: i32,
-    /// Whether an edit makes the reader, who could approve it so far, an author of it.
+    /// Whether an edit makes you an author, so that you can no longer approve it.
     #[serde(default)]
     pub would_join: bool,
-    /// The noderole's user data, the proposal's edits included.
+    /// User data of the noderole, with the proposal's edits.
     pub data: Value,
-    /// What holds where that says nothing; secrets masked.
+    /// Values that apply without user data, with secrets masked.
     #[serde(default)]
     pub below: Value,
-    /// Whether the proposal lets it run again.
+    /// Whether the proposal runs it again.
     pub rerun: bool,
 }
 
-/// One layer of data.
+/// A layer of data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DataLayer {
-    /// `role template`, `deployment role`, `user`, `system`, `wall`.
+    /// `role template`, `deployment role`, `user`, `system` or `wall`.
     pub source: String,
-    /// What it says.
+    /// Values of the layer.
     pub value: Value,
 }
 
-/// Where a value comes from.
+/// A value with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Provenance {
-    /// A JSON pointer.
+    /// Path of the value, as a JSON pointer.
     pub path: String,
-    /// The value, secrets masked.
+    /// The value, with secrets masked.
     pub value: String,
-    /// The layer.
+    /// The layer that sets the value.
     pub source: String,
 }
 
@@ -817,13 +834,13 @@ pub struct Provenance {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AttribView {
-    /// Which.
+    /// Name of the attribute.
     pub name: String,
-    /// Where its value sits, as a JSON pointer.
+    /// Path of its value, as a JSON pointer.
     pub path: String,
-    /// For people.
+    /// Description for people.
     pub description: String,
-    /// What a value must look like.
+    /// JSON Schema of its value.
     pub schema: Option<Value>,
 }
 
@@ -831,34 +848,34 @@ pub struct AttribView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleRef {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// Its role.
+    /// The role.
     pub role: RoleName,
-    /// Its node's name.
+    /// Name of the node.
     pub fqdn: String,
-    /// Now.
+    /// State of the step.
     pub state: StepState,
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Waits for a worker.
+    /// The run waits for a worker.
     Queued,
-    /// A worker has it.
+    /// A worker executes the run.
     Running,
-    /// It did what it should.
+    /// The run succeeded.
     Succeeded,
-    /// It did not.
+    /// The run failed.
     Failed,
-    /// Its worker went away.
+    /// The worker's lease expired.
     Lost,
-    /// Somebody stopped it.
+    /// A person canceled the run.
     Cancelled,
-    /// It was handed back before it started.
+    /// The worker returned the run before it started.
     Unstarted,
 }
 
@@ -866,63 +883,64 @@ pub enum RunState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSummary {
-    /// The attempt's id, which is its fencing token.
+    /// Run number, which is also the fencing token.
     pub id: RunId,
-    /// Whose.
+    /// Id of the noderole.
     pub noderole: NoderoleId,
     /// The role.
     pub role: RoleName,
-    /// The node's name.
+    /// Name of the node.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The deployment that the noderole is bound in.
     pub deployment: DeploymentName,
-    /// Now.
+    /// State of the run.
     pub state: RunState,
-    /// Why it ran although it had run before.
+    /// Reason of a re-run.
     pub cause: Option<String>,
-    /// The target that it carries out.
+    /// The blueprint that it executes.
     pub target: TargetNo,
-    /// The worker that has or had it.
+    /// The worker that executes or executed it.
     pub worker: Option<String>,
-    /// When it was claimed.
+    /// Time when it was queued.
     pub queued: At,
-    /// When a worker took it.
+    /// Time when a worker leased it.
     pub started: Option<At>,
-    /// When it ended.
+    /// Time when it ended.
     pub ended: Option<At>,
-    /// Why it failed.
+    /// Error message.
     pub error: Option<String>,
 }
 
-/// A run and everything about it.
+/// A run with its input and result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunView {
     /// The run.
     pub run: RunSummary,
-    /// What it was told, secrets as references.
+    /// Input, with secrets as references.
     pub input: Value,
-    /// Where each value of it came from; at most [`VALUES_SHOWN`](crate::values::VALUES_SHOWN).
+    /// Source of each input value, at most 200.
     pub provenance: Vec<Provenance>,
-    /// How many values there are.
+    /// Number of input values.
     pub values: usize,
-    /// What it handed back, however it ended; None: nothing, or it is not kept any more.
+    /// Result of the run, also of a failed one. Null if it returned none or it is no longer stored.
     pub result: Option<Value>,
-    /// Whether it handed something back that is not kept any more.
+    /// Whether it returned a result that is no longer stored.
     pub result_gone: bool,
-    /// What that added to what it was told.
+    /// Output: the difference between result and input.
     pub wall: Option<Value>,
-    /// All attempts at the same step, newest first; at most [`PAGE_SIZE`].
+    /// All runs of the same step, newest first, at most 50.
     pub attempts: Vec<RunSummary>,
-    /// The submission that it rests on.
+    /// The review that approved the run's blueprint.
     pub submission: Option<SubmissionId>,
-    /// Whether it can be cancelled; else why not.
+    /// Whether you can cancel it. Otherwise the reason.
     pub may_cancel: Result<(), String>,
-    /// Bytes of its log.
+    /// Length of the log, in bytes.
     pub log_bytes: i64,
-    /// The journal's position when this was read.
+    /// Journal position of this view.
     pub cursor: i64,
-    /// What its role says of runs, each with its name: retries, time, what an error stops, priority.
+    /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
+    /// value.
     #[serde(default)]
     pub limits: Vec<(String, String)>,
 }
@@ -931,124 +949,124 @@ pub struct RunView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogPart {
-    /// Pieces in order, without gap or overlap.
+    /// Consecutive pieces, without gaps or overlaps.
     pub pieces: Vec<LogPiece>,
-    /// Where the next part begins.
+    /// Offset of the next part.
     pub next: i64,
-    /// Whether the run has ended and this was the last part.
+    /// Whether the run has ended and this is the last part.
     pub complete: bool,
 }
 
-/// A piece of a log as it came.
+/// A piece of a log, as it was received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogPiece {
-    /// Its first byte's place in the log.
+    /// Offset of its first byte in the log.
     pub offset: i64,
-    /// How many bytes of the log it is. More or fewer than its text has where that stands for bytes that are no UTF-8; then it holds
-    /// nothing else.
+    /// Length in bytes of the log. It differs from the length of `text` if the piece is invalid
+    /// UTF-8. Then `text` is only a note about it.
     pub bytes: i64,
-    /// When it came.
+    /// Time when it was received.
     pub at: At,
-    /// Its text.
+    /// Text of the piece.
     pub text: String,
 }
 
-/// What a search in a log found, and how far it has come.
+/// Result of a search in a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogFound {
-    /// Lines that have it, in order.
+    /// Matching lines, in order.
     pub hits: Vec<LogHit>,
-    /// Give this to go on behind what was searched.
+    /// Cursor to continue the search.
     pub next: String,
-    /// Bytes of the log that were searched, from its beginning.
+    /// Number of bytes searched so far, from the start of the log.
     pub searched: i64,
-    /// Bytes of the log now.
+    /// Current length of the log, in bytes.
     pub length: i64,
     /// Whether there is more to search.
     pub more: bool,
 }
 
-/// A line of a log that has what was looked for.
+/// A line of a log that matches a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogHit {
-    /// The place of the line's first byte in the log.
+    /// Offset of the line's first byte in the log.
     pub offset: i64,
-    /// The line's number, from 1.
+    /// Line number, starting at 1.
     pub line: i64,
-    /// The line, around what was found; at most 200 characters.
+    /// Text of the line around the match, at most 200 characters.
     pub text: String,
 }
 
-/// A page of runs.
+/// A page of the list of runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The runs, newest first by default.
     pub runs: Vec<RunSummary>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A target in the line of targets.
+/// A blueprint in the target history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetSummary {
-    /// Its place.
+    /// Blueprint number.
     pub number: TargetNo,
-    /// What made it.
+    /// Kind of the blueprint.
     pub kind: TargetKind,
-    /// The hash of its blueprint's root.
+    /// Hash of its root object.
     pub root: String,
-    /// Whether steps are started from it on.
+    /// Whether execution is on from this blueprint.
     pub enabled: bool,
-    /// When it was committed.
+    /// Time of the commit.
     pub at: At,
-    /// Who committed it; None: genesis.
+    /// The person who committed it, or null for genesis.
     pub by: Option<String>,
-    /// The submission that it carries out.
+    /// The review that it commits.
     pub submission: Option<SubmissionId>,
-    /// What it is for: that one's title, or the reason of a switch.
+    /// Title of the review, or reason of a switch.
     pub title: String,
-    /// The deployment that was proposed on.
+    /// The deployment that the proposal was on.
     pub deployment: Option<String>,
-    /// Who proposed it.
+    /// Authors of the proposal.
     pub authors: Vec<String>,
-    /// Who approved it.
+    /// People who approved it.
     pub approved_by: Vec<String>,
 }
 
-/// What made a target.
+/// Kind of a blueprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
-    /// The beginning.
+    /// The initial blueprint.
     Genesis,
     /// A reviewed change.
     Change,
-    /// Execution was switched on or off; the blueprint is the one before.
+    /// Execution was turned on or off. The content equals the previous blueprint's.
     Switch,
 }
 
-/// A page of targets.
+/// A page of the list of blueprints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The blueprints, newest first by default.
     pub targets: Vec<TargetSummary>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
-    /// The newest target of all.
+    /// Number of the newest blueprint.
     pub head: TargetNo,
-    /// The target that removed the deployment whose line it is.
+    /// The blueprint that removed the deployment, if the list is limited to a removed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_in: Option<TargetNo>,
 }
 
-/// Two blueprints compared. `docs/blueprint-difference.md` describes it as JSON.
+/// A comparison of two blueprints. `docs/blueprint-difference.md` describes its JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
@@ -1056,58 +1074,59 @@ pub struct Comparison {
     pub from: Side,
     /// The right side.
     pub to: Side,
-    /// The one deployment that is looked at; None: everything.
+    /// The deployment that the comparison is limited to, or null for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentName>,
-    /// Set when only one of the two has that deployment: which. Or when the two have different ones of that name.
+    /// Set if only one side has the deployment, or if the sides have different deployments of this
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// In what they differ.
+    /// Differences between the two sides.
     pub difference: Difference,
-    /// How many deployments and nodes differ that are not among these.
+    /// Number of deployments and nodes that differ but are left out here.
     #[serde(default)]
     pub more: usize,
-    /// The last of these documents, if others come behind it: where the next page begins (`after`).
+    /// The last document of this page, as `after` for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Anchor>,
-    /// Names of what the difference speaks of by id.
+    /// Names of the ids in the difference.
     pub names: Names,
-    /// What differs inside of roles that get another content.
+    /// Changes within roles whose content differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
-    /// Versions of barclamps that are pinned otherwise, each with what is seen in its place.
+    /// Changed pins of barclamp versions, with the versions that apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Scripts that the right side uses, the left does not, and that have hidden characters.
+    /// Scripts with hidden characters that only the right side uses.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
-    /// What going from the one to the other would lead to.
+    /// Impact of a change from the left to the right side.
     pub consequences: Consequences,
 }
 
-/// A proposal that brings a deployment back to what it was.
+/// A proposal that restores an earlier state of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restored {
-    /// The proposal, open and not submitted yet.
+    /// Number of the proposal, which is open and not submitted.
     pub proposal: ProposalId,
-    /// Its version.
+    /// Version of the proposal.
     pub version: i32,
-    /// How many edits it has.
+    /// Number of edits.
     pub edits: usize,
-    /// What can't be brought back and was left out, each with the reason.
+    /// Things that can't be restored, each with the reason.
     pub missing: Vec<String>,
 }
 
-/// What a proposal that restores a deployment leaves out, because it can't be brought back.
+/// Things that a restoring proposal leaves out because they can't be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
-    /// The target that the deployment was to be as of.
+    /// The blueprint with the state to restore.
     pub target: TargetNo,
-    /// What, each with the reason.
+    /// The missing things, each with the reason.
     pub missing: Vec<String>,
-    /// How many more there are.
+    /// Number of further missing things.
     #[serde(default)]
     pub more: usize,
 }
@@ -1116,12 +1135,12 @@ pub struct LeftOut {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
-    /// The target, if it was asked for as one; or what the submission was planned on.
+    /// Blueprint number, if the request named one. For a review, the blueprint that it is based on.
     pub target: Option<TargetNo>,
-    /// The submission, if it is what that would lead to.
+    /// The review, if this side is the result of a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<SubmissionId>,
-    /// The hash of the blueprint's root, where it is known.
+    /// Hash of the blueprint's root object, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
 }
@@ -1137,10 +1156,10 @@ impl std::fmt::Display for Side {
     }
 }
 
-/// Documents of a comparison that a page shows.
+/// Maximum number of documents in a comparison on one page.
 pub const DOCUMENTS_SHOWN: usize = 400;
 
-/// Some documents of a difference, how many are left out, and the last one if others follow it.
+/// Some documents of a difference, the number left out, and the last document if others follow.
 struct Part {
     difference: Difference,
     more: usize,
@@ -1157,43 +1176,59 @@ impl Part {
     }
 }
 
-/// How many documents of a difference come up to this one.
+/// The number of documents up to and including `after`.
 fn behind(difference: &Difference, after: Option<&Anchor>) -> Result<usize, crate::Problem> {
     let Some(after) = after else { return Ok(0) };
     let found = difference.documents().position(|document| document == *after);
     found.map(|at| at + 1).ok_or_else(|| {
-        crate::Problem::invalid(format!("{after} is none of the documents that differ: give what `next` says."))
+        crate::Problem::invalid(format!(
+            "{after} is none of the documents that differ: give what `next` says."
+        ))
     })
 }
 
-/// The contents that a difference and its pins speak of, the old one and the new one of each. Only these are told.
-pub fn pairs(difference: &Difference, pins: &[PinChange]) -> std::collections::BTreeSet<(Hash, Hash)> {
-    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).map(|role| role.contents);
-    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+/// Pairs of old and new role contents that a difference and its pins refer to. Only these may be
+/// shown.
+pub fn pairs(
+    difference: &Difference,
+    pins: &[PinChange],
+) -> std::collections::BTreeSet<(Hash, Hash)> {
+    let roles = difference
+        .deployments
+        .iter()
+        .flat_map(|deployment| &deployment.roles)
+        .map(|role| role.contents);
+    let noderoles =
+        difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
     let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
     let sides = roles.chain(noderoles).chain(pinned).flatten();
     sides.filter_map(|sides| sides.old.zip(sides.new)).collect()
 }
 
-/// Leaves the pins of the deployments that are shown, and the contents that those and what else is shown refer to.
-fn keep_shown(difference: &Difference, pins: &mut Vec<PinChange>, contents: &mut Vec<ContentChange>) {
-    let shown: std::collections::BTreeSet<_> = difference.deployments.iter().map(|deployment| deployment.id).collect();
+/// Keeps only the pins of the shown deployments, and the contents that the shown parts refer to.
+fn keep_shown(
+    difference: &Difference,
+    pins: &mut Vec<PinChange>,
+    contents: &mut Vec<ContentChange>,
+) {
+    let shown: std::collections::BTreeSet<_> =
+        difference.deployments.iter().map(|deployment| deployment.id).collect();
     pins.retain(|pin| shown.contains(&pin.deployment));
     let pairs = pairs(difference, pins);
     contents.retain(|content| pairs.contains(&(content.old, content.new)));
 }
 
 impl Comparison {
-    /// Only the first documents, for a page; the others are counted.
+    /// Keeps the first `most` documents and counts the others.
     #[must_use]
     pub fn cut(self, most: usize) -> Self {
         self.part(0, most)
     }
 
-    /// Only so many documents, those behind `after`; the others are counted.
+    /// Keeps at most `most` documents after `after`, and counts the others.
     ///
     /// # Errors
-    /// When `after` is none of the documents that differ.
+    /// If `after` is not one of the differing documents.
     pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
         let skip = behind(&self.difference, after)?;
         Ok(self.part(skip, most))
@@ -1221,7 +1256,7 @@ impl Comparison {
         format!("from {}\nto   {}\n{only}{note}\n{difference}{more}{deceiving}", self.from, self.to)
     }
 
-    /// What stands behind the hashes, as far as it is known.
+    /// The known content of each hash.
     fn behind(&self) -> Behind {
         let pins = self.pins.iter().map(|pin| {
             let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
@@ -1229,30 +1264,29 @@ impl Comparison {
             let roles = pin.roles.iter().map(|role| (role.role.clone(), role.contents)).collect();
             ((pin.deployment, pin.barclamp.clone()), PinBehind { versions, roles })
         });
-        let contents = self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
+        let contents =
+            self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
         Behind { pins: pins.collect(), contents: contents.collect() }
     }
 }
 
-/// A blueprint that somebody asks for: a target by its number, or any by the hash of its root.
+/// A blueprint in a request: a number of the target history, or the hash of a root object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// In the line of targets.
     Target(TargetNo),
-    /// Anywhere.
     Root(Hash),
 }
 
-/// A text that names no blueprint.
+/// A text that is neither a blueprint number nor a hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
 pub struct NotAPoint(String);
 
 impl Point {
-    /// The blueprint that somebody named.
+    /// Parses a blueprint number or the hash of a root object.
     ///
     /// # Errors
-    /// When the text names none.
+    /// If the text is neither.
     pub fn named(text: &str) -> Result<Self, crate::Problem> {
         text.trim().parse().map_err(|error: NotAPoint| crate::Problem::invalid(error.to_string()))
     }
@@ -1269,179 +1303,185 @@ impl std::str::FromStr for Point {
     }
 }
 
-/// A submission in a list.
+/// A review in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewSummary {
-    /// Which.
+    /// Review number.
     pub submission: SubmissionId,
-    /// What it is for.
+    /// Title of the review.
     pub title: String,
-    /// On which deployment.
+    /// The deployment that the proposal is on.
     pub deployment: DeploymentName,
-    /// The one node that it may touch, if it is on a node.
+    /// Name of the node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Who wrote it.
+    /// Authors of the proposal.
     pub authors: Vec<String>,
-    /// When it was submitted.
+    /// Time of submission.
     pub at: At,
-    /// The gravest of what it does, and how many more changes there are.
+    /// The most important change, and the number of further changes.
     pub summary: String,
-    /// Where it stands.
+    /// State of the review.
     pub state: ReviewState,
-    /// Approvals that count, and how many are needed.
+    /// Number of valid approvals, and number of required approvals.
     pub approvals: (u32, u32),
 }
 
-/// Where a submission stands.
+/// State of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewState {
-    /// Waits for verdicts.
+    /// The review waits for verdicts.
     Waiting,
-    /// May be committed.
+    /// The review can be committed.
     Open,
-    /// Somebody objects.
+    /// A person objects.
     Objected,
-    /// An edit takes no effect any more, or lint finds errors: its authors come first.
+    /// An edit no longer takes effect, or lint reports errors. The authors must edit the proposal.
     Faulty,
-    /// Enough approve it; threads of its discussion are open.
+    /// The review has enough approvals, but threads of its discussion are open.
     Discussed,
-    /// It was planned on something that changed since.
+    /// The review's base has changed.
     Stale,
-    /// A newer version replaced it.
+    /// A newer version replaced the review.
     Replaced,
-    /// What it rested on changed, and the same edits no longer do what was submitted: it is back with its authors.
+    /// The base changed, and the same edits no longer have the submitted effect. The proposal is
+    /// back with its authors.
     SentBack,
-    /// It is a target.
+    /// The review is committed.
     Committed,
-    /// Its proposal was discarded.
+    /// The proposal was discarded.
     Discarded,
 }
 
-/// A submission and everything that decides about it.
+/// A review with its differences, verdicts and gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewView {
-    /// Which.
+    /// Review number.
     pub submission: SubmissionId,
-    /// Of which proposal.
+    /// Number of the proposal.
     pub proposal: ProposalId,
-    /// Which version of that.
+    /// Version of the proposal.
     pub version: i32,
-    /// What it is for.
+    /// Title of the review.
     pub title: String,
-    /// On which deployment.
+    /// The deployment that the proposal is on.
     pub deployment: DeploymentName,
-    /// The one node that it may touch, if it is on a node.
+    /// Name of the node, if the scope is a single node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Where it stands.
+    /// State of the review.
     pub state: ReviewState,
     /// Hash of the change.
     pub change_hash: String,
     /// Hash of the effects.
     pub effects_hash: String,
-    /// The target that it was planned on.
+    /// The blueprint that it is based on.
     pub parent: TargetNo,
-    /// The target that it became.
+    /// The blueprint that it was committed as.
     pub target: Option<TargetNo>,
-    /// When it was submitted.
+    /// Time of submission.
     pub at: At,
-    /// Who wrote it.
+    /// Authors of the proposal.
     pub authors: Vec<String>,
-    /// In plain words, most important first.
+    /// Description of the change, most important first.
     pub summary: Vec<String>,
-    /// So many of the first lines of `summary` must not be overlooked; of `asked` at most so many. A page folds none of them away.
+    /// Number of leading lines of `summary` that pages must always show. The same limit applies to
+    /// `asked`.
     #[serde(default)]
     pub grave: usize,
-    /// Those of them that say what was asked for; what it leads to is in `consequences`.
+    /// Lines of `summary` about the requested changes. Their impact is in `consequences`.
     #[serde(default)]
     pub asked: Vec<String>,
-    /// What makes it riskier than others.
+    /// Risk classes of the change.
     pub risks: Vec<Risk>,
-    /// What differs.
+    /// Differences to the base.
     pub difference: Difference,
-    /// How many documents differ that are not among these; programs read on in the review's `difference`.
+    /// Number of documents that differ but are left out here. The review's `difference` resource
+    /// has all.
     #[serde(default)]
     pub more: usize,
-    /// The last of these documents, if there are more: where reading on begins (`after`).
+    /// The last document of this page, as `after` for the rest. Absent if there are no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Anchor>,
-    /// Why noderoles come along: `brought by app`.
+    /// Reasons of required noderoles, for example `brought by app`.
     pub brought: std::collections::BTreeMap<NoderoleId, String>,
-    /// Names of deployments that the difference speaks of.
+    /// Names of the deployments in the difference.
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
-    /// Names of noderoles that others wait for, before or after.
+    /// Names of noderoles that others depend on, before or after the change.
     #[serde(default)]
     pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
-    /// What differs inside of roles that get another content.
+    /// Changes within roles whose content differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
-    /// Versions of barclamps that it pins or unpins, each with what was seen before.
+    /// Pins of barclamp versions that it adds or removes, with the versions that applied before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Scripts that it begins to use and that have hidden characters.
+    /// Scripts with hidden characters that the change starts to use.
     #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
     pub deceiving: Deceiving,
-    /// Set where it brings back a part of what a deployment was.
+    /// Set if the proposal restores only a part of a deployment's earlier state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,
-    /// Where one author's edit overrules another's, as of its submission.
+    /// Conflicts between edits of different authors, at the time of submission.
     #[serde(default)]
     pub clashes: Vec<ClashView>,
-    /// The order in which it will run.
+    /// Execution order in waves.
     pub waves: Vec<WaveView>,
-    /// What it leads to: on the states of steps now if it is `fresh`, else as it was when it was submitted.
+    /// Impact of the change: on the current states of steps if `fresh` is true, otherwise at
+    /// submission.
     #[serde(default)]
     pub consequences: Consequences,
-    /// What lint finds: now if it is `fresh`, else as it was when it was submitted.
+    /// Lint findings: current ones if `fresh` is true, otherwise those at submission.
     #[serde(default)]
     pub checks: Vec<Finding>,
-    /// Whether it was worked out on what is there now. What is closed, replaced or stale is shown as it was submitted.
+    /// Whether the view is based on the current state. Closed, replaced and stale reviews are shown
+    /// as submitted.
     #[serde(default)]
     pub fresh: bool,
-    /// What a commit would not start at once, and why: execution is off, a deployment is held.
+    /// Reasons why steps would not start right after a commit: execution is off, or a deployment is
+    /// on hold.
     #[serde(default)]
     pub waits: Vec<String>,
-    /// The gate.
+    /// State of the approval gate.
     pub gate: GateState,
     /// All verdicts, newest first.
     pub verdicts: Vec<VerdictView>,
-    /// Whether the policy demands that approvals are signed with a passkey.
+    /// Whether the policy requires approvals to be signed with a passkey.
     #[serde(default)]
     pub signature_needed: bool,
-    /// Whether the reader has a confirmed passkey to sign with.
+    /// Whether you have a confirmed passkey to sign with.
     #[serde(default)]
     pub may_sign: bool,
-    /// Whether this person may judge; else why not.
+    /// Whether you can give a verdict. Otherwise the reason.
     pub may_judge: Result<(), String>,
-    /// Whether this person may commit now; else why not.
+    /// Whether you can commit it now. Otherwise the reason.
     pub may_commit: Result<(), String>,
-    /// The name that has to be typed to commit it, because it can't be undone.
+    /// The name to type at commit, because the change can't be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_to_commit: Option<String>,
-    /// Set when this is the plan anew of another one, whose base had moved.
+    /// Set if this review replaces one whose base changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub came_from: Option<Replanned>,
-    /// What became of it when its base moved.
+    /// Set if the base of this review changed: its replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub became: Option<Replanned>,
 }
 
 impl ReviewView {
-    /// Only the first documents that differ, and what is said of those; the others are counted.
+    /// Keeps the first `most` differing documents and their details, and counts the others.
     #[must_use]
     pub fn cut(self, most: usize) -> Self {
         self.part(0, most)
     }
 
-    /// Only so many documents, those behind `after`, and what is said of those; the others are counted.
+    /// Keeps at most `most` documents after `after` with their details, and counts the others.
     ///
     /// # Errors
-    /// When `after` is none of the documents that differ.
+    /// If `after` is not one of the differing documents.
     pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
         let skip = behind(&self.difference, after)?;
         Ok(self.part(skip, most))
@@ -1451,7 +1491,12 @@ impl ReviewView {
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
         (self.difference, self.next) = (difference, next);
         self.more += more;
-        let noderoles = self.difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+        let noderoles = self
+            .difference
+            .nodes
+            .iter()
+            .flat_map(|node| &node.noderoles)
+            .map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
         self.brought.retain(|id, _| noderoles.contains(id));
         for replanned in self.came_from.iter_mut().chain(&mut self.became) {
@@ -1466,34 +1511,35 @@ impl ReviewView {
     }
 }
 
-/// A submission whose base moved, and what planning its edits anew came to.
+/// A review whose base changed, and the result of replanning its edits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replanned {
-    /// The one whose base moved. It can't be approved or committed any more.
+    /// The review whose base changed. It can no longer be approved or committed.
     pub before: SubmissionId,
-    /// The one that took its place; None: the proposal is back with its authors, open for edits.
+    /// The review that replaced it, or null if the proposal is back with its authors.
     pub after: Option<SubmissionId>,
-    /// The target that it was planned anew on.
+    /// The blueprint that the new plan is based on.
     pub target: TargetNo,
-    /// What had changed: `web (target 12)`.
+    /// Changes of the base, for example `web (target 12)`.
     pub moved: Vec<String>,
-    /// Whose verdicts on the one before don't count any more.
+    /// People whose verdicts on the earlier review no longer count.
     pub dropped: Vec<String>,
-    /// Whether both do the same, each compared with its own base.
+    /// Whether both reviews have the same effect, each compared with its own base.
     pub same_effect: bool,
-    /// In what they don't.
+    /// Differences between the effects of the two reviews.
     pub shift: Shift,
-    /// Documents of that which are left out.
+    /// Number of documents left out of `shift`.
     #[serde(default)]
     pub more: usize,
-    /// Why the proposal was sent back: edits that no longer take effect, or documents that would change differently than submitted.
+    /// Reasons why the proposal is back with its authors. Edits no longer take effect, or documents
+    /// would change in another way than submitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<problem::Finding>,
 }
 
 impl Replanned {
-    /// Only the first documents of what shifted; the others are counted.
+    /// Keeps the first `most` documents on each side of the shift, and counts the others.
     fn cut(&mut self, most: usize) {
         for side in [&mut self.shift.before, &mut self.shift.after] {
             let part = Part::of(std::mem::take(side), 0, most);
@@ -1503,50 +1549,50 @@ impl Replanned {
     }
 }
 
-/// What runs together, as far as lanes and nodes allow.
+/// A wave: noderoles that can run at the same time, as far as concurrency groups and nodes allow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaveView {
-    /// From 1.
+    /// Wave number, starting at 1.
     pub number: u32,
-    /// Roles and how many nodes each: `app on 3 nodes, one by one`.
+    /// Roles with their number of nodes, for example `app on 3 nodes, one by one`.
     pub items: Vec<String>,
-    /// Noderoles in it.
+    /// Number of noderoles.
     pub noderoles: usize,
 }
 
-/// A verdict.
+/// A verdict on a review.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictView {
-    /// Whose.
+    /// The person who gave it.
     pub person: String,
-    /// What.
+    /// Kind of the verdict.
     pub kind: VerdictKind,
-    /// Why.
+    /// Reason of the verdict.
     pub reason: String,
-    /// When.
+    /// Time of the verdict.
     pub at: At,
     /// Whether it counts now.
     pub counts: bool,
-    /// Whether it is the reader's own.
+    /// Whether it is your own.
     pub yours: bool,
-    /// The name of the passkey that signed it. Absent: it is not signed.
+    /// Name of the passkey that signed it. Absent if it is not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<String>,
 }
 
-/// What is said of a proposal, over all its submissions.
+/// The discussion of a proposal, across all its reviews.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discussion {
-    /// The submission that is looked at.
+    /// The review that this view is for.
     pub submission: SubmissionId,
     /// Threads, oldest first.
     pub threads: Vec<ThreadView>,
-    /// Threads that are open: they keep the gate shut.
+    /// Number of open threads. They block the gate.
     pub open: usize,
-    /// Whether this person may open a thread or reply; else why not.
+    /// Whether you can open a thread or reply. Otherwise the reason.
     pub may_write: Result<(), String>,
 }
 
@@ -1556,19 +1602,19 @@ pub struct Discussion {
 pub struct ThreadView {
     /// The comment that opened it.
     pub id: CommentId,
-    /// The submission that it was opened on.
+    /// The review that it was opened on.
     pub submission: SubmissionId,
-    /// The change that it speaks of.
+    /// The change that it is about.
     pub anchor: Anchor,
-    /// The same in words: `app on n1, /app/port`.
+    /// The change as text, for example `app on n1, /app/port`.
     pub about: String,
-    /// Whether the submission that is looked at still has that change.
+    /// Whether the review of this view still contains that change.
     pub stands: bool,
-    /// What was said, oldest first.
+    /// Comments, oldest first.
     pub comments: Vec<CommentView>,
-    /// Who resolved it, and when; None: it is open.
+    /// The person who resolved it and the time, or null if it is open.
     pub resolved: Option<(String, At)>,
-    /// Whether this person may resolve it; else why not.
+    /// Whether you can resolve it. Otherwise the reason.
     pub may_resolve: Result<(), String>,
 }
 
@@ -1576,54 +1622,56 @@ pub struct ThreadView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommentView {
-    /// Which.
+    /// Number of the comment.
     pub id: CommentId,
-    /// Whose.
+    /// The person who wrote it.
     pub person: String,
-    /// The text.
+    /// Text of the comment.
     pub body: String,
-    /// When.
+    /// Time of the comment.
     pub at: At,
 }
 
-/// What a submission changes against the one that this person looked at before.
+/// Changes of a review since you last viewed an earlier review of the same proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SinceLook {
-    /// The submission that is looked at.
+    /// The review of this view.
     pub submission: SubmissionId,
-    /// The one that they looked at before; None: this is the first of its proposal that they look at.
+    /// The review that you viewed before, or null if this is the first one of the proposal.
     pub before: Option<SubmissionId>,
-    /// Whether both do the same: what was planned anew came to the same effect.
+    /// Whether both have the same effect.
     pub same_effect: bool,
-    /// How what it would bring about differs; only documents that either of them changes.
+    /// Differences between the results of the two reviews, for documents that either of them
+    /// changes.
     pub difference: Difference,
-    /// Names of noderoles that others wait for in one of them.
+    /// Names of noderoles that others depend on in either review.
     #[serde(default)]
     pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
-    /// What differs inside of roles that have another content in it.
+    /// Changes within roles whose content differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
-    /// Versions of barclamps that both pin, or only one of them, and that differ.
+    /// Pins of barclamp versions that differ between the two reviews.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
-    /// Documents that differ beside those.
+    /// Number of documents that differ but are left out here.
     #[serde(default)]
     pub more: usize,
-    /// The last of them, if others follow: `?after=` it has those.
+    /// The last document of this page, as `after` for the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Anchor>,
 }
 
 impl SinceLook {
-    /// Only so many documents, those behind `after`; the others are counted.
+    /// Keeps at most `most` documents after `after`, and counts the others.
     ///
     /// # Errors
-    /// When `after` is none of the documents that differ.
+    /// If `after` is not one of the differing documents.
     pub fn page(mut self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
         let skip = behind(&self.difference, after)?;
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
-        let names = Names { deployments: Default::default(), noderoles: self.noderoles }.only(&[&difference]);
+        let names = Names { deployments: Default::default(), noderoles: self.noderoles }
+            .only(&[&difference]);
         (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
         self.more += more;
         keep_shown(&self.difference, &mut self.pins, &mut self.contents);
@@ -1631,15 +1679,15 @@ impl SinceLook {
     }
 }
 
-/// Two contents of a role, and in what they differ.
+/// Two contents of a role and their differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContentChange {
-    /// Before.
+    /// Content hash before.
     pub old: Hash,
-    /// After.
+    /// Content hash after.
     pub new: Hash,
-    /// Values of its definition; scripts by name, with their content's short hash and their place in the order.
+    /// Changes of the definition. Scripts appear with their name, short content hash and order.
     pub changes: Vec<Change>,
     /// Scripts that differ, with their text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -1647,35 +1695,36 @@ pub struct ContentChange {
 }
 
 impl ContentChange {
-    /// In what they differ, one line each: the definition value by value, then the scripts.
+    /// The differences, one per line: first the definition, then the scripts.
     pub fn lines(&self) -> Vec<String> {
-        // That a script is another one is told of the file.
+        // The file's own line reports a changed script.
         let is_file = |path: &str| path.starts_with("/scripts/") && !path.ends_with("/place");
-        let values = self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
+        let values =
+            self.changes.iter().filter(|change| !is_file(&change.path)).map(ToString::to_string);
         values.chain(self.files.iter().map(ToString::to_string)).collect()
     }
 }
 
-/// Lines of a file that are compared, from its beginning.
+/// Maximum number of lines of a file that are compared, from its start.
 pub const FILE_LINES: usize = 2000;
 
-/// A file that two contents have otherwise.
+/// A file that differs between two contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileChange {
-    /// Its name.
+    /// File name.
     pub name: String,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// The whole of it before, by which it can be asked for.
+    /// Hash of the old file.
     pub old: Option<Hash>,
-    /// The whole of it after.
+    /// Hash of the new file.
     pub new: Option<Hash>,
-    /// In what.
+    /// Differences of the text.
     pub text: FileText,
 }
 
-/// `* script 10-cut.sh: +1 -1 lines`.
+/// For example `* script 10-cut.sh: +1 -1 lines`.
 impl std::fmt::Display for FileChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = match self.mark {
@@ -1692,7 +1741,9 @@ impl std::fmt::Display for FileChange {
                 if *cut { f.write_str(", and it goes on behind what was compared") } else { Ok(()) }
             }
             FileText::Binary { old, new } => {
-                let bytes = |side: &Option<u64>| side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"));
+                let bytes = |side: &Option<u64>| {
+                    side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"))
+                };
                 write!(f, "changed, and no text: {} -> {}", bytes(old), bytes(new))
             }
             FileText::Left => f.write_str("changed; there are too many to compare them all"),
@@ -1700,26 +1751,27 @@ impl std::fmt::Display for FileChange {
     }
 }
 
-/// How a file's text differs.
+/// Differences of a file's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FileText {
-    /// Line by line.
+    /// Differences by line.
     Lines {
-        /// Those that differ, with a few around them.
+        /// Lines that differ, with some context.
         lines: Vec<FileLine>,
-        /// Whether the file goes on behind what was compared, or a line behind what is shown of it.
+        /// Whether the file is longer than the compared part, or a line is longer than its shown
+        /// part.
         cut: bool,
     },
-    /// It is no text.
+    /// The file is not text.
     Binary {
-        /// Bytes before.
+        /// Size before, in bytes.
         old: Option<u64>,
-        /// Bytes after.
+        /// Size after, in bytes.
         new: Option<u64>,
     },
-    /// There are too many files to compare this one.
+    /// Not compared, because too many files differ.
     Left,
 }
 
@@ -1727,60 +1779,61 @@ pub enum FileText {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileLine {
-    /// How.
+    /// Kind of the line.
     pub mark: LineMark,
-    /// Its number: before, of one that is removed, else after.
+    /// Line number in the old file for a removed line, otherwise in the new file.
     pub number: Option<u32>,
-    /// What it says; what can't be seen is spelled out.
+    /// Text of the line, with invisible characters escaped.
     pub text: String,
 }
 
-/// How a line differs.
+/// Kind of a line in a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LineMark {
-    /// It is the same.
+    /// The line is unchanged.
     Kept,
-    /// It is new.
+    /// The line was added.
     Added,
-    /// It is gone.
+    /// The line was removed.
     Removed,
-    /// Here lines are left out that are the same.
+    /// Unchanged lines are left out here.
     Gap,
 }
 
-/// A version of a barclamp that a deployment pins otherwise than before.
+/// A changed pin of a barclamp version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinChange {
-    /// Where.
+    /// Id of the deployment.
     pub deployment: DeploymentId,
-    /// Of what.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// What is seen there before; None: nothing.
+    /// The version that applied before, or null for none.
     pub old: Option<PinnedVersion>,
-    /// What is seen there after; None: nothing.
+    /// The version that applies after, or null for none.
     pub new: Option<PinnedVersion>,
-    /// Roles that differ between the two and that the deployment's own changes don't name, since it does not use them.
+    /// Roles that differ between the versions and that the deployment does not use. Its own changes
+    /// do not name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<PinnedRole>,
 }
 
-/// A version as a deployment sees it.
+/// A barclamp version that applies in a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinnedVersion {
-    /// As its file calls it.
+    /// Version in the barclamp's file.
     pub version: String,
-    /// Short hash.
+    /// Short content hash.
     pub hash: String,
-    /// The deployment above that pins it; None: the deployment itself.
+    /// The ancestor that pins it, or null for the deployment itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<DeploymentName>,
 }
 
-/// `2 (a1b2c3d4), from system`.
+/// For example `2 (a1b2c3d4), from system`.
 impl std::fmt::Display for PinnedVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({})", self.version, self.hash)?;
@@ -1788,29 +1841,29 @@ impl std::fmt::Display for PinnedVersion {
     }
 }
 
-/// A role that another version has otherwise.
+/// A role that differs between two versions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PinnedRole {
-    /// Which.
+    /// Name of the role.
     pub role: RoleName,
-    /// Its contents; None on a side that has no such role.
+    /// Its content hashes. Null on a side without the role.
     pub contents: Sides<Option<Hash>>,
 }
 
-/// Scripts with hidden characters: such that can't be seen, or that turn the direction of reading, so what runs is not what is shown.
+/// Scripts with hidden characters, which are invisible or change the reading direction. The
+/// executed script then differs from the text on screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Deceiving {
-    /// Some of them, by barclamp, role and file.
+    /// Some of these scripts, by barclamp, role and file.
     pub scripts: Vec<DeceivingScript>,
-    /// How many more there are.
+    /// Number of further scripts.
     #[serde(default)]
     pub more: usize,
 }
 
 impl Deceiving {
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.scripts.is_empty()
     }
@@ -1820,8 +1873,11 @@ impl Deceiving {
             return String::new();
         }
         let lines: String = self.scripts.iter().map(|script| format!("  {script}\n")).collect();
-        let more = if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
-        format!("\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}")
+        let more =
+            if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
+        format!(
+            "\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}"
+        )
     }
 }
 
@@ -1829,17 +1885,17 @@ impl Deceiving {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeceivingScript {
-    /// Whose.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// Of which of its roles.
+    /// Name of the role.
     pub role: RoleName,
-    /// The file's name.
+    /// File name.
     pub file: String,
-    /// The whole of it, by which it can be asked for.
+    /// Content hash of the script.
     pub hash: Hash,
-    /// Where the first such character is: the line, and the place in it.
+    /// Line and column of the first hidden character.
     pub at: (u32, u32),
-    /// What there is: `the script has the character U+202E, ...`.
+    /// Description, for example `the script has the character U+202E, ...`.
     pub what: String,
 }
 
@@ -1850,20 +1906,20 @@ impl std::fmt::Display for DeceivingScript {
     }
 }
 
-/// How much of a submission a person has opened, in documents: deployments and nodes.
+/// Your progress in viewing a review, in documents (deployments and nodes).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Opened {
-    /// Documents that the submission changes.
+    /// Number of documents that the review changes.
     pub all: usize,
-    /// Those whose change they opened, as it is now.
+    /// Documents whose current change you viewed.
     pub opened: std::collections::BTreeSet<Anchor>,
-    /// Those whose change they opened in an earlier submission, where it was another.
+    /// Documents whose change you viewed in an earlier review, where it was different.
     pub outdated: std::collections::BTreeSet<Anchor>,
 }
 
 impl Opened {
-    /// Takes in what another answer says. What was opened stays opened, whichever of two answers came first.
+    /// Merges another response. Viewed documents stay viewed, in any order of responses.
     pub fn more(&mut self, other: Self) {
         self.all = other.all;
         self.opened.extend(other.opened);
@@ -1872,50 +1928,52 @@ impl Opened {
     }
 }
 
-/// A node that somebody wants to add.
+/// A node to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NodeWish {
-    /// Its name; empty: it is derived from what follows.
+    /// Name. If empty, it is derived from the other fields.
     #[serde(default)]
     pub fqdn: String,
-    /// MAC addresses of its network cards, in any usual notation.
+    /// MAC addresses of the network interfaces, in any usual notation.
     #[serde(default)]
     pub macs: Vec<String>,
-    /// Its serial number.
+    /// Serial number.
     #[serde(default)]
     pub serial: String,
-    /// Where a derived name lies; empty: `nodes.gantry.internal`.
+    /// Domain of a derived name. If empty, `nodes.gantry.internal`.
     #[serde(default)]
     pub domain: String,
-    /// The folder that stands for its file system: on the worker's machine, or, with `ssh`, there; empty is then all of it.
+    /// The folder that is the node's root file system: on the worker's host, or with `ssh` on the
+    /// node. Empty with `ssh` means `/`.
     #[serde(default)]
     pub root: String,
-    /// How it is reached; absent: it is a folder of the worker's machine.
+    /// SSH connection. Absent: the node is a folder on the worker's host.
     #[serde(default)]
     pub ssh: Option<SshWish>,
 }
 
-/// How a machine is reached by SSH.
+/// SSH connection to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SshWish {
-    /// Names or numbers, tried in this order.
+    /// Host names or IP addresses, tried in this order.
     pub addresses: Vec<String>,
-    /// The port of all of them.
+    /// Port of all addresses.
     #[serde(default = "usual_port")]
     pub port: u16,
-    /// As whom.
+    /// User name.
     #[serde(default = "usual_user")]
     pub user: String,
-    /// The secret that has the private key, by name; workers have it as a file.
+    /// Name of the secret that contains the private key. Workers have it as a file.
     pub key: String,
-    /// Which of its versions.
+    /// Version of the secret.
     #[serde(default = "first_version")]
     pub key_version: i64,
-    /// The host key, as `ssh-keyscan` prints it behind the name: `ssh-ed25519 AAAA...`. No other one is ever taken.
+    /// The host key without the name, as `ssh-keyscan` prints it: `ssh-ed25519 AAAA...`. Only this
+    /// key is accepted.
     pub host_key: String,
 }
 
@@ -1932,7 +1990,7 @@ fn first_version() -> i64 {
 }
 
 impl SshWish {
-    /// What is left out stands as usual; where it is, and how it is known, is nowhere usual.
+    /// Default values. Addresses, key and host key have no defaults and stay empty.
     pub fn usual() -> Self {
         Self {
             addresses: Vec::new(),
@@ -1946,142 +2004,143 @@ impl SshWish {
 }
 
 impl NodeWish {
-    /// One with a name.
     pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
         Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
     }
 }
 
-/// A node in the list of all.
+/// A node in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeSummary {
-    /// Which.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub fqdn: String,
-    /// Where it belongs.
+    /// The deployment that it belongs to.
     pub deployment: DeploymentName,
     /// Whether it is alive.
     pub alive: bool,
-    /// Whether steps may start on it.
+    /// Whether steps may start on it. False during maintenance.
     pub available: bool,
     /// `local` or `ssh`.
     pub transport: String,
-    /// Why it was not reached when somebody looked last.
+    /// Error of the last health check, if it failed.
     #[serde(default)]
     pub unreached: Option<String>,
-    /// Its steps.
+    /// Its steps by state.
     pub steps: StateCounts,
-    /// Whether it is a record alone: no target speaks of it, so it can be taken out without a review.
+    /// Whether it is in no blueprint, so that it can be removed without a review.
     #[serde(default)]
     pub record: bool,
 }
 
-/// A page of nodes.
+/// A page of the list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodePage {
-    /// In the order that was asked for: by their names, if none was.
+    /// The nodes, by name by default.
     pub nodes: Vec<NodeSummary>,
-    /// Give this to get the next page.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// How something in a graph is counted.
+/// Appearance of a vertex in a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Look {
-    /// By the state of its step.
+    /// The state of its step.
     State(StepState),
-    /// A change adds it.
+    /// The change adds it.
     Added,
-    /// A change removes it.
+    /// The change removes it.
     Removed,
-    /// A change makes it another, or lets it run again.
+    /// The change modifies it or runs it again.
     Changed,
-    /// It depends on what a change runs again or takes away, and stays as it is: the blast radius.
+    /// It depends on something that the change runs again or removes, and stays unchanged itself:
+    /// the blast radius.
     Downstream,
-    /// It stands beside a change and stays as it is.
+    /// It is a neighbour of the change and stays unchanged.
     Around,
 }
 
-/// A graph of noderoles, folded as its reader asked.
+/// A graph of noderoles, folded as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphView {
-    /// Of which deployment.
+    /// Name of the deployment.
     pub deployment: DeploymentName,
-    /// The same, for the live stream's topic.
+    /// Id of the deployment, for live stream topics.
     pub deployment_id: DeploymentId,
-    /// The target at which it was meant like this, when it is not the present: then nothing is said of states.
+    /// The blueprint whose graph is shown, if it is not the current one. Such a graph has no
+    /// states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetNo>,
-    /// In a fixed order: positions stay from one view to the next.
+    /// Vertices in a fixed order, so positions are stable between views.
     pub vertices: Vec<GraphVertex>,
-    /// From what is waited for to what waits, as places in `vertices`.
+    /// Edges from a dependency to its dependent, as indexes of `vertices`.
     pub edges: Vec<GraphEdge>,
-    /// Noderoles in the whole graph.
+    /// Number of noderoles in the whole graph.
     pub noderoles: usize,
-    /// Edges in the whole graph.
+    /// Number of edges in the whole graph.
     pub wires: usize,
-    /// The last wave of the whole graph.
+    /// Number of the last wave of the whole graph.
     pub waves: u32,
-    /// Set when what was asked for is too much for one picture: what was left folded, and what to do.
+    /// Set if the requested graph is too large: the parts that stay folded, and advice.
     pub cut: Option<String>,
-    /// What the marked part is, when one was asked for.
+    /// The marked path, if one was requested.
     pub trail: Option<GraphTrail>,
-    /// The journal's position when this was read.
+    /// Journal position of this view.
     pub cursor: i64,
 }
 
-/// The part of a graph that somebody asked to have marked.
+/// The marked path of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphTrail {
-    /// What it is and how much there is on it; or that there is nothing, and why.
+    /// Description and size of the path, or the reason for its absence.
     pub said: String,
-    /// How many noderoles are on it.
+    /// Number of noderoles on the path.
     pub noderoles: usize,
-    /// Of the longest way: its noderoles, from the first; the first [`WAY_TOLD`] of more.
+    /// For the longest path: its noderoles in order, at most 100.
     pub way: Vec<GraphWaypoint>,
 }
 
-/// Noderoles of a way that are told one by one.
+/// Maximum number of noderoles of a path that are listed.
 pub const WAY_TOLD: usize = 100;
 
-/// A noderole of a way.
+/// A noderole of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphWaypoint {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// `app on n1`.
+    /// Name, for example `app on n1`.
     pub name: String,
-    /// How long its last successful run took, in milliseconds, when that was asked for and there is one.
+    /// Duration of its last successful run in milliseconds, if requested and available.
     pub took: Option<u64>,
 }
 
-/// A role, or one noderole of it.
+/// A vertex: a role, or a single noderole of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphVertex {
-    /// Names it in addresses: `web:app`, or a noderole's id.
+    /// Key of the vertex in URLs: `web:app`, or the id of a noderole.
     pub key: String,
-    /// The role.
+    /// Name of the role.
     pub role: RoleName,
-    /// Where it is bound.
+    /// The deployment that the role is bound in.
     pub deployment: DeploymentName,
     /// Set for a single noderole.
     pub one: Option<GraphNoderole>,
-    /// How many noderoles it stands for.
+    /// Number of noderoles that the vertex represents.
     pub members: usize,
-    /// Of these, how many look how; none that is zero.
+    /// Number of noderoles by appearance, without zeros.
     pub looks: Vec<(Look, usize)>,
-    /// The first and the last wave of these.
+    /// First and last wave of its noderoles.
     pub waves: Option<(u32, u32)>,
-    /// How many of these are on the trail.
+    /// Number of its noderoles on the marked path.
     pub on_trail: usize,
 }
 
@@ -2089,13 +2148,13 @@ pub struct GraphVertex {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphNoderole {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// Its node's first label, and the instance beyond the first.
+    /// First label of the node's name, with the instance number unless it is the first.
     pub short: String,
-    /// Its node's whole name.
+    /// Full name of the node.
     pub fqdn: String,
-    /// Whether it has a page of its own: what a change would add has none yet.
+    /// Whether it has a page. A noderole that a change adds has none yet.
     pub has_page: bool,
 }
 
@@ -2103,49 +2162,52 @@ pub struct GraphNoderole {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphEdge {
-    /// What is waited for.
+    /// Index of the dependency.
     pub from: usize,
-    /// What waits.
+    /// Index of the dependent.
     pub to: usize,
-    /// How many edges of noderoles it stands for; after a change, if the graph is of one.
+    /// Number of edges between noderoles that it represents. In the graph of a change: after the
+    /// change.
     pub count: usize,
-    /// The strongest kind among them.
+    /// The strongest kind of these edges.
     pub kind: EdgeKind,
-    /// How many of them are on the trail.
+    /// Number of these edges on the marked path.
     pub on_trail: usize,
-    /// How many of them the change adds.
+    /// Number of these edges that the change adds.
     #[serde(default)]
     pub added: usize,
-    /// How many more there were before it.
+    /// Number of edges that the change removes.
     #[serde(default)]
     pub gone: usize,
 }
 
-/// What a reader of a graph asks for. Everything at once: it is the page's address.
+/// Options of a graph. The URL of the page contains all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GraphWish {
-    /// Roles whose noderoles are shown one by one.
+    /// Roles to unfold into single noderoles.
     pub roles: Vec<RoleName>,
-    /// Nodes whose noderoles are shown one by one, by full or short name.
+    /// Nodes whose noderoles are shown individually, by full or short name.
     pub nodes: Vec<String>,
-    /// Shows only this vertex (by key) and what it waits for and what waits for it.
+    /// Key of a vertex. Only the vertex, its dependencies and its dependents are shown.
     pub focus: Option<String>,
-    /// Which of these; both unless said.
+    /// Direction from `focus`. Default: both.
     pub way: GraphWay,
-    /// Of these, the ones that are at most so many edges away; all unless said.
+    /// Maximum distance from `focus`, in edges. Default: no limit.
     pub steps: Option<u32>,
-    /// What is to be marked.
+    /// The path to mark.
     pub trail: Option<TrailWish>,
-    /// Shows the noderoles of the trail alone, one by one.
+    /// Whether to show only the noderoles of the marked path, individually.
     pub only_trail: bool,
-    /// Of a deployment: as it was meant at this target. Without it: as it is meant now, or was last.
+    /// Blueprint number. A deployment's graph is shown as of this blueprint. Default: the newest
+    /// one that has the deployment.
     pub target: Option<TargetNo>,
 }
 
 impl GraphWish {
-    /// The words by which a page's address and the interface ask for it; lists by comma. What is not asked for is left out.
+    /// Query parameters of the options, for pages and the API. Lists are separated by commas;
+    /// defaults are left out.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let of_focus = self.focus.is_some();
         let way = match self.way {
@@ -2177,41 +2239,41 @@ impl GraphWish {
     }
 }
 
-/// What is to be marked in a graph.
+/// A path to mark in a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrailWish {
-    /// Nothing yet: a path is to begin at this vertex, and its end is still to be chosen.
+    /// Start of a path whose end is not chosen yet. Nothing is marked.
     From(String),
-    /// Every way between two vertices, by key.
+    /// All paths between two vertices, by key.
     Between(String, String),
-    /// The longest way.
+    /// The longest path.
     Longest(Length),
 }
 
-/// What makes a way long.
+/// Measure of a path's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
-    /// How many noderoles follow one another.
+    /// Number of noderoles.
     Count,
-    /// How long their last successful runs took.
+    /// Total duration of their last successful runs.
     Time,
 }
 
-/// Which way to look from what is focused.
+/// Direction from the focused vertex.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GraphWay {
-    /// To what it waits for and to what waits for it.
+    /// Dependencies and dependents.
     #[default]
     Both,
-    /// To what it waits for.
+    /// Dependencies.
     Up,
-    /// To what waits for it.
+    /// Dependents.
     Down,
 }
 
@@ -2265,13 +2327,16 @@ mod tests {
             contents: Vec::new(),
             pins: Vec::new(),
             deceiving: Deceiving::default(),
-            names: Names { deployments: (1..=7).map(|n| (id(n), name(n))).collect(), ..Names::default() },
+            names: Names {
+                deployments: (1..=7).map(|n| (id(n), name(n))).collect(),
+                ..Names::default()
+            },
             consequences: Consequences::default(),
         }
     }
 
     #[test]
-    fn what_was_opened_stays_opened_in_whatever_order_answers_come() {
+    fn opened_documents_merge_in_any_order() {
         let anchor = |n: u128| Anchor::Node(NodeId(Uuid::from_u128(n)));
         let sets = |opened: &[u128], outdated: &[u128]| Opened {
             all: 3,
@@ -2287,16 +2352,21 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_is_read_page_by_page_and_comes_to_the_whole() {
+    fn comparison_pages_add_up_to_the_whole() {
         let whole = comparison().difference;
         for most in 1..=9 {
-            let (mut read, mut after) = (Difference { unchanged: 9, ..Difference::default() }, None);
+            let (mut read, mut after) =
+                (Difference { unchanged: 9, ..Difference::default() }, None);
             loop {
                 let page = comparison().page(after.as_ref(), most).unwrap();
                 let here = page.difference.documents().count();
                 assert!((1..=most).contains(&here));
                 assert_eq!(page.more + here, 8, "the others are counted");
-                assert!(page.names.deployments.len() <= here + 1, "named is what is there: {:?}", page.names);
+                assert!(
+                    page.names.deployments.len() <= here + 1,
+                    "named is what is there: {:?}",
+                    page.names
+                );
                 read.deployments.extend(page.difference.deployments);
                 read.nodes.extend(page.difference.nodes);
                 after = page.next;
@@ -2308,23 +2378,32 @@ mod tests {
         }
         let end = comparison().page(whole.documents().last().as_ref(), 3).unwrap();
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
-        let strange = comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        let strange =
+            comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
     }
 
     #[test]
-    fn the_text_says_versions_and_scripts() {
+    fn comparison_text_contains_versions_and_scripts() {
         use engine::blueprint::difference::{BarclampDifference, RoleDifference};
         let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
-        let (barclamp, app) = (BarclampName::parse("tool").unwrap(), RoleName::parse("app").unwrap());
+        let (barclamp, app) =
+            (BarclampName::parse("tool").unwrap(), RoleName::parse("app").unwrap());
         let version = |version: &str, from: Option<&str>| PinnedVersion {
             version: version.into(),
             hash: "0a1b2c3d".into(),
             from: from.map(|name| DeploymentName::parse(name).unwrap()),
         };
         let line = |mark| FileLine { mark, number: None, text: "rm -r /".into() };
-        let file = |name: &str, mark, text| FileChange { name: name.into(), mark, old: None, new: None, text };
-        let lines = [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
+        let file = |name: &str, mark, text| FileChange {
+            name: name.into(),
+            mark,
+            old: None,
+            new: None,
+            text,
+        };
+        let lines =
+            [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
         let changed = FileText::Lines { lines: lines.map(line).into(), cut: false };
         let cut = FileText::Lines { lines: [LineMark::Removed].map(line).into(), cut: true };
         let value = |path: &str| Change {
@@ -2336,7 +2415,8 @@ mod tests {
         };
         let contents = Sides { old: Some(hash(1)), new: Some(hash(2)) };
         let mut told = comparison();
-        told.difference = Difference { deployments: told.difference.deployments, ..Difference::default() };
+        told.difference =
+            Difference { deployments: told.difference.deployments, ..Difference::default() };
         told.difference.deployments.truncate(1);
         let deployment = &mut told.difference.deployments[0];
         let id = deployment.id;
@@ -2358,7 +2438,11 @@ mod tests {
         told.contents = vec![ContentChange {
             old: hash(1),
             new: hash(2),
-            changes: vec![value("/run/timeout"), value("/scripts/10-a.sh/content"), value("/scripts/10-a.sh/place")],
+            changes: vec![
+                value("/run/timeout"),
+                value("/scripts/10-a.sh/content"),
+                value("/scripts/10-a.sh/place"),
+            ],
             files: vec![
                 file("10-a.sh", Mark::Changed, changed),
                 file("20-b.sh", Mark::Removed, cut),
@@ -2381,7 +2465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_pins_and_contents_of_what_it_shows() {
+    fn comparison_page_has_only_its_pins_and_contents() {
         let hash = |n: u128| Hash::of_bytes(&n.to_be_bytes());
         let pin = |n: u128| PinChange {
             deployment: DeploymentId(Uuid::from_u128(n)),
@@ -2393,15 +2477,22 @@ mod tests {
                 contents: Sides { old: Some(hash(n)), new: Some(hash(n + 100)) },
             }],
         };
-        let content =
-            |n: u128| ContentChange { old: hash(n), new: hash(n + 100), changes: Vec::new(), files: Vec::new() };
+        let content = |n: u128| ContentChange {
+            old: hash(n),
+            new: hash(n + 100),
+            changes: Vec::new(),
+            files: Vec::new(),
+        };
         let whole = || Comparison {
             pins: (1..=3).map(pin).collect(),
             contents: (1..=4).map(content).collect(),
             ..comparison()
         };
         let first = whole().cut(2);
-        assert_eq!((first.pins, first.contents), ((1..=2).map(pin).collect(), (1..=2).map(content).collect()));
+        assert_eq!(
+            (first.pins, first.contents),
+            ((1..=2).map(pin).collect(), (1..=2).map(content).collect())
+        );
         let rest = whole().page(first.next.as_ref(), 9).unwrap();
         assert_eq!((&rest.pins, rest.contents), (&vec![pin(3)], vec![content(3)]));
         assert!(rest.pins.iter().all(|pin| rest.names.deployments.contains_key(&pin.deployment)));
@@ -2421,7 +2512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_since_a_look_is_read_page_by_page_and_a_shift_is_bounded() {
+    fn since_last_view_is_paged_and_shift_limited() {
         let whole = comparison().difference;
         let since = || SinceLook {
             submission: SubmissionId(2),
@@ -2438,7 +2529,8 @@ mod tests {
         assert_eq!((first.difference.documents().count(), first.more), (5, 3));
         let rest = since().page(first.next.as_ref(), 5).unwrap();
         assert_eq!((rest.difference.documents().count(), rest.more, rest.next), (3, 5, None));
-        let strange = since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
+        let strange =
+            since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
         assert_eq!(strange.status, 400);
 
         let mut replanned = Replanned {
@@ -2454,6 +2546,9 @@ mod tests {
         };
         replanned.cut(6);
         let Shift { before, after } = &replanned.shift;
-        assert_eq!((before.documents().count(), after.documents().count(), replanned.more), (6, 6, 4));
+        assert_eq!(
+            (before.documents().count(), after.documents().count(), replanned.more),
+            (6, 6, 4)
+        );
     }
 }

@@ -1,55 +1,55 @@
-//! How long texts may be that people write, in characters, and how large documents: the server refuses more, and no field takes more.
+//! Limits for texts (in characters unless noted) and documents. The server rejects longer values,
+//! and form fields do not accept them.
 
-/// A change's title.
+/// Title of a review.
 pub const TITLE: usize = 200;
-/// What a verdict says.
+/// Reason of a verdict.
 pub const VERDICT: usize = 10_000;
-/// A comment of a discussion.
+/// Comment in a discussion.
 pub const COMMENT: usize = 10_000;
-/// What is looked for in a log.
+/// Search text for a log.
 pub const LOG_SEARCH: usize = 200;
-/// What people say of a machine.
+/// Description of a node.
 pub const DESCRIPTION: usize = 1_000;
-/// The name of a passkey.
 pub const PASSKEY_NAME: usize = 64;
-/// What a machine's token is called.
+/// Name of a node's token.
 pub const TOKEN_NAME: usize = 100;
 
-/// A word of a refusal: longer than any name there is, so what is longer came with the request.
+/// One word of an error message. No valid name is longer, so a longer word comes from the request.
 pub const REFUSAL_WORD: usize = 300;
-/// The text of a refusal.
+/// Text of an error message.
 pub const REFUSAL: usize = 4_000;
 
-/// Addresses of a machine: a look tries all of them.
+/// Addresses of a node. A health check tries all of them.
 pub const ADDRESSES: usize = engine::cluster::connection::ADDRESSES;
-/// Machines that one text adds.
+/// Nodes that one request adds.
 pub const INVENTORY: usize = 500;
-/// Bytes of such a text.
+/// Bytes of a text with several nodes.
 pub const INVENTORY_BYTES: usize = 256 * 1024;
-/// Wrong lines of it that one refusal names.
+/// Invalid lines that one error message lists.
 pub const FAULTS: usize = 20;
-/// Bytes of a machine's hints, as JSON.
+/// Bytes of a node's hints, as JSON.
 pub const HINTS: usize = engine::plan::edit::MAX_HINTS;
-/// Bytes of what one source says of a machine, as JSON.
+/// Bytes of the facts from one source about a node, as JSON.
 pub const FACTS: usize = 256 * 1024;
-/// Bytes of a boot id, and of a boot environment's name.
+/// Bytes of a boot id and of the name of a boot environment.
 pub const WORD: usize = 100;
-/// Days that a machine's token may hold.
+/// Maximum lifetime of a node's token, in days.
 pub const TOKEN_DAYS: u32 = 366;
-/// Days that a token holds unless its maker says otherwise: a machine's, and one of the API.
+/// Default lifetime of a token, in days: a node's token or an API token.
 pub const USUAL_TOKEN_DAYS: u32 = 90;
 
-/// Characters of a password at least.
+/// Minimum length of a password.
 pub const PASSWORD_LEAST: usize = 12;
-/// Characters of a password at most.
+/// Maximum length of a password.
 pub const PASSWORD_MOST: usize = 1024;
-/// Minutes within which an authenticator app is confirmed after its set-up began.
+/// Minutes to confirm an authenticator app after its setup starts.
 pub const TOTP_SETUP_MINUTES: u64 = 15;
-/// Seconds within which the browser answers to the options for a passkey.
+/// Seconds for the browser to answer the options for a passkey.
 pub const PASSKEY_SECONDS: u64 = 300;
-/// Days that a token of the API may hold.
+/// Maximum lifetime of an API token, in days.
 pub const API_TOKEN_DAYS: u32 = 365;
-/// Tokens of a person that a list has: those that hold, and then the newest of the others.
+/// Tokens in a person's list: the valid ones first, then the newest of the others.
 pub const TOKENS_TOLD: usize = 100;
-/// Permissions that one person may be given, each deployment counting.
+/// Permissions of one person. The same permission in two deployments counts twice.
 pub const GRANTS: usize = 200;

@@ -1,8 +1,9 @@
-//! The words that lists can be asked by, the orders that they come in, and the places at which their pages go on.
+//! Filters, sort orders and cursors of lists.
 //!
-//! What is left out or empty asks for nothing. Every list has a closed set of columns that it can be sorted by ([`Sort`]), and an order in
-//! which it comes when none is asked for. A page names the place behind its last row ([`Cursor`]): the order and that row's keys. Rows that
-//! come or go in between make nothing that is there twice or not at all, and a place in one order is none in another.
+//! An absent or empty filter matches everything. Every list has a closed set of sort columns
+//! ([`Sort`]) and a default order. A [`Cursor`] contains the order and the keys of the last row of
+//! a page. So rows that appear or disappear between two requests never duplicate or hide other
+//! rows. A cursor is valid for its own order only.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,8 +16,8 @@ use crate::At;
 use crate::audit::{AuditEntry, AuditPage};
 use crate::catalog::{ImportPage, ImportReport, RolePage, RoleSummary};
 use crate::console::{
-    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary, ProposalSummary,
-    ReviewSummary, RunPage, RunSummary,
+    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary,
+    ProposalSummary, ReviewSummary, RunPage, RunSummary,
 };
 use crate::nodes::{Carried, CarriedPage, LookPage, LookView};
 use crate::people::{PersonPage, PersonView};
@@ -24,57 +25,54 @@ use crate::reviews::{ProposalPage, ReviewPage};
 use crate::values::{ResultLine, ResultLines};
 use crate::workers::{WorkerPage, WorkerView};
 
-/// What a key of a row is.
+/// Type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A text.
     Text,
-    /// A whole number.
     Number,
 }
 
-/// What a list can be sorted by: a closed set for each list.
+/// The sort columns of a list.
 pub trait Sort: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// All of them.
     const EVERY: &'static [Self];
-    /// The order when none is asked for.
+    /// The default order.
     const USUAL: Order<Self>;
 
-    /// The word in an address.
+    /// The name in a query.
     fn as_str(self) -> &'static str;
 
-    /// A row's keys when it is sorted by this, the one that no other row has last.
+    /// Types of a row's keys in this order. The last key is unique within the list.
     fn keys(self) -> &'static [Kind];
 }
 
-/// By what a list is sorted, and which way: `name`, or `-name` from the end.
+/// A sort order: `name` ascending, `-name` descending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order<S> {
-    /// By what.
     pub by: S,
-    /// From the end, or from the newest.
+    /// Whether the order is descending.
     pub falling: bool,
 }
 
 impl<S: Sort> Order<S> {
-    /// From the beginning.
     pub const fn rising(by: S) -> Self {
         Self { by, falling: false }
     }
 
-    /// From the end.
     pub const fn falling(by: S) -> Self {
         Self { by, falling: true }
     }
 
-    /// Whether it is the one in which the list comes by itself.
+    /// Whether this is the list's default order.
     pub fn is_usual(self) -> bool {
         self == S::USUAL
     }
 
-    /// The words of all orders.
+    /// The names of all orders.
     pub fn words() -> impl Iterator<Item = String> {
-        S::EVERY.iter().flat_map(|by| [Self::rising(*by), Self::falling(*by)]).map(|order| order.to_string())
+        S::EVERY
+            .iter()
+            .flat_map(|by| [Self::rising(*by), Self::falling(*by)])
+            .map(|order| order.to_string())
     }
 }
 
@@ -90,7 +88,7 @@ impl<S: Sort> fmt::Display for Order<S> {
     }
 }
 
-/// A word that no order of a list has.
+/// An unknown sort order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{said:?} is no order of this list. There are: {}", known.join(", "))]
 pub struct NoOrder {
@@ -107,8 +105,10 @@ impl<S: Sort> FromStr for Order<S> {
         }
         let (falling, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
-        by.map(|by| Self { by, falling })
-            .ok_or_else(|| NoOrder { said: text.chars().take(80).collect(), known: Self::words().collect() })
+        by.map(|by| Self { by, falling }).ok_or_else(|| NoOrder {
+            said: text.chars().take(80).collect(),
+            known: Self::words().collect(),
+        })
     }
 }
 
@@ -151,7 +151,7 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        // A form whose choice was left alone sends nothing behind the name: that is the same as not to send the name.
+        // An HTML form sends an empty value for an unchanged choice, which means the default.
         let words: Vec<String> = Self::words().chain([String::new()]).collect();
         schemars::json_schema!({ "type": "string", "enum": words, "default": S::USUAL.to_string() })
     }
@@ -160,9 +160,7 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
 /// A key of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// A text.
     Text(String),
-    /// A whole number.
     Number(i64),
 }
 
@@ -187,13 +185,14 @@ impl fmt::Display for Key {
     }
 }
 
-/// Where a list goes on: behind a row, in one order. Whoever has it gives it back as it is.
+/// A position in a list, for one sort order. Treat it as opaque: pass the `next` value of a page
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Cursor(String);
 
-/// A text that is no place in a list as it is sorted.
+/// An invalid cursor for this list and order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{said:?} is no place in this list sorted by {order}: take what the page before said under next, with the same sort"
@@ -204,28 +203,27 @@ pub struct NotAPlace {
 }
 
 impl NotAPlace {
-    /// Of a place in this order.
     pub fn new<S: Sort>(place: Option<&Cursor>, order: Order<S>) -> Self {
         let said = place.map(Cursor::as_str).unwrap_or_default();
         Self { said: said.chars().take(80).collect(), order: order.to_string() }
     }
 }
 
-/// Stands between keys. In a key a `~` is written `~0`.
+/// Separates keys. A `~` within a key is written `~0`, so no key contains the separator.
 const BETWEEN: &str = "~-";
 
 impl Cursor {
-    /// Behind the row with these keys.
+    /// The cursor after the row with these keys.
     pub fn behind<S: Sort>(order: Order<S>, keys: &[Key]) -> Self {
         let keys: Vec<String> = keys.iter().map(|key| key.to_string().replace('~', "~0")).collect();
         match (order.is_usual(), keys.as_slice()) {
-            // Nothing is said that goes without saying, so the commonest places read as what they are.
+            // Short form for the default order with one key: the key itself.
             (true, [only]) => Self(only.clone()),
             _ => Self(format!("{order}{BETWEEN}{}", keys.join(BETWEEN))),
         }
     }
 
-    /// The keys of the row, if this is a place in that order.
+    /// The keys of the row, if the cursor is valid for this order.
     pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, NotAPlace> {
         let kinds = order.by.keys();
         let said = self.0.strip_prefix(&format!("{order}{BETWEEN}"));
@@ -234,14 +232,15 @@ impl Cursor {
         let parts: Vec<&str> = said.map(|said| said.split(BETWEEN).collect()).unwrap_or_default();
         let key = |(part, kind): (&&str, &Kind)| match kind {
             Kind::Text => Some(Key::Text(part.replace("~0", "~"))),
-            // A number that stands alone is a row's own, and no row has one below 0.
-            Kind::Number => part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number),
+            // In the short form the number is a row's own number, which is never negative.
+            Kind::Number => {
+                part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number)
+            }
         };
         let keys: Option<Vec<Key>> = parts.iter().zip(kinds).map(key).collect();
         keys.filter(|_| parts.len() == kinds.len()).ok_or_else(|| NotAPlace::new(Some(self), order))
     }
 
-    /// The text in an address.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -259,15 +258,12 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// A page of a list.
 pub trait Paged {
-    /// What the list is of.
     type Row;
 
-    /// The rows of this page.
     fn rows(&self) -> &[Self::Row];
 
-    /// Where the next one begins; None: there is none.
+    /// Cursor of the next page, or `None` on the last page.
     fn next(&self) -> Option<&Cursor>;
 }
 
@@ -334,161 +330,139 @@ macro_rules! sort {
 pub(crate) use sort;
 
 sort! {
-    /// What nodes are sorted by.
     NodeSort, Order::rising(Self::Name), {
-        /// Their names.
         Name "name" [Text],
-        /// How they are: what is dead, then what is out of service, then the others.
+        /// Dead nodes first, then nodes in maintenance, then the others.
         State "state" [Number, Text],
-        /// The names of their deployments.
         Deployment "deployment" [Text, Text],
     }
 }
 
 sort! {
-    /// What runs are sorted by.
     RunSort, Order::falling(Self::Queued), {
-        /// When they were queued.
         Queued "queued" [Number],
-        /// The words of their states.
+        /// Name of the state.
         State "state" [Text, Number],
-        /// How long they took; what has not ended took no time yet.
+        /// Duration. A run that has not ended counts as zero.
         Took "took" [Number, Number],
     }
 }
 
 sort! {
-    /// What reviews are sorted by.
     ReviewSort, Order::falling(Self::Submitted), {
-        /// When they were submitted.
         Submitted "submitted" [Number],
-        /// Their titles.
         Title "title" [Text, Number],
     }
 }
 
 sort! {
-    /// What open proposals are sorted by.
     ProposalSort, Order::falling(Self::Opened), {
-        /// When they were opened.
         Opened "opened" [Number],
-        /// The names of their deployments.
         Deployment "deployment" [Text, Number],
     }
 }
 
 sort! {
-    /// What deployments are sorted by.
     DeploymentSort, Order::rising(Self::Tree), {
-        /// Where they stand in their tree, from *system* down: the names on the way there.
+        /// Position in the tree: the names from *system* down.
         Tree "tree" [Text],
-        /// Their names.
         Name "name" [Text],
-        /// How many nodes they have.
+        /// Number of nodes.
         Nodes "nodes" [Number, Text],
-        /// How many of their steps failed.
+        /// Number of steps in ERROR.
         Errors "errors" [Number, Text],
-        /// The target that changed them last.
+        /// Number of the blueprint that last changed the deployment.
         Target "target" [Number, Text],
     }
 }
 
 sort! {
-    /// What targets are sorted by.
     TargetSort, Order::falling(Self::Number), {
-        /// Their numbers, which are their order in time.
+        /// Blueprint number, which is also the order in time.
         Number "number" [Number],
     }
 }
 
 sort! {
-    /// What versions of barclamps are sorted by. A place is the content of its version: what is imported stays.
+    /// Sort columns of barclamp versions. Cursors contain the content hash of a version: imported
+    /// versions are never removed.
     BarclampSort, Order::rising(Self::Name), {
-        /// The names of their barclamps; of each the newest first.
+        /// Barclamp name; the newest version of each first.
         Name "name" [Text],
-        /// When they were imported.
         Imported "imported" [Text],
-        /// How many roles they have.
+        /// Number of roles.
         Roles "roles" [Text],
     }
 }
 
 sort! {
-    /// What people are sorted by.
     PersonSort, Order::rising(Self::Name), {
-        /// Their names.
         Name "name" [Text],
     }
 }
 
 sort! {
-    /// What workers are sorted by.
     WorkerSort, Order::falling(Self::Started), {
-        /// When they started.
         Started "started" [Number, Text],
-        /// When they were heard.
+        /// Time of the last heartbeat.
         Heard "heard" [Number, Text],
-        /// Their names.
         Name "name" [Text],
     }
 }
 
 sort! {
-    /// What entries of the audit are sorted by.
     AuditSort, Order::falling(Self::At), {
-        /// When it was done.
+        /// Time of the action.
         At "at" [Number],
     }
 }
 
-/// Which runs a list shows.
+/// Filters of the list of runs. An empty filter matches all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RunsWanted {
-    /// `queued`, `running`, `succeeded`, `failed`, `lost`, `cancelled` or `unstarted`; empty: in any state.
+    /// `queued`, `running`, `succeeded`, `failed`, `lost`, `cancelled` or `unstarted`.
     pub state: String,
-    /// Of what is bound in this deployment, by its name; empty: in any.
+    /// Name of the deployment that the noderole is bound in.
     pub deployment: String,
-    /// On this node, by its name or its id; empty: on any.
+    /// Name or id of the node.
     pub node: String,
-    /// Of this role; empty: of any.
+    /// Role name.
     pub role: String,
-    /// That this worker carries out, or did, by its name or its id; empty: any, and none yet.
+    /// Name or id of the worker that executes or executed the run.
     pub worker: String,
-    /// Queued from this moment on, in milliseconds since 1970.
+    /// Earliest queue time, inclusive, in milliseconds since 1970-01-01 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<At>,
-    /// Queued before this moment, in milliseconds since 1970.
+    /// Latest queue time, exclusive, in milliseconds since 1970-01-01 UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<RunSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// How a node is, in one word.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It is reached.
+    /// Health checks reach the node.
     Alive,
-    /// It is not.
+    /// Health checks do not reach the node.
     Dead,
-    /// Somebody took it out of service.
+    /// The node is in maintenance.
     Unavailable,
-    /// No target speaks of it.
+    /// The node is in no blueprint.
     Record,
 }
 
 impl NodeState {
-    /// All of them.
     pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Unavailable, Self::Record];
 
-    /// The word in an address.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Alive => "alive",
@@ -499,49 +473,48 @@ impl NodeState {
     }
 }
 
-/// Which nodes a list shows.
+/// Filters of the list of nodes. An empty filter matches all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct NodesWanted {
-    /// With this in the name; empty: with any.
+    /// Part of the name.
     pub filter: String,
-    /// In this state.
+    /// State of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<NodeState>,
-    /// That belong to this deployment, by its name; empty: to any.
+    /// Name of the deployment that the node belongs to.
     pub deployment: String,
-    /// In this order.
+    /// Sort order. Default: by name.
     pub sort: Order<NodeSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
-/// What of a deployment is looked for.
+/// State of a deployment. Several states can apply at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
-    /// No runs start in it.
+    /// On hold: no runs start.
     Held,
-    /// It has an open proposal.
+    /// A proposal is open.
     Proposed,
-    /// That was submitted.
+    /// The open proposal is submitted for review.
     Review,
-    /// A step of it failed.
+    /// A step is in ERROR.
     Error,
-    /// Steps of it are to be carried out, or are.
+    /// Steps run or are about to run.
     Working,
-    /// Nothing of that.
+    /// None of the other states applies.
     Idle,
 }
 
 impl DeploymentState {
-    /// All of them.
-    pub const EVERY: [Self; 6] = [Self::Held, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
+    pub const EVERY: [Self; 6] =
+        [Self::Held, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
 
-    /// The word in an address.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -554,47 +527,47 @@ impl DeploymentState {
     }
 }
 
-/// Which deployments a list shows.
+/// Filters of the list of deployments. An empty filter matches all deployments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct DeploymentsWanted {
-    /// With this in the name; empty: with any.
+    /// Part of the name.
     pub filter: String,
-    /// Of which this is so.
+    /// State of the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<DeploymentState>,
-    /// In this order.
+    /// Sort order. Default: by position in the tree.
     pub sort: Order<DeploymentSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
-/// Which targets a list shows.
+/// Filters of the list of blueprints. An empty filter matches all blueprints.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TargetsWanted {
-    /// That changed this deployment, by its name; empty: all.
+    /// Name of a deployment that the blueprint changed.
     pub deployment: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<TargetSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// Which barclamps a list shows.
+/// Filters of the list of barclamps. An empty filter matches all barclamps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct BarclampsWanted {
-    /// With this in the name; empty: with any.
+    /// Part of the name.
     pub filter: String,
-    /// In this order.
+    /// Sort order. Default: by name.
     pub sort: Order<BarclampSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
@@ -604,7 +577,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn state_names_match_wire_format() {
         for state in NodeState::EVERY {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
@@ -623,10 +596,13 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_its_word_and_others_are_refused_with_those_that_there_are() {
+    fn unknown_sort_order_error_lists_valid_orders() {
         for order in every_order::<NodeSort>() {
             assert_eq!(serde_json::to_value(order).unwrap(), order.to_string());
-            assert_eq!(serde_json::from_value::<Order<NodeSort>>(order.to_string().into()).unwrap(), order);
+            assert_eq!(
+                serde_json::from_value::<Order<NodeSort>>(order.to_string().into()).unwrap(),
+                order
+            );
         }
         assert_eq!("".parse::<Order<RunSort>>().unwrap(), RunSort::USUAL);
         let error = "colour".parse::<Order<RunSort>>().unwrap_err().to_string();
@@ -638,11 +614,15 @@ mod tests {
     }
 
     #[test]
-    fn a_place_holds_its_keys_whatever_is_in_them() {
+    fn cursor_preserves_any_keys() {
         for text in ["", "web", "a~b", "~-", "~0~-~0", "é/&=%", "-title~-1"] {
             for order in [Order::rising(ReviewSort::Title), Order::falling(ReviewSort::Title)] {
                 let keys = [Key::from(text), Key::from(-7)];
-                assert_eq!(Cursor::behind(order, &keys).keys(order).unwrap(), keys, "{text:?} by {order}");
+                assert_eq!(
+                    Cursor::behind(order, &keys).keys(order).unwrap(),
+                    keys,
+                    "{text:?} by {order}"
+                );
             }
         }
         let usual = RunSort::USUAL;
@@ -651,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_one_order_is_none_in_another() {
+    fn cursor_of_another_order_is_invalid() {
         let keys = |order: Order<RunSort>| -> Vec<Key> {
             let one = |kind: &Kind| if *kind == Kind::Text { Key::from("1") } else { Key::from(1) };
             order.by.keys().iter().map(one).collect()

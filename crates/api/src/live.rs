@@ -1,8 +1,10 @@
-//! The live stream: what the event journal tells, one stream for all tabs of a browser, or for a program.
+//! The live stream of events from the journal. All tabs of a browser share one stream.
 //!
-//! Events are hints with enough in them to move a chip; a page that is in doubt fetches again. They carry durable ids, so a stream
-//! that was cut resumes behind the last one seen, and a cursor that is too old is answered by `reset`: fetch everything again. Log
-//! bytes never travel here: an event tells how long a log is, and the page fetches from the offset that it has.
+//! An event is a hint with enough data to update a noderole. A page in doubt fetches its data
+//! again. Events have durable ids, so an interrupted stream resumes after the last event. If the
+//! cursor is too old, the server sends `reset` and the client fetches everything again. Log content
+//! is never in the stream. An event has the length of a log, and the page fetches from its own
+//! offset.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,29 +14,27 @@ use serde::{Deserialize, Serialize};
 use crate::console::{RunState, StepState};
 use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
 
-/// Most topics of one stream, which all tabs of a browser share.
+/// Maximum number of topics of one stream, which all tabs of a browser share.
 pub const MAX_TOPICS: usize = 128;
-/// Most topics of one page, so that those of several tabs fit on their stream.
+/// Maximum number of topics of one page, so that several tabs fit on one stream.
 pub const PAGE_TOPICS: usize = 32;
 
-/// What a stream listens to: `/events?after=<cursor>&topics=<topics, by comma>`.
+/// A topic of a stream: `/events?after=CURSOR&topics=TOPICS`, topics separated by commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Topic {
-    /// Steps and runs of the noderoles bound in a deployment, and the proposals on it.
+    /// Steps and runs of the noderoles bound in a deployment, and its proposals.
     Deployment(DeploymentId),
     /// A run and the growth of its log.
     Run(RunId),
-    /// A proposal.
     Proposal(ProposalId),
-    /// A submission.
     Submission(SubmissionId),
-    /// Whatever changes the list of reviews.
+    /// All changes of the list of reviews.
     Reviews,
-    /// Whatever changes the list of nodes.
+    /// All changes of the list of nodes.
     Nodes,
-    /// Whatever changes the list of runs: their beginnings and ends, not the growth of their logs.
+    /// All changes of the list of runs: starts and ends, without the growth of logs.
     Runs,
-    /// What proposals begin with: new targets, and new versions in the catalog.
+    /// New blueprints and new versions in the catalog, which are the base of proposals.
     Targets,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Topic {
     }
 }
 
-/// A text that is no topic.
+/// An unknown topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no topic: there are reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID and submission:ID"
@@ -69,74 +69,76 @@ impl FromStr for Topic {
             "run" => id.parse().ok().map(Self::Run),
             "proposal" => id.parse().ok().map(Self::Proposal),
             "submission" => id.parse().ok().map(Self::Submission),
-            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets].into_iter().find(|t| t.to_string() == text),
+            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets]
+                .into_iter()
+                .find(|t| t.to_string() == text),
         };
         topic.ok_or_else(|| NotATopic(text.chars().take(64).collect()))
     }
 }
 
-/// What happened.
+/// An event of the live stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Live {
-    /// A step is in another state.
+    /// A step changed its state.
     Step {
-        /// Whose.
+        /// The noderole of the step.
         noderole: NoderoleId,
-        /// Now.
+        /// New state.
         state: StepState,
     },
-    /// A run began, went on or ended.
+    /// A run started, wrote to its log or ended.
     Run {
-        /// Which.
+        /// Run number.
         run: RunId,
-        /// Whose.
+        /// The noderole of the run.
         noderole: NoderoleId,
-        /// Now.
+        /// New state.
         state: RunState,
-        /// Bytes of its log.
+        /// Length of the log, in bytes.
         log_bytes: i64,
     },
     /// A proposal was opened, edited, submitted or closed.
     Proposal {
-        /// Which.
+        /// Proposal number.
         proposal: ProposalId,
-        /// Its version now.
+        /// New version.
         version: i32,
     },
-    /// A verdict was given, something was said, or the submission was replaced.
+    /// A review got a verdict or a comment, or was replaced.
     Submission {
-        /// Which.
+        /// Review number.
         submission: SubmissionId,
     },
-    /// There is a new target.
+    /// A blueprint was committed.
     Target {
-        /// Which.
+        /// Blueprint number.
         target: TargetNo,
     },
-    /// Versions of barclamps were imported.
+    /// Barclamp versions were imported.
     Catalog,
-    /// A node came, went, died or came back.
+    /// A node was added or removed, or changed between alive and dead.
     Node {
-        /// Its name.
+        /// Name of the node.
         fqdn: String,
     },
-    /// A deployment is held, or goes on.
+    /// A deployment was put on hold, or its hold ended.
     Hold {
-        /// Which; those below it are held with it.
+        /// The deployment. The hold includes its descendants.
         deployment: DeploymentId,
-        /// Who holds it; None: it goes on.
+        /// The person who put it on hold, or null if the hold ended.
         by: Option<String>,
     },
-    /// A deployment's steps go before others than until now, or behind others.
+    /// The priority of a deployment's steps changed.
     Priority {
-        /// Which.
+        /// Id of the deployment.
         deployment: DeploymentId,
-        /// Now.
+        /// New priority.
         priority: i32,
     },
-    /// The cursor is too old: fetch everything again.
+    /// The cursor is too old. Fetch everything again.
     Reset,
 }
 
@@ -145,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_is_read_as_it_is_written() {
+    fn topic_parses_its_own_text() {
         let deployment = DeploymentId(uuid::Uuid::from_u128(7));
         for topic in [
             Topic::Deployment(deployment),

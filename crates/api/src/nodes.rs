@@ -1,4 +1,4 @@
-//! A machine: what is shown of it, and what people may change about it.
+//! Nodes: their view and the changes that people make to them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,366 +10,366 @@ use crate::listing::{Cursor, Kind, Order, Sort, sort};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use engine::plan::Edit;
 
-/// Everything about a machine.
+/// A node with its state, connection, noderoles and reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeView {
-    /// Which.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub fqdn: String,
-    /// The version of what people say of it; a change names the one that it was made on.
+    /// Version of the record. A change names the version that it is based on.
     pub version: i32,
-    /// What people say of it.
+    /// Description for people.
     pub description: String,
-    /// Where it belongs.
+    /// The deployment that the node belongs to.
     pub deployment: DeploymentName,
-    /// The same, for the live stream's topic.
+    /// Id of the deployment, for live stream topics.
     pub deployment_id: DeploymentId,
-    /// Whether it is a record alone: no target speaks of it.
+    /// Whether the node is in no blueprint.
     pub record: bool,
-    /// How it is.
+    /// Health and availability.
     pub life: Life,
-    /// How it is reached.
+    /// Connection to the node.
     pub way: Way,
-    /// MAC addresses of its network cards.
+    /// MAC addresses of the network interfaces.
     pub macs: Vec<String>,
-    /// Its serial number.
+    /// Serial number.
     pub serial: String,
-    /// What its roles may want to know before their first run.
+    /// Hints for the roles' first runs.
     pub hints: Value,
-    /// Who added it; None: Gantry itself.
+    /// The person who added the node, or null for Gantry itself.
     pub added_by: Option<String>,
-    /// When.
+    /// Time when the node was added.
     pub added: At,
-    /// What came of the last looks, newest first; of a folder there are none.
+    /// Latest health checks, newest first. Empty for a local folder.
     pub looks: Vec<LookView>,
-    /// What it carries, in the order in which that runs.
+    /// Noderoles of the node, in execution order.
     pub noderoles: Vec<Carried>,
-    /// Whether it carries more than that: a list of its own has all of them.
+    /// Whether the node has more noderoles. Use the list of noderoles to get all.
     pub more_noderoles: bool,
-    /// Its last runs, newest first.
+    /// Latest runs, newest first.
     pub runs: Vec<RunSummary>,
-    /// What is known of it, by who says it.
+    /// Facts about the node, by source.
     pub facts: Vec<FactsOf>,
-    /// What it last said of itself, newest first.
+    /// Latest reports of the node, newest first.
     pub reports: Vec<ReportView>,
-    /// Its tokens, those that hold first.
+    /// Tokens of the node, valid ones first.
     pub tokens: Vec<NodeToken>,
-    /// Whether the reader may change it, its availability and its tokens; else why not.
+    /// Whether you can change the node, its availability and its tokens. Otherwise the reason.
     pub may_change: Result<(), String>,
-    /// The journal's position as of which this is shown.
+    /// Journal position of this view.
     pub cursor: i64,
 }
 
-/// How a machine is.
+/// Health and availability of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Life {
-    /// Whether it is alive.
+    /// Whether the node is alive.
     pub alive: bool,
-    /// Since when it is, or is not; None: nobody ever reached it.
+    /// Time of the last change of `alive`, or null if no health check ever reached the node.
     pub alive_since: Option<At>,
-    /// When it was reached last.
+    /// Time of the last successful health check.
     pub seen: Option<At>,
-    /// What speaks against `alive`, in looks: those in a row that said otherwise. What the machine reported of itself counts as much as all
-    /// but the last of those that it takes.
+    /// Number of successive health checks that contradict `alive`. A report of the node counts as
+    /// all but the last check that a change needs.
     pub against: u32,
-    /// How much of that turns it.
+    /// Number of contradicting health checks that changes `alive`.
     pub enough: u32,
-    /// None: steps may start on it. Else who took it out of service, when and why.
+    /// The maintenance of the node, or null if steps may start on it.
     pub unavailable: Option<OutOfService>,
-    /// How far it has joined: `none`, `welcomed`, ... `confirmed`. Nothing starts on one that is not confirmed.
+    /// Phase of the node's join: `none`, `welcomed`, ... `confirmed`. Runs start only on confirmed
+    /// nodes.
     pub joined: String,
-    /// When somebody last found out what runs there.
+    /// Time when a worker last determined the running processes of the node.
     pub joined_since: Option<At>,
-    /// What tells its present start from others.
+    /// Boot id, which changes with every boot.
     pub boot_id: Option<String>,
-    /// What it booted, by its own word.
+    /// Boot environment that the node reported.
     pub bootenv: Option<String>,
 }
 
-/// Why nothing starts on a machine.
+/// Maintenance of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutOfService {
-    /// Who says so.
+    /// The person who started the maintenance.
     pub by: Option<String>,
-    /// Since when.
+    /// Start of the maintenance.
     pub since: Option<At>,
-    /// Why.
+    /// Reason of the maintenance.
     pub reason: String,
 }
 
-/// How a machine is reached. Nothing in it is secret: the private key is named, and workers have it.
+/// Connection to a node. It contains no secrets: workers resolve the name of the private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Way {
     /// `local` or `ssh`.
     pub transport: String,
-    /// The folder that stands for its file system.
+    /// The folder that is the node's root file system.
     pub root: String,
-    /// Of a machine that is reached by SSH.
+    /// SSH settings, or null for `local`.
     pub ssh: Option<SshView>,
 }
 
-/// How a machine is reached by SSH.
+/// SSH settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SshView {
-    /// Names or numbers, tried in this order.
+    /// Host names or IP addresses, tried in this order.
     pub addresses: Vec<String>,
-    /// The port of all of them.
+    /// Port of all addresses.
     pub port: u16,
-    /// As whom.
+    /// User name.
     pub user: String,
-    /// The name of the secret that has the private key.
+    /// Name of the secret that contains the private key.
     pub key: String,
-    /// Which of its versions.
+    /// Version of the secret.
     pub key_version: i64,
-    /// The only host key that is taken.
+    /// The only host key that is accepted.
     pub host_key: String,
-    /// The same, short, as `ssh-keygen -l` prints it.
+    /// Fingerprint of the host key, as `ssh-keygen -l` prints it.
     pub fingerprint: String,
 }
 
-/// What came of trying one address.
+/// Result of a connection attempt to one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriedAddress {
-    /// Which.
+    /// The address.
     pub address: String,
-    /// Whether it let somebody in.
+    /// Whether the login succeeded.
     pub reached: bool,
-    /// Why not.
+    /// Reason of the failure.
     pub said: String,
 }
 
-/// What came of a look.
+/// Result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LookView {
-    /// When.
+    /// Time of the health check.
     pub at: At,
-    /// Whether it let somebody in.
+    /// Whether the login succeeded.
     pub reached: bool,
-    /// Where it let somebody in; else the one address that was tried, and empty of several.
+    /// The address that succeeded, or the only address that was tried. Empty if several addresses
+    /// failed.
     pub address: String,
-    /// Why it was not reached, or what was wrong there.
+    /// Reason of the failure, or a problem on the node.
     pub said: String,
-    /// Each address that was tried, in this order; of a connection that was there already the one that it is made to.
+    /// All addresses that were tried, in order. For a reused connection, its address.
     pub tried: Vec<TriedAddress>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub took_ms: u32,
-    /// Which worker looked.
+    /// The worker that made the health check.
     pub by: String,
 }
 
 sort! {
-    /// What looks are sorted by.
     LookSort, Order::falling(Self::At), {
-        /// When they were, in microseconds since 1970: two may fall into one millisecond.
+        /// Time in microseconds since 1970: two checks can have the same millisecond.
         At "at" [Number],
     }
 }
 
-/// Which looks a list shows.
+/// Filters of the list of health checks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct LooksWanted {
-    /// Only those that were let in (`true`), or only those that were not (`false`).
+    /// Only successful (`true`) or only failed (`false`) health checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<bool>,
-    /// With this in an address that was tried or in what was said, in any case; empty: with any.
+    /// Part of an address or a message, case-insensitive. Empty matches all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<LookSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// A page of looks, newest first or as asked.
+/// A page of health checks, newest first by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LookPage {
-    /// The looks.
+    /// The health checks.
     pub looks: Vec<LookView>,
-    /// Give this as `before` to get the next page; the last 50 are kept.
+    /// Cursor of the next page (`before`), or null on the last page. Gantry stores the last 50
+    /// health checks of a node.
     pub next: Option<Cursor>,
 }
 
 sort! {
-    /// What the noderoles of a machine are sorted by.
     CarriedSort, Order::rising(Self::Rank), {
-        /// As they run there: by rank, and then by what tells their steps apart.
+        /// Execution order: by rank, then by the ids of the steps.
         Rank "order" [Number, Text],
     }
 }
 
-/// Which noderoles of a machine a list shows.
+/// Filters of the list of a node's noderoles.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct CarriedWanted {
-    /// In this state.
+    /// State of the noderole's step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<StepState>,
-    /// Of this role; empty: of any.
+    /// Role name. Empty matches all roles.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub role: String,
-    /// In this order.
+    /// Sort order. Default: execution order.
     pub sort: Order<CarriedSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
-/// A page of the noderoles of a machine, in the order in which they run or as asked.
+/// A page of a node's noderoles, in execution order by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CarriedPage {
     /// The noderoles.
     pub noderoles: Vec<Carried>,
-    /// Give this as `after` to get the next page.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A noderole on a machine.
+/// A noderole of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Carried {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// Its role.
+    /// The role.
     pub role: RoleName,
-    /// Where it is bound.
+    /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// The same, for the live stream's topic.
+    /// Id of the deployment, for live stream topics.
     pub deployment_id: DeploymentId,
-    /// Its state.
+    /// State of the step.
     pub state: StepState,
-    /// Since when.
+    /// Time of the last change of the state.
     pub since: At,
-    /// Why it is in ERROR.
+    /// Error message, if the step is in ERROR.
     pub error: Option<String>,
 }
 
-/// What somebody says of a machine.
+/// Facts about a node from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactsOf {
-    /// `node`: itself; `role` and a name: a role that looked.
+    /// `node` for the node itself, or `role` and the name of a role.
     pub source: String,
-    /// What.
+    /// The facts, as JSON.
     pub facts: Value,
-    /// When.
+    /// Time of the facts.
     pub at: At,
-    /// The run that found it.
+    /// The run that found the facts.
     pub run: Option<RunId>,
 }
 
-/// What a machine said of itself.
+/// A report of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportView {
-    /// When.
+    /// Time of the report.
     pub at: At,
     /// `startup`, `shutdown`, `bootenv` or `facts`.
     pub kind: String,
-    /// A boot id, or the name of a boot environment.
+    /// Boot id, or the name of a boot environment.
     pub said: String,
-    /// By which of its tokens.
+    /// Name of the token that the node used.
     pub token: String,
-    /// Where it was heard from.
+    /// Address that the report came from.
     pub address: String,
 }
 
-/// A token by which a machine speaks for itself, without what it is.
+/// A token for a node's own reports, without its secret value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeToken {
-    /// Which.
+    /// Id of the token.
     pub id: Uuid,
-    /// What its maker calls it.
+    /// Name of the token.
     pub name: String,
-    /// Who made it.
+    /// The person who created it.
     pub by: Option<String>,
-    /// When.
+    /// Time of creation.
     pub made: At,
-    /// Until when it holds.
+    /// Time of expiry.
     pub expires: At,
-    /// When it spoke last; to the minute.
+    /// Time of the last use, rounded to the minute.
     pub used: Option<At>,
-    /// Since when it is taken back.
+    /// Time when the token was revoked.
     pub revoked: Option<At>,
-    /// Whether it holds.
+    /// Whether the token is valid.
     pub holds: bool,
 }
 
-/// A token that was made. What it is, is told this once.
+/// A new token. Its secret value is shown only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MintedToken {
-    /// Which.
+    /// Id of the token.
     pub id: Uuid,
-    /// The token itself.
+    /// The secret value.
     pub token: String,
-    /// Until when it holds.
+    /// Time of expiry.
     pub expires: At,
 }
 
-/// What a line of a text may say of its machine behind the name, as `field=value`.
+/// Fields of a line that adds a node. They follow the name as `field=value`.
 pub const INVENTORY_FIELDS: [&str; 10] =
     ["mac", "serial", "domain", "root", "ssh", "port", "user", "key", "key_version", "host_key"];
 
-/// Machines that were added by one text with a machine a line, in its order.
+/// The nodes that one text added, in the order of its lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddedNodes {
-    /// Each of them.
+    /// The nodes.
     pub nodes: Vec<AddedNode>,
 }
 
-/// A machine that was added.
+/// A node that was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddedNode {
-    /// Which.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its name, which may be derived.
+    /// Name of the node, given or derived.
     pub fqdn: String,
 }
 
-/// What is to be changed about a machine's record; what is absent stays.
+/// Changes of a node's record. Absent fields keep their values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NodeChange {
-    /// What people say of it.
+    /// Description for people.
     #[serde(default)]
     pub description: Option<String>,
-    /// MAC addresses of its network cards.
+    /// MAC addresses of the network interfaces.
     #[serde(default)]
     pub macs: Option<Vec<String>>,
-    /// Its serial number.
+    /// Serial number.
     #[serde(default)]
     pub serial: Option<String>,
-    /// What its roles may want to know before their first run: an object.
+    /// Hints for the roles' first runs, as a JSON object.
     #[serde(default)]
     pub hints: Option<Value>,
-    /// How it is reached.
+    /// Connection to the node.
     #[serde(default)]
     pub way: Option<WayChange>,
 }
 
-/// What is to be changed about how a machine is reached; what is absent stays.
 pub use engine::cluster::ConnectionChange as WayChange;
 
 impl NodeView {
-    /// The change without the parts of the connection and the hints that say what is there already.
+    /// Removes the parts of the connection and the hints that equal the current values.
     pub fn differing(&self, change: NodeChange) -> NodeChange {
         let ssh = self.way.ssh.as_ref();
         fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
@@ -384,13 +384,17 @@ impl NodeView {
             key_version: other(way.key_version, ssh.map(|ssh| &ssh.key_version)),
             host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
         });
-        NodeChange { way: way.filter(|way| !way.is_empty()), hints: other(change.hints, Some(&self.hints)), ..change }
+        NodeChange {
+            way: way.filter(|way| !way.is_empty()),
+            hints: other(change.hints, Some(&self.hints)),
+            ..change
+        }
     }
 }
 
 impl NodeChange {
-    /// The edits that propose the change of a node in a blueprint. What no document has (its description, its hardware) is not part of
-    /// them.
+    /// The edits that propose the change of a node in a blueprint. The description and the hardware
+    /// are in no document, so they are left out.
     pub fn edits(&self, node: NodeId) -> Vec<Edit> {
         let way = self.way.clone().filter(|way| !way.is_empty());
         let connection = way.map(|connection| Edit::SetConnection { node, connection });

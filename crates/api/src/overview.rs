@@ -1,4 +1,4 @@
-//! How it stands: a few numbers, what is stuck, and what was committed last.
+//! The overview page, the approval policy, and the progress of blueprints and deployments.
 
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, PolicyNo, SubmissionId, TargetNo};
@@ -9,192 +9,194 @@ use crate::console::{StateCounts, TargetSummary};
 use crate::reviews::Waiting;
 use crate::waiting::WaitingGroup;
 
-/// Commits that an overview names.
+/// Maximum number of commits in an overview.
 pub const COMMITS: usize = 5;
 
-/// How it stands.
+/// Summary of the whole installation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Overview {
-    /// The newest target.
+    /// Number of the newest blueprint.
     pub target: TargetNo,
-    /// Whether steps are started.
+    /// Whether execution is on.
     pub enabled: bool,
-    /// Deployments.
+    /// Deployments by state.
     pub deployments: DeploymentTally,
-    /// Machines.
+    /// Nodes by state.
     pub nodes: NodeTally,
     /// Steps by state.
     pub steps: StateCounts,
-    /// What waits, by what it waits for, each with the first of it; reasons for which nothing waits are left out.
+    /// Pending steps by reason, each with the first step. Reasons without steps are left out.
     pub stuck: Vec<WaitingGroup>,
-    /// Reviews that wait for the reader.
+    /// Reviews that need your action.
     pub reviews: Waiting,
-    /// Reviews that are open, at most 1,000 counted.
+    /// Number of open reviews. The count stops at 1,000.
     pub open_reviews: i64,
-    /// What was committed last, newest first.
+    /// Latest commits, newest first.
     pub commits: Vec<TargetSummary>,
-    /// Runs that are queued and running.
+    /// Queued and running runs.
     pub queue: QueueTally,
-    /// Who carries them out.
+    /// Workers that are alive.
     pub workers: WorkerTally,
-    /// Runs by the hour in which they were queued, the last 24 hours, oldest first. Where there are very many, hours that could not be
-    /// counted whole are left out.
+    /// Runs of the last 24 hours, by the hour in which they were queued, oldest first. With very
+    /// many runs, hours that could not be counted completely are left out.
     pub hours: Vec<Hour>,
-    /// How far the reader has come with the first steps; None: they are nobody who proposes.
+    /// Your progress with the first steps, or null if you can't make proposals.
     pub first_steps: Option<FirstSteps>,
 }
 
-/// Runs that were queued in one hour.
+/// Runs that were queued within one hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hour {
-    /// Its beginning.
+    /// Start of the hour.
     pub from: At,
-    /// All.
+    /// Number of runs.
     pub runs: i64,
-    /// Those that failed or were lost.
+    /// Number of runs that failed or were lost.
     pub failed: i64,
 }
 
-/// What somebody who proposes has done of what leads from a board to a step that was tried again. Each is what really happened.
+/// A person's progress with the tutorial steps, from the first edit to a retried step. Each step
+/// counts once it has happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FirstSteps {
     /// They edited a proposal.
     pub edited: bool,
-    /// They submitted one.
+    /// They submitted a proposal.
     pub submitted: bool,
-    /// Somebody else gave a verdict on it.
+    /// Another person gave a verdict on it.
     pub judged: bool,
     /// It was committed.
     pub committed: bool,
-    /// A run that it asked for has ended.
+    /// A run of it ended.
     pub ran: bool,
-    /// One failed, and the step was tried again.
+    /// A failed step of it was retried.
     pub retried: bool,
-    /// Where they edited last, else where they may begin.
+    /// The deployment that they edited last, or one to start with.
     pub deployment: Option<DeploymentName>,
-    /// What they submitted last.
+    /// The review that they submitted last.
     pub submission: Option<SubmissionId>,
 }
 
 impl FirstSteps {
-    /// Whether nothing of it is left.
+    /// Whether all steps are done.
     pub fn are_done(&self) -> bool {
         self.edited && self.submitted && self.judged && self.committed && self.ran && self.retried
     }
 }
 
-/// Deployments, counted.
+/// Numbers of deployments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentTally {
-    /// All.
+    /// All deployments.
     pub all: i64,
-    /// In which no runs start.
+    /// Deployments on hold.
     pub held: i64,
-    /// With an open proposal.
+    /// Deployments with an open proposal.
     pub proposed: i64,
 }
 
-/// Machines, counted.
+/// Numbers of nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeTally {
-    /// All.
+    /// All nodes.
     pub all: i64,
-    /// That are not reached.
+    /// Dead nodes.
     pub dead: i64,
-    /// That somebody took out of service.
+    /// Nodes in maintenance.
     pub unavailable: i64,
 }
 
-/// Runs that are open, counted.
+/// Numbers of open runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueTally {
-    /// That wait for a worker.
+    /// Runs that wait for a worker.
     pub queued: i64,
-    /// That are carried out.
+    /// Runs that a worker executes.
     pub running: i64,
-    /// Since when the oldest of those that wait does.
+    /// Queue time of the oldest waiting run.
     pub oldest: Option<At>,
 }
 
-/// Workers that are heard, counted.
+/// Numbers of workers with a valid lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerTally {
-    /// That are alive.
+    /// Workers that are alive.
     pub alive: i64,
-    /// Runs that they take at once.
+    /// Total number of runs that they execute at once.
     pub capacity: i64,
 }
 
-/// The gate's policy that is in force.
+/// The approval policy in force.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyView {
-    /// Its number.
+    /// Policy number.
     pub number: PolicyNo,
-    /// What it says.
+    /// Rules of the policy.
     pub policy: Policy,
-    /// Since when it is there.
+    /// Time when the policy came into force.
     pub since: At,
-    /// Who made it; None: it came with the beginning.
+    /// The person who changed the policy, or null for the initial policy.
     pub by: Option<String>,
-    /// The target that brought it.
+    /// The blueprint that introduced the policy.
     pub target: TargetNo,
 }
 
-/// How far reality has come to what a target says, or a deployment.
+/// Progress of the actual state toward the desired state of a blueprint or deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// Every step that it asked for has applied it, but for those that a later target asked anew; every step of the deployment has applied
-    /// what is meant.
+    /// All steps of the blueprint are applied, except those that a later blueprint changed. For a
+    /// deployment, all its steps are applied.
     Converged,
-    /// Steps are carried out, or will be without anybody doing anything more, whichever target asked for them. A worker or a node that is
-    /// missing may come back.
+    /// Steps run, or will run without human action, even for other blueprints. A missing worker or
+    /// node can come back.
     UnderWay,
-    /// What is left waits for somebody: a step failed and others wait for it, a deployment is held, execution is off.
+    /// The rest needs human action: a failed step blocks others, a deployment is on hold, or
+    /// execution is off.
     Stuck,
 }
 
-/// A target, and how far reality has come.
+/// A blueprint with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetView {
-    /// Itself.
+    /// The blueprint.
     pub target: TargetSummary,
-    /// In one word.
+    /// Progress.
     pub way: Way,
-    /// The steps that it asked for and no later target asked anew, by state.
+    /// Steps that this blueprint changed and no later one did, by state.
     pub steps: StateCounts,
-    /// How many of them have applied it.
+    /// Number of these steps that are applied.
     pub applied: i64,
 }
 
-/// How far reality has come to what a deployment says.
+/// Progress of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentWay {
-    /// Its name.
+    /// Name of the deployment.
     pub deployment: DeploymentName,
-    /// In one word. One without steps is converged.
+    /// Progress. A deployment without steps is converged.
     pub way: Way,
-    /// Its steps, by state.
+    /// Steps of the deployment, by state.
     pub steps: StateCounts,
 }
 
-/// How long to wait for a target.
+/// How long to wait for a blueprint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TargetWanted {
-    /// Answer once it has converged or is stuck, or after so many seconds, at most 30.
+    /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
     #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
     pub wait: u8,
 }

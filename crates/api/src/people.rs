@@ -1,6 +1,7 @@
-//! People, what they may, their sessions and their tokens.
+//! People, their permissions, sessions and tokens.
 //!
-//! What lets somebody in (a link, a token, a password) is in an answer once, when it is made, or in a request; never in a list.
+//! Credentials (links, tokens, passwords) appear only in the response that creates them or in a
+//! request, never in a list.
 
 use std::fmt;
 
@@ -13,26 +14,26 @@ use uuid::Uuid;
 use crate::At;
 use crate::listing::{Cursor, Kind, Order, PersonSort, Sort, sort};
 
-/// A password on its way to where it is checked. It never shows in logs.
+/// A password. It is never written to logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Password(String);
 
 impl<'de> Deserialize<'de> for Password {
-    /// What is no text is refused without a word of it: the usual refusal quotes what was sent.
+    /// The default error quotes the value, which may be a password with a wrong JSON type.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a password is a text"))
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a password is a text"))
     }
 }
 
 impl Password {
-    /// What somebody typed.
     pub fn typed(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The password itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -44,20 +45,20 @@ impl fmt::Debug for Password {
     }
 }
 
-/// What an account stands for.
+/// Kind of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AccountKind {
-    /// Somebody who can be asked.
+    /// A person.
     #[default]
     Human,
-    /// A program: it has tokens only, and its verdicts never count.
+    /// A service account. It signs in with tokens only, and its verdicts never count.
     Service,
 }
 
 impl AccountKind {
-    /// The word in the database and in addresses.
+    /// The name in the database and in queries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Human => "human",
@@ -66,39 +67,39 @@ impl AccountKind {
     }
 }
 
-/// A permission and where it counts.
+/// A permission and its scope.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// `viewer`, `operator`, `reviewer` or `admin`.
     pub permission: String,
-    /// In this deployment, by name, and in all below it. Absent: everywhere.
+    /// Name of a deployment. The permission includes its descendants. Absent: all deployments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<String>,
 }
 
-/// A person, or a service account.
+/// A person or a service account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersonView {
-    /// Who.
+    /// Id of the person.
     pub id: PersonId,
     /// Short name.
     pub name: String,
-    /// What the account stands for.
+    /// Kind of the account.
     pub kind: AccountKind,
-    /// Whether they are kept out.
+    /// Whether the account is disabled.
     pub disabled: bool,
-    /// What they may. Empty: nothing, not even look.
+    /// Permissions. Without any, the person can't see anything.
     pub grants: Vec<Grant>,
-    /// The version of what they may: a change is made on one.
+    /// Version of the permissions. A change names the version that it is based on.
     pub version: i32,
-    /// Whether they have a password.
+    /// Whether the person has a password.
     pub password: bool,
-    /// When they were last here, in a session or by a token, to the minute. Nothing: never.
+    /// Time of the last request with a session or a token, rounded to the minute, or null.
     pub seen: Option<At>,
-    /// Since when they are known.
+    /// Time when the account was added.
     pub created: At,
 }
 
@@ -110,25 +111,25 @@ pub struct AccessChangeView {
     pub kind: String,
     /// The permission that was granted.
     pub permission: Option<String>,
-    /// The deployment where it was granted. Absent: everywhere.
+    /// The deployment that the permission is limited to. Absent: all deployments.
     pub deployment: Option<String>,
     /// The admin. Absent: the owner of the installation, with `gantry admin` or `gantry up`.
     pub by: Option<String>,
-    /// When.
+    /// Time of the change.
     pub at: At,
-    /// The second admin who confirmed it.
+    /// The second admin who confirmed the change.
     pub confirmed_by: Option<String>,
-    /// When that was.
+    /// Time of the confirmation.
     pub confirmed_at: Option<At>,
 }
 
-/// An admin on whose changes a person's approvals do not count yet.
+/// A limit on a person's approvals: they do not count yet on the changes of one admin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessLimitView {
-    /// The admin, by name.
+    /// Name of the admin.
     pub admin: String,
-    /// When approvals count again, unless another admin confirms the access before.
+    /// Time when approvals count again. A confirmation by another admin ends the limit earlier.
     pub until: At,
 }
 
@@ -139,22 +140,22 @@ pub struct PersonDetails {
     /// The person.
     #[serde(flatten)]
     pub person: PersonView,
-    /// The newest 20 changes of their access, newest first.
+    /// The latest 20 changes of their access, newest first.
     pub access_changes: Vec<AccessChangeView>,
     /// Admins on whose changes their approvals do not count yet.
     pub approvals_limited: Vec<AccessLimitView>,
-    /// Their passkeys that are not revoked, oldest first.
+    /// Passkeys that are not revoked, oldest first.
     #[serde(default)]
     pub passkeys: Vec<PasskeyView>,
 }
 
-/// Another person set or reset one's sign-in.
+/// A notice that an admin set or reset your sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessNotice {
     /// The admin whose link was used.
     pub by: String,
-    /// When a password was set with it.
+    /// Time when a password was set with the link.
     pub at: At,
 }
 
@@ -162,22 +163,23 @@ pub struct AccessNotice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PasskeyView {
-    /// Its id.
+    /// Id of the passkey.
     pub id: PasskeyId,
-    /// The person's name for it.
+    /// Name of the passkey.
     pub name: String,
-    /// The host name that it works on.
+    /// Host name that the passkey works on.
     pub host: String,
     /// Five groups of four hexadecimal digits. Compare them with the person before you confirm the passkey.
     pub fingerprint: String,
     /// Whether it counts for signed verdicts.
     pub confirmed: bool,
-    /// The person whose passkey confirmed it. Absent: nobody yet, or the owner of the database.
+    /// The person whose passkey confirmed it. Absent: not confirmed, or confirmed by the owner of
+    /// the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_by: Option<String>,
-    /// When it was registered.
+    /// Time of registration.
     pub created: At,
-    /// When it was last used.
+    /// Time of the last use.
     pub used: Option<At>,
 }
 
@@ -186,9 +188,10 @@ pub struct PasskeyView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PasskeyWish {
-    /// A name for it, such as the device's; at most 64 characters.
+    /// Name, for example the device's, at most 64 characters.
     pub name: String,
-    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of `navigator.credentials.create`.
+    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of
+    /// `navigator.credentials.create`.
     pub answer: Value,
 }
 
@@ -200,11 +203,11 @@ pub struct PasskeyOptions {
     pub options: Value,
 }
 
-/// What the browser signs.
+/// A request for the browser to sign.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignatureRequest {
-    /// 32 hexadecimal digits that go back with the answer.
+    /// 32 hexadecimal digits to return with the answer.
     pub nonce: String,
     /// For `PublicKeyCredential.parseRequestOptionsFromJSON`.
     pub options: Value,
@@ -221,69 +224,69 @@ pub struct Signature {
     pub answer: Value,
 }
 
-/// Which people a list should have.
+/// Filters of the list of people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PeopleWanted {
-    /// In their names.
+    /// Part of the name. Empty matches all.
     #[serde(default)]
     pub filter: String,
-    /// Of this kind only.
+    /// Kind of the account.
     #[serde(default)]
     pub kind: Option<AccountKind>,
-    /// Only those who are kept out, or who are not.
+    /// Only disabled (`true`) or only enabled (`false`) accounts.
     #[serde(default)]
     pub disabled: Option<bool>,
-    /// In this order.
+    /// Sort order. Default: by name.
     #[serde(default)]
     pub sort: Order<PersonSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(default)]
     pub after: Option<Cursor>,
 }
 
-/// A page of a list of people.
+/// A page of the list of people.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersonPage {
-    /// Of this page.
+    /// The people of this page.
     pub people: Vec<PersonView>,
-    /// Where the next page begins; None: there is none.
+    /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// Somebody to be added.
+/// A person or service account to add.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PersonWish {
-    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`; unique for ever.
+    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`. Names are never reused.
     pub name: String,
-    /// What the account stands for.
+    /// Kind of the account.
     #[serde(default)]
     pub kind: AccountKind,
-    /// What they may.
+    /// Permissions.
     #[serde(default)]
     pub grants: Vec<Grant>,
 }
 
-/// What somebody may from now on, in the place of all that they might before.
+/// New permissions of a person. They replace all existing ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GrantsWish {
-    /// All of it.
+    /// All permissions.
     pub grants: Vec<Grant>,
 }
 
-/// A one-time sign-in, shown this once: whoever opens it is that person.
+/// A one-time sign-in link, shown only once. It signs in anyone who opens it as this person.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkMade {
-    /// Where it leads, from this server's address on.
+    /// Path and query, relative to the server's address.
     pub link: String,
-    /// Until when it holds, in minutes from now.
+    /// Lifetime in minutes.
     pub minutes: u64,
 }
 
@@ -293,214 +296,216 @@ impl fmt::Debug for LinkMade {
     }
 }
 
-/// Somebody who was added.
+/// A person who was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PersonMade {
-    /// Who.
+    /// Id of the person.
     pub id: PersonId,
-    /// How they come in the first time; None for a service account, which has tokens.
+    /// The first sign-in link, or null for a service account.
     pub link: Option<LinkMade>,
 }
 
-/// A session of one's own.
+/// One of your sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionView {
-    /// By which it is ended. It lets nobody in.
+    /// Id to end the session with. It is no credential.
     pub id: Uuid,
-    /// Whether it is the one that asks.
+    /// Whether this is the session of the request.
     pub this: bool,
-    /// Since when.
+    /// Start of the session.
     pub since: At,
-    /// When it was last used, to the minute.
+    /// Time of the last use, rounded to the minute.
     pub seen: At,
-    /// When it ends at the latest.
+    /// Latest end of the session.
     pub expires: At,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub agent: String,
-    /// Where it came from.
+    /// Address of the sign-in.
     pub address: String,
 }
 
 sort! {
-    /// What sessions are sorted by.
     SessionSort, Order::falling(Self::Since), {
-        /// When they began.
+        /// Start of the session.
         Since "since" [Number, Text],
-        /// When they were last used.
+        /// Time of the last use.
         Seen "seen" [Number, Text],
     }
 }
 
-/// Which of one's own sessions a list shows.
+/// Filters of the list of your sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionsWanted {
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<SessionSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// A page of one's own sessions.
+/// A page of your sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionPage {
-    /// Of this page.
+    /// The sessions of this page.
     pub sessions: Vec<SessionView>,
-    /// Where the next page begins; None: there is none.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// Who asks, and how they came in.
+/// Your account and the authentication of this request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MyAccount {
-    /// Who, and what they may.
+    /// The person and their permissions.
     pub person: PersonView,
-    /// What this request may: less than the person when it came by a token.
+    /// Permissions of this request. A token can have fewer than its person.
     pub permissions: Vec<String>,
-    /// The token that it came by.
+    /// Id of the token that authenticated the request.
     pub token: Option<Uuid>,
-    /// Whether setting a password asks for the old one.
+    /// Whether you need the current password to set a new one.
     pub asks_old: bool,
-    /// Their sessions, newest first.
+    /// Your sessions, newest first.
     pub sessions: Vec<SessionView>,
-    /// Resets of their sign-in by admins that they have not dismissed, newest first.
+    /// Resets of your sign-in by admins that you have not dismissed, newest first.
     #[serde(default)]
     pub notices: Vec<AccessNotice>,
-    /// Their passkeys that are not revoked, oldest first.
+    /// Your passkeys that are not revoked, oldest first.
     #[serde(default)]
     pub passkeys: Vec<PasskeyView>,
-    /// Whether this session may do nothing before a password is set, because it began with an admin's link.
+    /// Whether you must set a password before anything else, because the session began with an
+    /// admin's link.
     #[serde(default)]
     pub password_needed: bool,
-    /// Their second factor.
+    /// Your second factor.
     #[serde(default)]
     pub second_factor: crate::second_factor::SecondFactor,
 }
 
-/// A password to be set.
+/// A new password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PasswordWish {
-    /// The one before, where there is one.
+    /// The current password, if there is one.
     #[serde(default)]
     pub old: Option<Password>,
-    /// The new one.
+    /// The new password.
     pub new: Password,
 }
 
-/// How many sessions ended.
+/// Result of ending sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ended {
-    /// So many.
+    /// Number of sessions that ended.
     pub sessions: u64,
 }
 
-/// A token to be made.
+/// A token to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenWish {
-    /// What it is for.
+    /// Name that says what the token is for.
     pub name: String,
-    /// For how many days it holds.
+    /// Lifetime in days.
     #[serde(default = "usual_days")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::API_TOKEN_DAYS)))]
     pub days: u32,
-    /// What it may at most: some of what its person may, and never `reviewer`.
+    /// Permissions of the token: a subset of its person's permissions, without `reviewer`.
     pub scopes: Vec<String>,
-    /// Only in this deployment, by name, and in all below it; not with `admin`. Absent: wherever its person may.
+    /// Name of a deployment. The token is limited to it and its descendants. Not allowed with
+    /// `admin`. Absent: all deployments of its person.
     #[serde(default)]
     pub deployment: Option<String>,
-    /// The service account that it is for. Absent: oneself.
+    /// Id of the service account that gets the token. Absent: yourself.
     #[serde(default)]
     pub person: Option<PersonId>,
 }
 
-/// How long a token holds unless its maker says otherwise.
+/// Default lifetime of a token.
 pub fn usual_days() -> u32 {
     crate::limits::USUAL_TOKEN_DAYS
 }
 
-/// A token that was made, shown this once.
+/// A new token. Its secret value is shown only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenMade {
-    /// By which it is taken back.
+    /// Id to revoke the token with.
     pub id: Uuid,
-    /// What a program sends: `Authorization: Bearer gantry_...`.
+    /// The secret value, for the header `Authorization: Bearer gantry_...`.
     pub token: String,
-    /// Until when it holds.
+    /// Time of expiry.
     pub expires: At,
 }
 
 impl fmt::Debug for TokenMade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenMade").field("id", &self.id).field("expires", &self.expires).finish_non_exhaustive()
+        f.debug_struct("TokenMade")
+            .field("id", &self.id)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
     }
 }
 
-/// A token, without what it is.
+/// A token, without its secret value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenView {
-    /// Which.
+    /// Id of the token.
     pub id: Uuid,
-    /// Whose, by name.
+    /// Name of the person who owns it.
     pub person: String,
-    /// What its maker calls it.
+    /// Name of the token.
     pub name: String,
-    /// What it may at most.
+    /// Permissions of the token.
     pub scopes: Vec<String>,
-    /// Where it may at most; None: wherever its person may.
+    /// The deployment that the token is limited to, or null for all deployments of its person.
     pub deployment: Option<String>,
-    /// Who made it.
+    /// The person who created it.
     pub by: Option<String>,
-    /// When.
+    /// Time of creation.
     pub created: At,
-    /// Until when.
+    /// Time of expiry.
     pub expires: At,
-    /// When it was last used, to the minute.
+    /// Time of the last use, rounded to the minute.
     pub used: Option<At>,
-    /// Since when it is taken back.
+    /// Time when the token was revoked.
     pub revoked: Option<At>,
-    /// Whether it holds.
+    /// Whether the token is valid.
     pub holds: bool,
 }
 
 sort! {
-    /// What tokens are sorted by.
     TokenSort, Order::falling(Self::Holds), {
-        /// Whether they hold, and then when they were made.
+        /// Valid tokens first, then by time of creation.
         Holds "holds" [Number, Number, Text],
-        /// When they were made.
+        /// Time of creation.
         Made "made" [Number, Text],
-        /// What their makers call them.
         Name "name" [Text, Text],
     }
 }
 
-/// Which tokens a list shows.
+/// Filters of the list of tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TokensWanted {
-    /// Absent: one's own. Others' takes an admin.
+    /// Id of the owner. Absent: your own tokens. Only admins can list the tokens of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub person: Option<PersonId>,
-    /// Only those that hold (`true`), or only those that do not (`false`).
+    /// Only valid (`true`) or only invalid (`false`) tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
-    /// In this order.
+    /// Sort order. Default: valid tokens first.
     pub sort: Order<TokenSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
@@ -509,9 +514,9 @@ pub struct TokensWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenPage {
-    /// Of this page.
+    /// The tokens of this page.
     pub tokens: Vec<TokenView>,
-    /// Where the next page begins; None: there is none.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
@@ -520,10 +525,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lets_somebody_in_is_not_printed() {
+    fn debug_output_hides_credentials() {
         let link = LinkMade { link: "/sign-in#token=hush".into(), minutes: 15 };
         let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
-        let password = PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
+        let password =
+            PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
         let printed = format!("{link:?} {token:?} {password:?}");
         assert!(!printed.contains("hush"), "{printed}");
     }

@@ -1,35 +1,34 @@
-//! Lists of reviews and of proposals: which part of them is asked for, and a page of that.
+//! Lists of reviews and proposals: filters and pages.
 //!
-//! Both are read page by page, newest first: a page names the last of it, and the next one begins behind that. What a list is asked for
-//! is the query of its address, so whoever has the address has the list.
+//! The query of a list's URL contains all its filters, so a link always leads to the same list.
 
 use serde::{Deserialize, Serialize};
 
 use crate::console::{ProposalSummary, ReviewSummary};
 use crate::listing::{Cursor, Order, ProposalSort, ReviewSort};
 
-/// Longest text that a list is searched for, in characters.
+/// Maximum length of a text filter, in characters.
 pub const LONGEST_TEXT: usize = 200;
 
-/// Whose.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Reviews by the reader's part in them.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
-    /// Everybody's.
+    /// All reviews.
     #[default]
     All,
-    /// Those that this person could judge or commit now; they are open.
+    /// Open reviews that you can approve, reject or commit now.
     ForMe,
-    /// Those that this person wrote part of.
+    /// Reviews that you are an author of.
     Mine,
 }
 
 impl Whose {
-    /// All of them.
     pub const EVERY: [Self; 3] = [Self::All, Self::ForMe, Self::Mine];
 
-    /// The word in an address.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -39,27 +38,27 @@ impl Whose {
     }
 }
 
-/// What became of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Reviews by outcome.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// The newest submissions of open proposals: they wait for somebody.
+    /// Open reviews: the newest of each open proposal.
     #[default]
     Open,
-    /// They are targets.
+    /// Committed reviews.
     Committed,
-    /// Their proposals were discarded.
+    /// Reviews whose proposal was discarded.
     Discarded,
-    /// All, those included that newer versions replaced.
+    /// All reviews, including replaced ones.
     Any,
 }
 
 impl Fate {
-    /// All of them.
     pub const EVERY: [Self; 4] = [Self::Open, Self::Committed, Self::Discarded, Self::Any];
 
-    /// The word in an address.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -70,22 +69,22 @@ impl Fate {
     }
 }
 
-/// Which reviews a list shows.
+/// Filters of the list of reviews.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ReviewsWanted {
-    /// Whose.
+    /// The reader's part in the review. Default: all reviews.
     pub whose: Whose,
-    /// What became of them.
+    /// Outcome of the review. Default: open reviews.
     pub fate: Fate,
-    /// Of this deployment, by its name; empty: of any.
+    /// Name of the deployment. Empty matches all.
     pub deployment: String,
-    /// With this in the title; empty: with any. Large and small letters are the same.
+    /// Part of the title, case-insensitive. Empty matches all.
     pub text: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<ReviewSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
@@ -94,29 +93,29 @@ pub struct ReviewsWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The reviews, newest first by default.
     pub reviews: Vec<ReviewSummary>,
-    /// Where the next page begins (`before`); None: there are no more. A search looks through so many reviews for one page, so a page
-    /// may be short, or empty, and have another one behind it.
+    /// Cursor of the next page (`before`), or null on the last page. A request searches a limited
+    /// number of reviews. So a page can be short or empty although a next page exists.
     pub next: Option<Cursor>,
 }
 
-/// Which open proposals a list shows.
+/// Filters of the list of open proposals.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ProposalsWanted {
-    /// Only those that this person opened or edited.
+    /// Only proposals that you opened or edited.
     pub mine: bool,
-    /// Only those that were not submitted as they are.
+    /// Only proposals with edits that are not submitted.
     pub drafts: bool,
-    /// Of this deployment, by its name, or of a node that was in it; empty: of any.
+    /// Name of the deployment. Includes proposals on nodes that were in it. Empty matches all.
     pub deployment: String,
-    /// With this in the name of the deployment or of the node; empty: with any. Large and small letters are the same.
+    /// Part of the name of the deployment or node, case-insensitive. Empty matches all.
     pub text: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<ProposalSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
@@ -125,19 +124,19 @@ pub struct ProposalsWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProposalPage {
-    /// In the order that was asked for: newest first, if none was.
+    /// The proposals, newest first by default.
     pub proposals: Vec<ProposalSummary>,
-    /// Where the next page begins (`before`); None: there are no more.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// How many reviews wait for somebody.
+/// Number of reviews that need a person's action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waiting {
-    /// So many do for sure.
+    /// Minimum number.
     pub count: usize,
-    /// And maybe more: they are not counted any further, or not weighed yet.
+    /// Whether there may be more that are not counted or evaluated yet.
     pub more: bool,
 }
 
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn filter_names_match_wire_format() {
         for whose in Whose::EVERY {
             assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
         }
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exact_says_so() {
+    fn inexact_count_has_a_plus_sign() {
         assert_eq!(Waiting { count: 100, more: true }.to_string(), "100+");
         assert_eq!(Waiting { count: 3, more: false }.to_string(), "3");
     }

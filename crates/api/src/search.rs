@@ -1,84 +1,86 @@
-//! The search for things by what they are called: a few of each kind.
+//! Search by name across all kinds of resources, with a few results of each kind.
 
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::console::RunState;
 
-/// Things of one kind that a search names.
+/// Maximum number of results of one kind.
 pub const HITS: usize = 8;
-/// Longest text that is searched for, in characters.
+/// Maximum length of a search text, in characters.
 pub const LONGEST_SEARCH: usize = 200;
 
-/// What is searched for.
+/// A search query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchWanted {
-    /// A part of a name or a title, or the number of a run or a review; at most 200 characters.
+    /// Part of a name or a title, or the number of a run or a review. At most 200 characters.
     pub q: String,
 }
 
-/// What was found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Hit {
     /// A deployment.
     Deployment {
-        /// Which.
+        /// Id of the deployment.
         id: DeploymentId,
-        /// Its name.
+        /// Name of the deployment.
         name: DeploymentName,
     },
     /// A node.
     Node {
-        /// Which.
+        /// Id of the node.
         id: NodeId,
-        /// Its name.
+        /// Name of the node.
         fqdn: String,
-        /// Where it belongs.
+        /// The deployment that it belongs to.
         deployment: DeploymentName,
     },
-    /// A role of the catalog, as the newest version of its barclamp has it.
+    /// A role in the newest version of its barclamp.
     Role {
-        /// Its name: `GET /api/v1/roles/NAME` has it, and `/catalog/roles/NAME` is its page.
+        /// Name of the role, as in `GET /api/v1/roles/NAME` and on the page `/catalog/roles/NAME`.
         role: RoleName,
-        /// Whose it is: barclamps that are not used together may both have one of this name.
+        /// The barclamp of the role. Different barclamps can have roles with the same name.
         barclamp: BarclampName,
     },
     /// A run.
     Run {
-        /// Which.
+        /// Run number.
         id: RunId,
-        /// Its role.
+        /// The role.
         role: RoleName,
-        /// The node's name.
+        /// Name of the node.
         fqdn: String,
-        /// How it is.
+        /// State of the run.
         state: RunState,
     },
     /// A review.
     Review {
-        /// Which.
+        /// Review number.
         id: SubmissionId,
-        /// Its title.
+        /// Title of the review.
         title: String,
-        /// What it was proposed on.
+        /// The deployment that the proposal is on.
         deployment: String,
     },
-    /// Somebody, or a program; for admins alone.
+    /// A person or a service account. Only admins get these.
     Person {
-        /// Who.
+        /// Id of the person.
         id: PersonId,
         /// Short name.
         name: String,
-        /// Whether it is a program's account.
+        /// Whether it is a service account.
         service: bool,
     },
 }
 
-/// What is searched.
+/// A kind of resource that the search covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -98,12 +100,12 @@ pub enum HitKind {
 }
 
 impl HitKind {
-    /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 6] = [Self::Deployment, Self::Node, Self::Role, Self::Run, Self::Review, Self::Person];
+    /// All kinds, in the order of the results.
+    pub const ALL: [Self; 6] =
+        [Self::Deployment, Self::Node, Self::Role, Self::Run, Self::Review, Self::Person];
 }
 
 impl Hit {
-    /// Of which kind.
     pub fn kind(&self) -> HitKind {
         match self {
             Self::Deployment { .. } => HitKind::Deployment,
@@ -116,12 +118,13 @@ impl Hit {
     }
 }
 
-/// What a search found.
+/// Results of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Found {
-    /// By kind; in each what is called so first, then what begins so, then what has it within. At most 8 of a kind.
+    /// The results by kind, at most 8 of each. Exact matches come first, then prefixes, then other
+    /// matches.
     pub hits: Vec<Hit>,
-    /// Kinds of which there are more.
+    /// Kinds with more results.
     pub more: Vec<HitKind>,
 }

@@ -15,17 +15,18 @@ pub struct Code(String);
 impl<'de> Deserialize<'de> for Code {
     /// The error does not quote the value.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self).map_err(|_| D::Error::custom("a code is a string"))
+        String::deserialize(deserializer)
+            .map(Self)
+            .map_err(|_| D::Error::custom("a code is a string"))
     }
 }
 
 impl Code {
-    /// A code that somebody entered.
     pub fn entered(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Its six digits, without spaces; None: it has another form.
+    /// The six digits without spaces, or `None` for any other form.
     pub fn digits(&self) -> Option<String> {
         if self.0.len() > 32 {
             return None;
@@ -41,22 +42,21 @@ impl fmt::Debug for Code {
     }
 }
 
-/// The second factor of the person who asks.
+/// Your second factor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecondFactor {
     /// Whether an authenticator app is set up.
     pub totp: bool,
-    /// The number of passkeys that are not revoked.
+    /// Number of passkeys that are not revoked.
     pub passkeys: u32,
-    /// Whether the policy in force demands a second factor of everyone.
+    /// Whether the policy in force requires a second factor of everyone.
     pub demanded: bool,
-    /// Whether this session must present a factor, or set up the first one, before it can do anything else.
+    /// Whether this session must present a factor, or set up the first one, before anything else.
     pub needed: bool,
 }
 
 impl SecondFactor {
-    /// Whether any factor is set up.
     pub fn any(&self) -> bool {
         self.totp || self.passkeys > 0
     }
@@ -67,7 +67,7 @@ impl SecondFactor {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FactorWish {
-    /// The code that the authenticator app shows: six digits.
+    /// The six-digit code that the authenticator app shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
     /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of `navigator.credentials.get`.
@@ -80,7 +80,7 @@ pub struct FactorWish {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CodeWish {
-    /// The code that the authenticator app shows: six digits.
+    /// The six-digit code that the authenticator app shows.
     pub code: Code,
 }
 
@@ -92,13 +92,13 @@ pub struct FactorOptions {
     pub options: Value,
 }
 
-/// The secret of an authenticator app that is being set up.
+/// The secret of an authenticator app, during its setup.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TotpMade {
-    /// The secret in base32, to enter by hand.
+    /// The secret in base32, to enter manually.
     pub secret: String,
-    /// The same as an `otpauth://` URI, which authenticator apps open.
+    /// The secret as an `otpauth://` URI for authenticator apps.
     pub uri: String,
 }
 
@@ -108,12 +108,9 @@ impl fmt::Debug for TotpMade {
     }
 }
 
-/// What the page of the second factor shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactorPage {
-    /// The person's name.
     pub person: String,
-    /// What is set up and needed.
     pub state: SecondFactor,
     /// The authenticator app that this session is setting up.
     pub set_up: Option<TotpMade>,
@@ -125,14 +122,18 @@ mod tests {
 
     #[test]
     fn code_has_six_digits() {
-        for (text, digits) in
-            [("123456", Some("123456")), (" 123 456\n", Some("123456")), ("12345", None), ("12345a", None)]
-        {
+        for (text, digits) in [
+            ("123456", Some("123456")),
+            (" 123 456\n", Some("123456")),
+            ("12345", None),
+            ("12345a", None),
+        ] {
             assert_eq!(Code::entered(text).digits().as_deref(), digits, "{text}");
         }
         assert_eq!(Code::entered(" ".repeat(40) + "123456").digits(), None);
         assert!(!format!("{:?}", Code::entered("123456")).contains("123"));
-        let refused = serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
+        let refused =
+            serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
         assert!(!refused.to_string().contains("123456"), "{refused}");
     }
 }

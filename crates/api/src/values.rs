@@ -1,4 +1,4 @@
-//! Values and where they come from: of a noderole as it is now, and of a run as it was told.
+//! Values with their sources: the current values of a noderole and the input of a run.
 
 use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, TargetNo};
 use serde::{Deserialize, Serialize};
@@ -7,41 +7,42 @@ use serde_json::Value;
 use crate::At;
 use crate::listing::{Cursor, Kind, Order, Sort, sort};
 
-/// Most values of one page.
+/// Maximum number of values of one page.
 pub const VALUES_SHOWN: usize = 200;
-/// Most characters that are shown of one value, and that one may look for.
+/// Maximum number of characters shown of one value, and of a search text.
 pub const VALUE_SHOWN: usize = 500;
 
-/// Which values are asked for.
+/// Filters of the list of values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ValuesWanted {
-    /// Part of a path, a value or a source, in any case; empty for all.
+    /// Part of a path, a value or a source, case-insensitive. Empty matches all.
     pub find: String,
-    /// Behind this path.
+    /// Path of the last value of the previous page.
     pub after: Option<String>,
-    /// Of a noderole: what it says itself and what others see of it, instead of all that a run of it would see.
+    /// For a noderole: list its own values and those that others see of it. By default, list all
+    /// values that a run of it would see.
     pub own: bool,
 }
 
-/// A value and where it comes from.
+/// A value with its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValueView {
-    /// A JSON pointer.
+    /// Path of the value, as a JSON pointer.
     pub path: String,
-    /// The value as text, secrets masked; cut at [`VALUE_SHOWN`] characters.
+    /// The value as text, with secrets masked, at most 500 characters.
     pub value: String,
-    /// `template`, `profile`, `deployment_role`, `system`, `wall`, `user`.
+    /// `template`, `profile`, `deployment_role`, `system`, `wall` or `user`.
     pub layer: String,
-    /// The same for people, and whose it is.
+    /// Description of the layer and its owner.
     pub source: String,
-    /// Whose it is; None: of one that is not there any more.
+    /// The noderole that the value belongs to, or null if it no longer exists.
     pub noderole: Option<NoderoleId>,
-    /// The run that found it out, of a wall.
+    /// The run that produced the value, for an output.
     pub run: Option<RunId>,
-    /// The edit that set it, as far as it is known, of what people wrote.
+    /// The edit that set the value, if a person set it and the edit is known.
     pub edit: Option<SetBy>,
 }
 
@@ -49,95 +50,96 @@ pub struct ValueView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SetBy {
-    /// Of which proposal.
+    /// Number of the proposal.
     pub proposal: ProposalId,
-    /// Which of its edits.
+    /// Number of the edit within the proposal.
     pub seq: i32,
-    /// Who made it.
+    /// The person who made the edit.
     pub by: String,
-    /// When.
+    /// Time of the edit.
     pub at: At,
-    /// The target that brought it.
+    /// The blueprint that applied the edit.
     pub target: TargetNo,
 }
 
-/// A page of values, in the order of their paths.
+/// A page of values, sorted by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValuePage {
-    /// At most [`VALUES_SHOWN`].
+    /// The values, at most 200.
     pub values: Vec<ValueView>,
-    /// How many there are.
+    /// Number of all values.
     pub all: usize,
-    /// How many of them were looked for.
+    /// Number of values that match the filter.
     pub matching: usize,
-    /// What to ask for to go on; None: that was the end.
+    /// Path for `after` to get the next page, or null on the last page.
     pub next: Option<String>,
 }
 
-/// Values of a noderole or of a run.
+/// Values of a noderole or a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ValuesView {
-    /// `app on n1.rack.example`.
+    /// Name of the noderole, for example `app on n1.rack.example`.
     pub name: String,
-    /// Whose they are.
+    /// Id of the noderole.
     pub noderole: NoderoleId,
-    /// Where that is bound, for whoever listens for changes.
+    /// Id of the deployment, for live stream topics.
     pub deployment: DeploymentId,
-    /// The run that was told them; None: they are as of now.
+    /// The run whose input is listed, or null for the current values.
     pub run: Option<RunId>,
     /// The values.
     pub page: ValuePage,
-    /// What the run was given beside them; None: nothing, or it is of a noderole.
+    /// Further input of the run: facts and results of its node, and data of other nodes. Null for a
+    /// noderole, or without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surroundings: Option<Value>,
 }
 
-/// What an attempt returned, by its beginning, as long as it is kept for its node: 50 whole ones are 12 MiB. All of it is with its run.
+/// The stored result of an attempt, shortened. The run has the complete result. (50 complete
+/// results are up to 12 MiB.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultLine {
-    /// The attempt.
+    /// Run number of the attempt.
     pub run: RunId,
-    /// Whose.
+    /// Id of the noderole.
     pub noderole: NoderoleId,
-    /// The role, with the instance where that is not the first.
+    /// The role, with the instance number unless it is the first.
     pub role: String,
-    /// What was done.
+    /// The action of the step.
     pub action: String,
-    /// `succeeded`, `failed`, `cancelled`, `late`.
+    /// `succeeded`, `failed`, `cancelled` or `late`.
     pub outcome: String,
-    /// The target that it carried out.
+    /// The blueprint that the run executed.
     pub target: TargetNo,
-    /// When it ended.
+    /// Time when the run ended.
     pub at: At,
-    /// What it returned, as JSON text; secrets are masked. Cut at [`VALUE_SHOWN`] characters, with `…` behind them then.
+    /// The result as JSON text, with secrets masked, at most 500 characters. A shortened result
+    /// ends with `…`.
     pub result: String,
-    /// How many bytes all of it has.
+    /// Size of the complete result, in bytes.
     pub bytes: u64,
 }
 
-/// How a run ended that handed something back.
+/// Outcome of a run that returned a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultOutcome {
-    /// Well.
+    /// The run succeeded.
     Succeeded,
-    /// Not well.
+    /// The run failed.
     Failed,
-    /// Somebody ended it.
+    /// A person canceled the run.
     Cancelled,
-    /// After it had been given up.
+    /// The result arrived after Gantry had given up the run.
     Late,
 }
 
 impl ResultOutcome {
-    /// All of them.
     pub const EVERY: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Late];
 
-    /// The word in an address.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -149,39 +151,38 @@ impl ResultOutcome {
 }
 
 sort! {
-    /// What results are sorted by.
     ResultSort, Order::falling(Self::Run), {
-        /// Their runs, by number, which is their order in time.
+        /// Run number, which is also the order in time.
         Run "run" [Number],
     }
 }
 
-/// Which results a list shows.
+/// Filters of the list of results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ResultsWanted {
-    /// Of runs that ended like this.
+    /// Outcome of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<ResultOutcome>,
-    /// Of this role; empty: of any.
+    /// Role name. Empty matches all roles.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub role: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<ResultSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// A page of the results that are kept for a node.
+/// A page of the results that are stored for a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultLines {
-    /// Newest first, or as asked.
+    /// The results, newest first by default.
     pub results: Vec<ResultLine>,
-    /// How many are kept in all, whatever was asked for.
+    /// Number of stored results, regardless of filters.
     pub all: usize,
-    /// Where the next page begins; None: that was the end.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }

@@ -1,7 +1,8 @@
-//! Why not yet: what waits, for what, and who or what frees it.
+//! Pending steps, the reasons, and the actions that resolve them.
 //!
-//! Without a reason an answer has the beginning of each list; with one, a page of it and the numbers of the others. Which part is asked
-//! for is the query of its address, so whoever has the address has the list.
+//! Without a reason, the response has the first steps of each reason. With one, it has a page of
+//! that reason and the counts of the others. The query of the URL contains all filters, so a link
+//! always leads to the same list.
 
 use engine::anneal::Wait;
 use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId};
@@ -11,114 +12,113 @@ use crate::At;
 use crate::console::{NoderoleRef, StepState};
 use crate::listing::{Cursor, Kind, Order, Sort, sort};
 
-/// Steps of each reason that are told when none is asked for.
+/// Number of steps per reason if the query selects no reason.
 pub const FIRST: usize = 5;
-/// Steps of a page of one reason.
+/// Number of steps on a page of one reason.
 pub const PAGE: usize = 50;
 
 sort! {
-    /// What steps that wait for the same are sorted by.
     WaitingSort, Order::rising(Self::Since), {
-        /// Since when they wait: those that wait longest first.
+        /// Time since when the step is pending.
         Since "since" [Number, Text],
     }
 }
 
-/// Which part of what waits.
+/// Filters of the list of pending steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct WaitingWanted {
-    /// In this deployment, by its name; empty: in any.
+    /// Name of the deployment. Empty matches all.
     pub deployment: String,
-    /// On this node, by its name or its id; empty: on any.
+    /// Name or id of the node. Empty matches all.
     pub node: String,
-    /// For this reason, by its word; empty: the beginning of each.
+    /// Pending reason. Empty lists the first steps of each reason.
     pub reason: String,
-    /// In this order, within each reason.
+    /// Sort order within each reason. Default: longest pending first.
     pub sort: Order<WaitingSort>,
-    /// Where the page before said that the next one begins; only of one reason.
+    /// Cursor: the `next` value of the previous page. Only valid with a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
-/// What waits.
+/// A page of pending steps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingPage {
-    /// By reason; reasons for which nothing waits are left out.
+    /// Pending steps by reason. Reasons without steps are left out.
     pub groups: Vec<WaitingGroup>,
-    /// Give this as `after` to get the next page of the reason.
+    /// Cursor of the next page of the reason (`after`), or null on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<Cursor>,
 }
 
-/// Steps that wait for the same.
+/// Steps that are pending for the same reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingGroup {
-    /// For what.
+    /// Pending reason.
     pub reason: Wait,
-    /// The same for people.
+    /// The reason as text.
     pub heading: String,
-    /// Who or what frees them.
+    /// The action or event that ends the wait.
     pub frees: String,
-    /// How many of those that were looked at: 10,000 of each state, from the end at which the order begins. Not counted behind a page.
+    /// Number of steps among the first 10,000 of each state, in sort order. Null on later pages.
     pub count: Option<i64>,
     /// Whether there may be more than were counted.
     pub more: bool,
-    /// The first of them, or the page, in the order that was asked for.
+    /// The first steps or the page, in sort order.
     pub steps: Vec<WaitingStep>,
 }
 
-/// A step that waits.
+/// A pending step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingStep {
-    /// Whose.
+    /// Id of the noderole.
     pub noderole: NoderoleId,
     /// The role.
     pub role: RoleName,
-    /// Where.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The deployment that it is bound in.
     pub deployment: DeploymentName,
-    /// Its state.
+    /// State of the step.
     pub state: StepState,
-    /// Since when it has that.
+    /// Time of the last change of the state.
     pub since: At,
-    /// Everything that it waits for, a sentence each.
+    /// All pending reasons of the step, one sentence each.
     pub says: Vec<String>,
-    /// What frees it.
+    /// Things that can end the wait.
     pub freed_by: Vec<Freeing>,
 }
 
-/// Something to look at, or to act on, so that a step goes on.
+/// Something to check or to change so that a step can run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum Freeing {
     /// Another step.
     Step {
-        /// Whose.
+        /// The noderole of that step.
         #[serde(flatten)]
         noderole: NoderoleRef,
     },
     /// A run.
     Run {
-        /// Which.
+        /// Run number.
         run: RunId,
     },
     /// A node.
     Node {
-        /// Its name.
+        /// Name of the node.
         fqdn: String,
     },
     /// A deployment.
     Deployment {
-        /// Its name.
+        /// Name of the deployment.
         name: DeploymentName,
     },
 }

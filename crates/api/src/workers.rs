@@ -1,4 +1,4 @@
-//! Workers: who carries out runs, and whether they are heard.
+//! Workers, their leases and their current runs.
 
 use engine::ids::RunId;
 use serde::{Deserialize, Serialize};
@@ -7,34 +7,39 @@ use uuid::Uuid;
 use crate::At;
 use crate::listing::{Cursor, Order, WorkerSort};
 
-/// Runs of one worker that are named.
+/// Maximum number of runs listed per worker.
 pub const RUNS_NAMED: usize = 20;
 
-/// How far a worker has joined.
+/// Phase of a worker's join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// It has said goodbye, or never joined.
+    /// The worker has left or never joined.
     None,
-    /// It is known.
+    /// The worker is registered.
     Welcomed,
-    /// It is being taken in.
+    /// The worker is being integrated.
     Integrated,
-    /// It is nearly there.
+    /// The worker is about to be confirmed.
     Finalized,
-    /// Its capacity counts while it is heard.
+    /// The worker's capacity counts while its lease is valid.
     Confirmed,
-    /// It was refused.
+    /// The worker was rejected.
     Nack,
 }
 
 impl Phase {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::None, Self::Welcomed, Self::Integrated, Self::Finalized, Self::Confirmed, Self::Nack];
+    pub const ALL: [Self; 6] = [
+        Self::None,
+        Self::Welcomed,
+        Self::Integrated,
+        Self::Finalized,
+        Self::Confirmed,
+        Self::Nack,
+    ];
 
-    /// The word on the wire and in the database.
+    /// The name on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -46,66 +51,65 @@ impl Phase {
         }
     }
 
-    /// The phase of a word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 }
 
-/// Which workers a list shows.
+/// Filters of the list of workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkersWanted {
-    /// Only those that are heard (`true`), or only those that are not (`false`).
+    /// Only workers that are alive (`true`) or only those that are not (`false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alive: Option<bool>,
-    /// Only those of this phase.
+    /// Phase of the join.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// With this in the name; empty: with any.
+    /// Part of the name. Empty matches all.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// In this order.
+    /// Sort order. Default: newest first.
     pub sort: Order<WorkerSort>,
-    /// Where the page before said that the next one begins.
+    /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
 }
 
-/// One start of a worker. A worker that starts again is another one.
+/// A worker process. A restarted worker is a new worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerView {
-    /// Which.
+    /// Id of the worker.
     pub id: Uuid,
-    /// Its name; unique.
+    /// Unique name.
     pub name: String,
-    /// How far it has joined.
+    /// Phase of the join.
     pub phase: Phase,
-    /// Whether its lease holds: it was heard in time.
+    /// Whether the lease is valid, so the last heartbeat came in time.
     pub alive: bool,
-    /// Runs that it takes at once.
+    /// Number of runs that it executes at once.
     pub capacity: u32,
-    /// Runs that it holds.
+    /// Number of leased runs.
     pub held: i64,
-    /// The first of them, oldest first.
+    /// The oldest leased runs, oldest first, at most 20.
     pub runs: Vec<RunId>,
-    /// Classes of jigs that it has.
+    /// Classes of jigs that it supports.
     pub jigs: Vec<String>,
-    /// The machine that it runs on.
+    /// Host that it runs on.
     pub host: String,
-    /// Its process there.
+    /// Process id on the host.
     pub pid: Option<i32>,
-    /// Its build.
+    /// Gantry version.
     pub version: String,
-    /// When it started.
+    /// Start time.
     pub started: At,
-    /// When it was heard last.
+    /// Time of the last heartbeat.
     pub heard: At,
-    /// Until when it counts as alive without being heard again.
+    /// End of the lease.
     pub lease_until: At,
-    /// Why it left.
+    /// Reason why it left.
     pub reason: Option<String>,
 }
 
@@ -113,9 +117,9 @@ pub struct WorkerView {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerPage {
-    /// In the order that was asked for.
+    /// The workers, newest first by default.
     pub workers: Vec<WorkerView>,
-    /// Where the next page begins (`before`); None: there are no more.
+    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
@@ -124,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_wire() {
+    fn phase_names_match_wire_format() {
         for phase in Phase::ALL {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
             assert_eq!(Phase::from_word(phase.as_str()), Some(phase));

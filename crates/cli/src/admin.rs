@@ -1,5 +1,6 @@
-//! `gantry admin`: the first admin of a database, a new link for one, the reset of a second factor, or the confirmation of a passkey.
-//! It takes the database's owner: the server's role makes no people and confirms no passkey by itself.
+//! `gantry admin`: adds the first admin, creates a sign-in link for one, resets a second factor, or
+//! confirms a passkey. The command needs the owner role of the database. The server's role can
+//! neither add people nor confirm passkeys alone.
 
 use std::time::Duration;
 
@@ -12,21 +13,23 @@ use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The admin's name; somebody new is added
+    /// The admin's name; a new name adds an admin
     name: String,
-    /// The database as its owner role, `postgres://...`
+    /// Database URL with the owner role, `postgres://...`
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
-    /// For how many minutes the link holds
+    /// Lifetime of the link, in minutes
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
-    /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions; makes no link
+    /// Remove a person's lost authenticator app and passkeys, and end their sessions; creates no
+    /// link
     #[arg(long, conflicts_with = "minutes")]
     reset_second_factor: bool,
-    /// List the passkeys of a person; makes no link
+    /// List the passkeys of a person; creates no link
     #[arg(long, conflicts_with_all = ["minutes", "reset_second_factor"])]
     passkeys: bool,
-    /// Confirm the passkey of a person with this fingerprint, so that it counts for signed verdicts; makes no link
+    /// Confirm the passkey of a person with this fingerprint, so that it counts for signed
+    /// verdicts; creates no link
     #[arg(long, value_name = "FINGERPRINT", conflicts_with_all = ["minutes", "reset_second_factor", "passkeys"])]
     confirm_passkey: Option<String>,
     /// Print JSON
@@ -41,17 +44,24 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let people = People::over(database::open(&url, database::Role::Owner).await?);
     let name = &arguments.name;
     if arguments.reset_second_factor {
-        let person = people.actor_by_name(name).await.context("the second factor can't be removed")?;
-        people.reset_factor(None, person.person).await.context("the second factor can't be removed")?;
+        let person =
+            people.actor_by_name(name).await.context("the second factor can't be removed")?;
+        people
+            .reset_factor(None, person.person)
+            .await
+            .context("the second factor can't be removed")?;
         match arguments.json {
             true => println!("{}", json!({"person": name, "reset": true})),
-            false => println!("The second factor of {name} is removed, and their sessions have ended."),
+            false => {
+                println!("The second factor of {name} is removed, and their sessions have ended.")
+            }
         }
         return Ok(());
     }
     if arguments.passkeys {
         let person = people.actor_by_name(name).await.context("the passkeys cannot be listed")?;
-        let passkeys = people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
+        let passkeys =
+            people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
         return list(name, &passkeys, arguments.json);
     }
     if let Some(fingerprint) = &arguments.confirm_passkey {
@@ -60,7 +70,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let passkey = done.context("the passkey cannot be confirmed")?;
         match arguments.json {
             true => println!("{}", serde_json::to_string(&passkey)?),
-            false => println!("The passkey {} of {name} ({}) is confirmed.", passkey.name, passkey.fingerprint),
+            false => println!(
+                "The passkey {} of {name} ({}) is confirmed.",
+                passkey.name, passkey.fingerprint
+            ),
         }
         return Ok(());
     }
@@ -68,9 +81,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
         people.create_person(None, &new).await.context("the admin can't be added")?;
     }
-    let admin = people.actor_by_name(name).await.context("there is no way in for them; a new name adds an admin")?;
+    let admin = people
+        .actor_by_name(name)
+        .await
+        .context("there is no way in for them; a new name adds an admin")?;
     if !admin.may(Permission::Admin) {
-        bail!("{name} is there and is no admin: name another, or let an admin give them the permission");
+        bail!(
+            "{name} is there and is no admin: name another, or let an admin give them the permission"
+        );
     }
     let holds = Duration::from_secs(60 * arguments.minutes);
     let link = people.first_link(admin.person, holds).await.context("the link can't be made")?;
@@ -79,7 +97,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));
         return Ok(());
     }
-    println!("{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n");
+    println!(
+        "{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n"
+    );
     println!("It holds for {} minutes and asks to set a password.", arguments.minutes);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! `gantry audit verify` and `keygen`: proofs without a server, whose answer is what is in doubt. The other commands of `gantry audit`
-//! ask a server and are the client's.
+//! `gantry audit verify` and `gantry audit keygen`, which work without a server. A proof must not
+//! rely on the server in question. The other `gantry audit` commands belong to the client.
 //!
-//! `verify` ends with 1 if the export, a link or a signature does not hold, and with 2 if it could not check: a file that cannot be read,
-//! or an export that begins after a link that was asked for.
+//! `verify` exits with 1 if the export, a link or a signature is invalid. It exits with 2 if it
+//! can't check: a file is unreadable, or the export starts after an expected link.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write as _};
@@ -22,9 +22,9 @@ use crate::unread::{ended, is_unread};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Prove an export without a server: its chain, its approvals and its runs
+    /// Verify an export without a server: its hash chain, approvals and runs
     Verify(Verify),
-    /// Make a key pair for signed checkpoints (GANTRY_AUDIT_KEY)
+    /// Create a key pair for signed checkpoints (GANTRY_AUDIT_KEY)
     Keygen(Keygen),
     #[command(flatten)]
     Server(client::Audit),
@@ -32,15 +32,15 @@ pub enum Command {
 
 #[derive(Debug, clap::Args)]
 pub struct Verify {
-    /// The export; - reads it from the standard input
+    /// The export file, or - for standard input
     file: PathBuf,
-    /// A link that the chain must have, as `gantry audit chain` printed it
+    /// A link that the chain must contain, as `gantry audit chain` printed it
     #[arg(long, value_name = "SEQ:HASH")]
     expect: Vec<Expected>,
-    /// A file of signed checkpoints: the chain must have each of their links
+    /// File of signed checkpoints; the chain must contain each of their links
     #[arg(long, value_name = "FILE", requires = "key")]
     checkpoints: Option<PathBuf>,
-    /// The public key of the checkpoints
+    /// Public key of the checkpoints
     #[arg(long, value_name = "FILE", requires = "checkpoints")]
     key: Option<PathBuf>,
     /// Print JSON
@@ -50,11 +50,11 @@ pub struct Verify {
 
 #[derive(Debug, clap::Args)]
 pub struct Keygen {
-    /// The new file for the private key; the public key goes to FILE.pub
+    /// New file for the private key; the public key is written to FILE.pub
     file: PathBuf,
 }
 
-/// A link that was noted elsewhere.
+/// A link that was recorded elsewhere.
 #[derive(Debug, Clone, Copy)]
 struct Expected {
     seq: u64,
@@ -69,18 +69,22 @@ impl FromStr for Expected {
                 "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it: an entry from 1 on, and the 64 hex digits of its hash"
             )
         };
-        let (seq, hash) = text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
+        let (seq, hash) =
+            text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
         let seq = match seq.parse() {
             Ok(0) => return Err(wrong("the audit has no entry 0".to_owned())),
             Ok(seq) => seq,
-            Err(error) => return Err(wrong(format!("{seq:?} is not the number of an entry: {error}"))),
+            Err(error) => {
+                return Err(wrong(format!("{seq:?} is not the number of an entry: {error}")));
+            }
         };
-        let hash = hash.parse().map_err(|error| wrong(format!("{hash:?} is not a hash: {error}")))?;
+        let hash =
+            hash.parse().map_err(|error| wrong(format!("{hash:?} is not a hash: {error}")))?;
         Ok(Self { seq, hash })
     }
 }
 
-/// Makes a key pair. Neither file may exist.
+/// Creates a key pair. Fails if either file exists.
 pub fn keygen(keygen: &Keygen) -> ExitCode {
     ended(made(&keygen.file))
 }
@@ -95,7 +99,10 @@ fn made(path: &Path) -> Result<()> {
         written.with_context(|| format!("{} cannot be written", path.display()))?;
     }
     println!("{} is the private key: give it to the server (GANTRY_AUDIT_KEY).", path.display());
-    println!("{} is the public key: store it with the checkpoints, for gantry audit verify.", public_path.display());
+    println!(
+        "{} is the public key: store it with the checkpoints, for gantry audit verify.",
+        public_path.display()
+    );
     Ok(())
 }
 
@@ -115,7 +122,9 @@ fn verified(verify: &Verify) -> Result<()> {
     let check = Check::expecting(links).with_signatures(passkeys::verify);
     let proven = match verify.file.as_path() {
         path if path == Path::new("-") => read(check, std::io::stdin().lock()),
-        path => File::open(path).map_err(anyhow::Error::from).and_then(|file| read(check, BufReader::new(file))),
+        path => File::open(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|file| read(check, BufReader::new(file))),
     };
     let proven = proven.map_err(|error| {
         let what = if is_unread(&error) { "can't be read" } else { "does not hold" };
@@ -129,38 +138,52 @@ fn verified(verify: &Verify) -> Result<()> {
     Ok(())
 }
 
-/// All links that the chain must have.
+/// All links that the chain must contain: from `--expect` and from the checkpoints.
 fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
-    let mut links: Vec<(u64, Hash)> = verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
-    let (Some(path), Some(key)) = (&verify.checkpoints, &verify.key) else { return distinct(links) };
+    let mut links: Vec<(u64, Hash)> =
+        verify.expect.iter().map(|link| (link.seq, link.hash)).collect();
+    let (Some(path), Some(key)) = (&verify.checkpoints, &verify.key) else {
+        return distinct(links);
+    };
     let shown = path.display();
-    let text = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()));
-    let key = VerifyingKey::read(&text(key)?).with_context(|| format!("{} is no public key", key.display()))?;
+    let text = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
+    };
+    let key = VerifyingKey::read(&text(key)?)
+        .with_context(|| format!("{} is no public key", key.display()))?;
     let mut installation = None;
     for (n, line) in text(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let n = n + 1;
-        let checkpoint: Checkpoint =
-            serde_json::from_str(line).with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
+        let checkpoint: Checkpoint = serde_json::from_str(line)
+            .with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
         if !key.signed(&checkpoint) {
-            bail!("the checkpoint in line {n} of {shown} was not signed with this key, or it was altered");
+            bail!(
+                "the checkpoint in line {n} of {shown} was not signed with this key, or it was altered"
+            );
         }
         let link = checkpoint.link;
         if *installation.get_or_insert(link.installation) != link.installation {
-            bail!("the checkpoint in line {n} of {shown} is of another installation than those before it");
+            bail!(
+                "the checkpoint in line {n} of {shown} is of another installation than those before it"
+            );
         }
         links.push((link.seq, link.hash));
     }
-    let first = installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
+    let first =
+        installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
     links.push((1, first));
     distinct(links)
 }
 
-/// No two of them may name another link for the same entry.
+/// Sorts the links and removes duplicates. Fails if two of them have different hashes for one
+/// entry.
 fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
     links.sort_unstable();
     links.dedup();
     match links.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1),
+        Some(pair) => {
+            bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1)
+        }
         None => Ok(links),
     }
 }
@@ -195,6 +218,9 @@ fn told(proven: &Proven, expected: usize) -> String {
     if expected > 0 {
         text.push_str("Each expected link is in the chain.\n");
     }
-    text.push_str(&format!("The last link is {}:{}. Note it elsewhere, for --expect.", chain.last, chain.hash));
+    text.push_str(&format!(
+        "The last link is {}:{}. Note it elsewhere, for --expect.",
+        chain.last, chain.hash
+    ));
     text
 }

@@ -1,6 +1,6 @@
-//! `gantry catalog`: barclamp files, without a server.
+//! `gantry catalog`: checks barclamp files without a server.
 //!
-//! It ends with 1 where they can't be imported, and with 2 where they can't be read.
+//! It exits with 1 if the files can't be imported, and with 2 if they can't be read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,20 +14,20 @@ use engine::counting::many;
 
 use crate::unread::ended;
 
-/// Most files of one folder.
+/// Maximum number of files in a folder.
 const MAX_FILES: usize = 10_000;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Read the barclamps of a folder and say what is wrong with them; exit code 1 when one can't be imported, 2 when they can't be read
+    /// Check the barclamps of a folder; exits 1 if one can't be imported, 2 if one can't be read
     Check {
-        /// The folder
+        /// The folder with the barclamps
         folder: PathBuf,
-        /// A folder with the versions before: what they have and these lack is told, and a version with other content than there is an
-        /// error
+        /// Folder with the previous versions: reports missing parts, and fails if the content of an
+        /// existing version has changed
         #[arg(long, value_name = "FOLDER")]
         since: Option<PathBuf>,
-        /// Print JSON, also when the folder can't be read: then that is its one finding
+        /// Print JSON, even if the folder can't be read; the error is then the only finding
         #[arg(long)]
         json: bool,
     },
@@ -42,7 +42,7 @@ pub fn run(command: &Command) -> ExitCode {
 fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
     let (read, disappeared) = match examine(folder, since) {
         Ok(examined) => examined,
-        // Whoever asked for JSON reads standard output, whatever went wrong.
+        // A client that asked for JSON reads only standard output.
         Err(Unread { place, error }) => {
             if json {
                 tell(&Err(Findings(vec![as_finding(place, &error)])), &[])?;
@@ -64,14 +64,17 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
 
 type Read = Result<Import, Findings>;
 
-/// A folder of which nothing can be said.
+/// A folder or file that could not be read.
 struct Unread<'f> {
     place: &'f Path,
     error: anyhow::Error,
 }
 
-/// What a folder has, and what it lacks that the one before had.
-fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<String>), Unread<'f>> {
+/// Reads a folder, and lists the things that the previous versions had and it lacks.
+fn examine<'f>(
+    folder: &'f Path,
+    since: Option<&'f Path>,
+) -> Result<(Read, Vec<String>), Unread<'f>> {
     let unread = |place| move |error| Unread { place, error };
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
@@ -82,14 +85,18 @@ fn examine<'f>(folder: &'f Path, since: Option<&'f Path>) -> Result<(Read, Vec<S
     compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
-/// The import refuses another content under a version that is known.
+/// An import rejects changed content under a known version.
 fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
     let clashes = control::other_contents(before, &import)?;
     if clashes.is_empty() {
         return Ok(Ok(import));
     }
     let mut findings = import.findings;
-    findings.0.extend(clashes.into_iter().map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))));
+    findings.0.extend(
+        clashes
+            .into_iter()
+            .map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))),
+    );
     Ok(Err(findings))
 }
 
@@ -121,12 +128,15 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
     findings.0.extend(found.links.iter().map(|link| Finding {
         severity: Severity::Warning,
-        ..as_finding(link, &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"))
+        ..as_finding(
+            link,
+            &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"),
+        )
     }));
     Ok(read)
 }
 
-/// The barclamps of a folder, which must be in order.
+/// Reads the barclamps of a folder. They must be valid.
 fn known(folder: &Path) -> Result<Catalog> {
     let read = read(folder, &Catalog::default())?;
     let Ok(import) = read else {
@@ -139,7 +149,7 @@ fn known(folder: &Path) -> Result<Catalog> {
     Ok(catalog)
 }
 
-/// The same shape whatever was found: with errors nothing is imported, so nothing counts.
+/// The report always has the same fields. With errors nothing is imported, so the counts are zero.
 fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
     let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
     let count = |of: fn(&ImportedBarclamp) -> usize| imported.iter().map(of).sum::<usize>();
@@ -166,11 +176,15 @@ fn print(read: &Read) {
     }
     for barclamp in read.iter().flat_map(|import| &import.barclamps) {
         let (name, version) = (&barclamp.barclamp.name, &barclamp.barclamp.version);
-        println!("{name} {version}: {}, {}", many(barclamp.roles.len(), "role"), barclamp.hash.short());
+        println!(
+            "{name} {version}: {}, {}",
+            many(barclamp.roles.len(), "role"),
+            barclamp.hash.short()
+        );
     }
 }
 
-/// Files by their path inside the folder, their bytes in all, and links.
+/// Files by path relative to the folder, their total size, and links.
 #[derive(Default)]
 struct Found {
     files: BTreeMap<String, Vec<u8>>,
@@ -178,9 +192,11 @@ struct Found {
     links: Vec<PathBuf>,
 }
 
-/// Files below a folder; links are not followed. What is too large is not read.
+/// Collects the files of a folder recursively. Links are not followed. Files are read only up to
+/// the size limit.
 fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("{} can't be read", folder.display()))?;
         let (path, kind) = (entry.path(), entry.file_type()?);
@@ -188,9 +204,15 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
             collect(root, &path, found)?;
         } else if kind.is_file() {
             if found.files.len() >= MAX_FILES {
-                bail!("{} has more than {MAX_FILES} files: name the folder of the barclamps", root.display());
+                bail!(
+                    "{} has more than {MAX_FILES} files: name the folder of the barclamps",
+                    root.display()
+                );
             }
-            found.bytes += entry.metadata().with_context(|| format!("{} can't be read", path.display()))?.len();
+            found.bytes += entry
+                .metadata()
+                .with_context(|| format!("{} can't be read", path.display()))?
+                .len();
             if found.bytes > u64::try_from(control::MAX_IMPORT)? {
                 bail!(
                     "the files of {} have more than {} bytes together, the most that can be imported: {} goes beyond",
@@ -200,7 +222,8 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
                 );
             }
             let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
-            let bytes = fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
+            let bytes =
+                fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
             found.files.insert(name, bytes);
         } else if kind.is_symlink() && found.links.len() < MAX_FILES {
             found.links.push(path.strip_prefix(root)?.to_owned());

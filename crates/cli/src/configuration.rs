@@ -1,17 +1,15 @@
-//! Configuration: what a program is told before it starts.
+//! Configuration from the command line, the environment and the configuration file.
 //!
-//! # Theory
-//!
-//! Every setting is one option of the command line, has one environment variable and one key of the configuration file. The key is the
-//! variable's name (`GANTRY_LISTEN`, `listen`); the option says what its command does not say already (`gantry worker --capacity`, but
-//! `GANTRY_WORKER_CAPACITY`, since variables and keys are of all commands). The command line wins over the environment, that over the file,
-//! and that over what is built in. There is no list of settings beside the options themselves: clap knows which there are, and a file's values become its
-//! defaults, so they are read and refused by the same rules.
+//! Every setting is one CLI option with one environment variable and one key of the file. The key
+//! is the variable's name (`GANTRY_LISTEN`, `listen`). An option is shorter where the command gives
+//! the context: `gantry worker --capacity`, but `GANTRY_WORKER_CAPACITY`. Precedence: command line,
+//! environment, file, default. There is no separate list of settings. A file's values become clap
+//! defaults, so the same parsers read and reject them.
 //!
 //! Invariants:
-//! * a key that no option has is refused, with the one that may be meant: a setting that is silently ignored is worse than none;
-//! * a value that its option would not take is refused with the file or the variable that says it, whichever command it is for;
-//! * what holds secrets (an address of a database, the token of the metrics) is never printed, whichever way it came.
+//! * An unknown key is an error, with a suggestion: a setting must never be ignored silently.
+//! * An invalid value is an error that names the file or variable, for all commands.
+//! * Secrets (database URLs, the metrics token) are never printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as _;
@@ -25,22 +23,22 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use serde::Serialize;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_FILE: u64 = 64 << 10;
-/// Names the file.
+/// Environment variable with the path of the file.
 pub const VARIABLE: &str = "GANTRY_CONFIG";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Print it for programs
+    /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print the table of all settings for the documentation, whatever is set here
+    /// Print the documentation's table of all settings, regardless of the values here
     #[arg(long)]
     markdown: bool,
 }
 
-/// What a configuration file says.
+/// Values of a configuration file.
 #[derive(Debug, Default)]
 pub struct File {
     path: Option<PathBuf>,
@@ -48,13 +46,15 @@ pub struct File {
 }
 
 impl File {
-    /// The file that the command line or the environment names, or else one at the usual place, if there is one.
+    /// Reads the file that the command line or the environment names. By default, reads the file at
+    /// the default path if it exists.
     ///
     /// # Errors
-    /// When a named one is not there, or it says something that is no setting.
+    /// If a named file does not exist, or a file has an unknown key or an invalid value.
     pub fn find(line: &[OsString], command: &Command) -> Result<Self> {
-        let named =
-            named_on(line).or_else(|| std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from));
+        let named = named_on(line).or_else(|| {
+            std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+        });
         let path = match named {
             Some(path) => path,
             None => match usual_place().filter(|path| path.is_file()) {
@@ -63,24 +63,28 @@ impl File {
             },
         };
         let shown = path.display();
-        let length =
-            std::fs::metadata(&path).with_context(|| format!("the configuration file {shown} can't be read"))?.len();
+        let length = std::fs::metadata(&path)
+            .with_context(|| format!("the configuration file {shown} can't be read"))?
+            .len();
         if length > MAX_FILE {
-            bail!("the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else");
+            bail!(
+                "the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else"
+            );
         }
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("the configuration file {shown} can't be read"))?;
-        let values = read(&text, command).with_context(|| format!("the configuration file {shown} is wrong"))?;
-        // Whoever is started by this program has another working folder.
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("the configuration file {shown} can't be read"))?;
+        let values = read(&text, command)
+            .with_context(|| format!("the configuration file {shown} is wrong"))?;
+        // Child processes have another working directory.
         Ok(Self { path: Some(path.canonicalize().unwrap_or(path)), values })
     }
 
-    /// Where it is; none was found otherwise.
+    /// The path of the file, if one was found.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The command line with this file's values as what is built in.
+    /// Makes the values of the file the defaults of the options.
     pub fn below(&self, command: Command) -> Command {
         let own = |arg: Arg| match value_key(&arg).and_then(|key| self.values.get(&key)) {
             Some(value) => {
@@ -93,7 +97,8 @@ impl File {
     }
 }
 
-/// The command line with the option that names the file. Its value is found before anything else is understood, so no command has it.
+/// Adds the option that names the file. [`File::find`] reads its value before clap parses the
+/// command line, so no command has it as a field.
 pub fn with_option(command: Command) -> Command {
     let option = Arg::new("config").long("config").env(VARIABLE).value_name("FILE").global(true);
     command.arg(
@@ -103,7 +108,7 @@ pub fn with_option(command: Command) -> Command {
     )
 }
 
-/// `--config FILE` or `--config=FILE`, before anything else is understood.
+/// Finds `--config FILE` or `--config=FILE` before clap parses the command line.
 fn named_on(line: &[OsString]) -> Option<PathBuf> {
     let mut words = line.iter().skip(1);
     while let Some(word) = words.next() {
@@ -125,17 +130,19 @@ fn usual_place() -> Option<PathBuf> {
     if nix::unistd::Uid::effective().is_root() {
         return Some(PathBuf::from("/etc/gantry/gantry.toml"));
     }
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    let folder =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let configuration =
+        folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
     Some(configuration.join("gantry/gantry.toml"))
 }
 
-/// A setting's name in a file: its variable's, without what all of them have.
+/// The file's key for a variable: lower case, without the `GANTRY_` prefix.
 pub fn key_of(variable: &str) -> String {
     variable.strip_prefix("GANTRY_").unwrap_or(variable).to_ascii_lowercase()
 }
 
-/// The key of an option, if a file may say it. Which file it is, a file can't say.
+/// The file's key for an option, if a file may set it. A file can't name another file.
 fn value_key(arg: &Arg) -> Option<String> {
     let variable = arg.get_env()?.to_str().filter(|variable| *variable != VARIABLE)?;
     Some(key_of(variable))
@@ -143,7 +150,7 @@ fn value_key(arg: &Arg) -> Option<String> {
 
 fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        // Where and what, and never the line itself: it may hold a password.
+        // Report the line number and the reason, but not the line: it may contain a password.
         let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
         anyhow!("line {}: {}", before.matches('\n').count() + 1, error.message())
     })?;
@@ -174,53 +181,58 @@ fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
     let shown: String = key.chars().take(60).collect();
     match nearest(&key, known.iter().map(String::as_str)) {
         Some(other) => {
-            bail!("there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them")
+            bail!(
+                "there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them"
+            )
         }
         None => bail!("there is no setting {shown:?}; `gantry config` lists all of them"),
     }
 }
 
-/// The known word that may be meant by another one: few letters lie between them, and fewer than half of a short one.
+/// The most similar known word, with at most three edits and at most half as many edits as letters.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let (distance, other) = known.map(|other| (strsim::damerau_levenshtein(word, other), other)).min()?;
+    let (distance, other) =
+        known.map(|other| (strsim::damerau_levenshtein(word, other), other)).min()?;
     (distance <= 3.min(word.chars().count() / 2)).then_some(other)
 }
 
-/// One setting.
 #[derive(Debug, Serialize)]
 struct Setting {
     key: String,
     variable: String,
     option: String,
-    /// The commands that it is for; nothing for all of them.
+    /// Commands that have the setting. Empty for all commands.
     commands: Vec<String>,
     about: String,
     #[serde(skip)]
     built_in: Option<String>,
     #[serde(skip)]
     secret: bool,
-    /// What its values are read by.
+    /// The option, for its parser.
     #[serde(skip)]
     arg: Arg,
 }
 
 impl Setting {
-    /// Reads a value as its option does.
+    /// Parses a value with the option's parser.
     fn check(&self, value: &str) -> Result<()> {
-        // Alone: what this option goes with is no matter here.
-        let mut arg =
-            Arg::new("value").long("value").action(self.arg.get_action().clone()).default_value(value.to_owned());
+        // A copy of the option alone, so that its conflicts and requirements do not apply.
+        let mut arg = Arg::new("value")
+            .long("value")
+            .action(self.arg.get_action().clone())
+            .default_value(value.to_owned());
         if self.arg.get_action().takes_values() {
             arg = arg.value_parser(self.arg.get_value_parser().clone());
         }
-        let read = Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
+        let read =
+            Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
         let Err(error) = read else { return Ok(()) };
         let given = if self.secret { String::new() } else { format!("{value:?}: ") };
         bail!("{given}{}", why(&error))
     }
 }
 
-/// Why a value is refused, without the words around it that are about a command line.
+/// The reason of an error, without clap's text about the command line.
 fn why(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
         return source.to_string();
@@ -231,24 +243,24 @@ fn why(error: &clap::Error) -> String {
     }
 }
 
-/// Refuses variables whose values their options would not take.
+/// Checks the variables of all settings, even if the current command does not use them.
 ///
 /// # Errors
-/// When there is one: which, and why.
+/// If a value is invalid: the variable and the reason.
 pub fn check_environment(command: &Command) -> Result<()> {
     for setting in settings(command) {
         let Some(value) = std::env::var_os(&setting.variable) else { continue };
-        setting.check(&value.to_string_lossy()).with_context(|| format!("{} can't be taken", setting.variable))?;
+        setting
+            .check(&value.to_string_lossy())
+            .with_context(|| format!("{} can't be taken", setting.variable))?;
     }
     Ok(())
 }
 
-/// The variables of all settings.
 pub fn variables(command: &Command) -> impl Iterator<Item = String> {
     settings(command).into_iter().map(|setting| setting.variable)
 }
 
-/// All settings, by key.
 fn settings(command: &Command) -> Vec<Setting> {
     let mut all = BTreeMap::new();
     collect(command, "", &mut all);
@@ -258,7 +270,8 @@ fn settings(command: &Command) -> Vec<Setting> {
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
         let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
-        let built_in = arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
+        let built_in =
+            arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
             variable: variable.to_string_lossy().into_owned(),
             option: arg.get_long().map(|long| format!("--{long}")).unwrap_or_default(),
@@ -269,7 +282,7 @@ fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
             arg: arg.clone(),
             key,
         });
-        // A command that asks whether something was said at all has nothing built in.
+        // A command that needs to know whether an option was set has no default for it.
         setting.built_in = setting.built_in.take().or(built_in);
         if !path.is_empty() {
             setting.commands.push(path.to_owned());
@@ -282,14 +295,13 @@ fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     }
 }
 
-/// What holds for a setting here, and why.
+/// A setting with its current value and the source of the value.
 #[derive(Debug, Serialize)]
 struct Held {
     #[serde(flatten)]
     setting: Setting,
-    /// None: nothing is set, or it is a secret.
+    /// `None` if nothing is set or the value is a secret.
     value: Option<String>,
-    /// `environment`, `file`, `built in` or `nothing`.
     source: &'static str,
 }
 
@@ -306,18 +318,20 @@ fn held(setting: Setting, file: &File, environment: impl Fn(&str) -> Option<Stri
     Held { value: value.filter(|_| !setting.secret), source, setting }
 }
 
-/// Prints what holds here.
+/// Prints the current settings.
 pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> {
     let text = match (arguments.markdown, arguments.json) {
         (true, _) => markdown(command),
         (_, true) => {
             let path = file.path().map(|path| path.to_string_lossy().into_owned());
-            serde_json::to_string_pretty(&serde_json::json!({"file": path, "settings": here(file, command)}))? + "\n"
+            serde_json::to_string_pretty(
+                &serde_json::json!({"file": path, "settings": here(file, command)}),
+            )? + "\n"
         }
         _ => table(file, &here(file, command)),
     };
     match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
+        // A closed pipe is not an error: the reader has enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(error).context("standard output can't be written to")
         }
@@ -326,7 +340,8 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
 }
 
 fn here(file: &File, command: &Command) -> Vec<Held> {
-    let environment = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let environment =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     settings(command).into_iter().map(|setting| held(setting, file, environment)).collect()
 }
 
@@ -334,7 +349,10 @@ fn table(file: &File, all: &[Held]) -> String {
     let mut text = match file.path() {
         Some(path) => format!("file: {}\n\n", path.display()),
         None => {
-            format!("file: none (--config FILE, {VARIABLE}, or {})\n\n", usual_place().unwrap_or_default().display())
+            format!(
+                "file: none (--config FILE, {VARIABLE}, or {})\n\n",
+                usual_place().unwrap_or_default().display()
+            )
         }
     };
     let width = all.iter().map(|held| held.setting.key.len()).max().unwrap_or_default();
@@ -349,7 +367,6 @@ fn table(file: &File, all: &[Held]) -> String {
     text
 }
 
-/// The table of all settings.
 fn markdown(command: &Command) -> String {
     let mut text = String::from(
         "| Key in the file | Option | Variable | For | Built in | What it is |\n|---|---|---|---|---|---|\n",
@@ -357,12 +374,20 @@ fn markdown(command: &Command) -> String {
     for setting in settings(command) {
         let commands = match setting.commands.is_empty() {
             true => "all".to_owned(),
-            false => setting.commands.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
+            false => setting
+                .commands
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
         };
         let built_in = setting.built_in.map(|value| format!("`{value}`")).unwrap_or_default();
         let about = setting.about.replace('|', "\\|").replace('\n', " ");
         let Setting { key, option, variable, .. } = setting;
-        let _ = writeln!(text, "| `{key}` | `{option}` | `{variable}` | {commands} | {built_in} | {about} |");
+        let _ = writeln!(
+            text,
+            "| `{key}` | `{option}` | `{variable}` | {commands} | {built_in} | {about} |"
+        );
     }
     text
 }
@@ -386,16 +411,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stands_below_the_command_line_and_above_what_is_built_in() {
-        let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n").expect("it is right");
-        let capacity = |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
+    fn file_overrides_defaults_but_not_options() {
+        let file = file("worker_capacity = 3\ndatabase_url = 'postgres://a'\nlog_json = true\n")
+            .expect("it is right");
+        let capacity =
+            |words: &[&str]| *worker(&file, words).get_one::<u32>("capacity").expect("a number");
         assert_eq!((capacity(&[]), capacity(&["--capacity", "7"])), (3, 7));
-        assert_eq!(worker(&file, &[]).get_one::<String>("database_url").map(String::as_str), Some("postgres://a"));
+        assert_eq!(
+            worker(&file, &[]).get_one::<String>("database_url").map(String::as_str),
+            Some("postgres://a")
+        );
         assert!(worker(&file, &[]).get_flag("log_json"), "global ones, too");
     }
 
     #[test]
-    fn what_is_no_setting_is_refused_with_the_one_that_may_be_meant() {
+    fn unknown_key_error_has_a_suggestion() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(said("worker_capasity = 3").contains("\"worker_capacity\""));
         assert!(said("hello = 3").contains("there is no setting \"hello\"; `gantry config`"));
@@ -407,48 +437,77 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_is_refused_as_on_the_command_line() {
+    fn invalid_value_is_rejected_as_on_command_line() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
-        assert!(said("worker_capacity = 'many'").starts_with("worker_capacity can't be taken: \"many\": "));
+        assert!(
+            said("worker_capacity = 'many'")
+                .starts_with("worker_capacity can't be taken: \"many\": ")
+        );
         let idle = said("worker_capacity = 0");
-        assert!(idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."), "{idle}");
+        assert!(
+            idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."),
+            "{idle}"
+        );
         assert!(said("max_running = 0").starts_with("max_running can't be taken: "));
-        let line = command().try_get_matches_from(["gantry", "worker", "--database-url", "x", "--capacity", "0"]);
-        assert!(line.expect_err("a worker that never works").to_string().contains("'--capacity <CAPACITY>'"));
+        let line = command().try_get_matches_from([
+            "gantry",
+            "worker",
+            "--database-url",
+            "x",
+            "--capacity",
+            "0",
+        ]);
+        assert!(
+            line.expect_err("a worker that never works")
+                .to_string()
+                .contains("'--capacity <CAPACITY>'")
+        );
         assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
-        assert!(said("log_json = 'perhaps'").contains("true, false"), "{}", said("log_json = 'perhaps'"));
+        assert!(
+            said("log_json = 'perhaps'").contains("true, false"),
+            "{}",
+            said("log_json = 'perhaps'")
+        );
         let secret = said("metrics_token = 'hunter22'");
         assert!(secret.contains("too short") && !secret.contains("hunter22"), "{secret}");
     }
 
     #[test]
-    fn the_packaged_file_is_right() {
+    fn packaged_files_are_valid() {
         file(include_str!("../../../packaging/gantry.toml")).expect("settings that there are");
         file(include_str!("../../../packaging/worker.toml")).expect("settings that there are");
     }
 
     #[test]
-    fn secrets_are_said_to_be_set_and_not_what_they_are() {
-        let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'").expect("it is right");
-        let all: Vec<Held> = settings(&command()).into_iter().map(|setting| held(setting, &file, |_| None)).collect();
+    fn secret_values_are_not_printed() {
+        let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'")
+            .expect("it is right");
+        let all: Vec<Held> = settings(&command())
+            .into_iter()
+            .map(|setting| held(setting, &file, |_| None))
+            .collect();
         let text = serde_json::to_string(&all).expect("JSON");
         assert!(!text.contains("hunter22") && text.contains("[::1]:80"), "{text}");
         let of = |key: &str| all.iter().find(|held| held.setting.key == key).expect(key);
         assert_eq!((of("database_url").source, &of("database_url").value), ("file", &None));
-        let help = file.below(command()).try_get_matches_from(["gantry", "worker", "--help"]).expect_err("help");
+        let help = file
+            .below(command())
+            .try_get_matches_from(["gantry", "worker", "--help"])
+            .expect_err("help");
         assert!(!help.to_string().contains("hunter22"), "{help}");
     }
 
     #[test]
-    fn the_file_is_named_before_anything_else_is_understood() {
-        let named = |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
+    fn config_option_is_found_before_parsing() {
+        let named =
+            |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(named(&["gantry", "worker", "--config", "a"]), Some("a".into()));
         assert_eq!(named(&["gantry", "--config=b", "worker"]), Some("b".into()));
         assert_eq!(named(&["gantry", "worker", "--", "--config", "a"]), None);
     }
 
     #[test]
-    fn the_documentation_has_every_setting() {
+    fn documentation_lists_every_setting() {
         let kept = include_str!("../../../docs/configuration.md");
         assert!(
             kept.contains(&markdown(&command())),

@@ -1,11 +1,11 @@
-//! The database that a command is to work on, looked at before anything is done with it.
+//! Checks of the database before a command uses it.
 //!
-//! *What for.* A wrong address, a password that is not taken, tables of another version and the owner's role in place of the
-//! program's all come out somewhere: as a failed statement in the middle of the first run, or, worst, not at all, for the owner
-//! may switch off every guard. So each is told at the start, with what to do.
+//! A wrong URL or password, or tables of another version, would otherwise cause a failed statement
+//! in the first run. The owner's role would not show up at all, although it can disable all
+//! triggers. So commands check the database at the start, and errors say how to solve the problem.
 //!
-//! *Invariants.* Nothing here says an address: it has the password in it. Whoever starts while the database is away and can wait
-//! ([`open_patiently`]) waits; everybody else is told at once.
+//! No error contains a database URL, because it contains the password. [`open_patiently`] waits for
+//! an unavailable database; all other commands fail at once.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use migrations::{Purpose, Standing};
 use sqlx::postgres::PgConnectOptions;
 use store::{Connecting, Store};
 
-/// How often a database that is away is asked again.
+/// Interval between attempts to reach an unavailable database.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Why a database is of no use as it is.
+/// Reasons why a database can't be used.
 enum Trouble {
-    /// It may be back: nobody answers, or it is starting.
+    /// Temporary: the database does not answer or is starting.
     Away(anyhow::Error),
-    /// People have to do something.
+    /// Permanent: a person must change something.
     Unfit(anyhow::Error),
 }
 
-/// Who a command connects as.
+/// Database role that a command connects with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The owner of the tables.
@@ -36,9 +36,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The server's role.
     pub const SERVER: Self = Self::Program(Purpose::Server);
-    /// The workers' role.
     pub const WORKER: Self = Self::Program(Purpose::Worker);
 
     fn variable(self) -> &'static str {
@@ -49,10 +47,9 @@ impl Role {
     }
 }
 
-/// The variable with the owner's address.
 pub const OWNER_URL: &str = "GANTRY_OWNER_URL";
 
-/// The database as this role, if it is available, is ours, and has the tables of this build.
+/// Opens the database with this role. Fails if it is unavailable or has unexpected tables.
 pub async fn open(url: &str, role: Role) -> Result<Store> {
     let (store, options) = unopened(url, role)?;
     match look(&store, &options, role).await {
@@ -61,7 +58,7 @@ pub async fn open(url: &str, role: Role) -> Result<Store> {
     }
 }
 
-/// The same, for a program that may wait until it is available.
+/// Like [`open`], but waits while the database is unavailable.
 pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
     let (store, options) = unopened(url, role)?;
     loop {
@@ -77,14 +74,17 @@ pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
 fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
     let variable = role.variable();
     let options = address(url, variable)?;
-    let store = Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
+    let store =
+        Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
     Ok((store, options))
 }
 
-/// What an address says, taken from the variable of that name.
+/// Parses a database URL. `variable` is its environment variable, for errors.
 pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     if url.is_empty() {
-        bail!("{variable} is empty: give the address of a PostgreSQL database, postgres://ROLE:PASSWORD@HOST/DATABASE");
+        bail!(
+            "{variable} is empty: give the address of a PostgreSQL database, postgres://ROLE:PASSWORD@HOST/DATABASE"
+        );
     }
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         bail!("{variable} is no address of a PostgreSQL database: it begins with postgres://");
@@ -94,7 +94,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
 
 async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), Trouble> {
     let said = |error| told(error, options);
-    // Whoever may change what a table is may switch off what guards it.
+    // The owner of a table can disable its triggers.
     let owns: bool = sqlx::query_scalar(
         "SELECT coalesce(bool_or(pg_has_role(relowner, 'USAGE')), false)
          FROM pg_class WHERE oid = to_regclass('seaql_migrations')",
@@ -117,21 +117,23 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
             "the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner, and connect as the role \
              that it grants rights to (gantry_server or gantry_worker, unless you chose others)",
         ),
-        Standing::Behind => {
-            unfit("the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner")
+        Standing::Behind => unfit(
+            "the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner",
+        ),
+        Standing::Ahead => {
+            unfit("the database's tables are those of a newer Gantry: start that one here")
         }
-        Standing::Ahead => unfit("the database's tables are those of a newer Gantry: start that one here"),
         Standing::OtherGuards => unfit(
             "what guards the database's tables is not what this Gantry was tested with: run `gantry migrate` of the one that is to work on it",
         ),
     }
 }
 
-/// The rules about addresses of nodes beside this database. `local`: nodes may be on this host.
+/// The rules for node addresses with this database. `local` allows nodes on this host.
 pub fn reach(store: &Store, local: bool) -> Policy {
     let (host, port) = worker::reach::Reachable::beside(store.pool(), local).database.unzip();
     let database = host.zip(port).map(|(host, port)| Database {
-        // Names are resolved by workers, right before they connect.
+        // Workers resolve host names, immediately before they connect.
         addresses: host.parse().into_iter().collect(),
         host,
         port,
@@ -139,7 +141,7 @@ pub fn reach(store: &Store, local: bool) -> Policy {
     Policy { allow_local: local, own: worker::reach::own_addresses(), database }
 }
 
-/// Refuses a role that is another program's.
+/// Rejects a role that belongs to another program.
 async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), Trouble> {
     let wrong = |why: String| Err(Trouble::Unfit(anyhow!("{why}")));
     let Role::Program(purpose) = role else {
@@ -177,7 +179,7 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
     Ok(())
 }
 
-/// What a failed connection means, and what to do.
+/// Explains a failed connection and how to solve the problem.
 fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     let role = options.get_username();
     let place = match options.get_socket() {
@@ -189,16 +191,22 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     let means = match &*code {
         "28P01" => format!("the database refuses {role}: the password is another one"),
         "28000" => {
-            format!("the database does not let {role} in from here: its pg_hba.conf says who may come from where")
+            format!(
+                "the database does not let {role} in from here: its pg_hba.conf says who may come from where"
+            )
         }
         "3D000" => format!(
             "there is no database {database} {place}: `gantry migrate --print-setup` has the SQL that makes one"
         ),
         "42501" => {
-            format!("{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it")
+            format!(
+                "{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it"
+            )
         }
-        // Starting, stopping, full.
-        "57P01" | "57P02" | "57P03" | "53300" => format!("the database {place} takes nobody in right now"),
+        // The database is starting, stopping or out of connections.
+        "57P01" | "57P02" | "57P03" | "53300" => {
+            format!("the database {place} takes nobody in right now")
+        }
         _ => format!("the database {place} does not answer"),
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
@@ -211,16 +219,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_of_postgresql() {
-        for (wrong, word) in [("", "is empty"), ("mysql://db/shop", "postgres://"), ("db.example.com", "postgres://")] {
+    fn only_postgresql_urls_are_accepted() {
+        for (wrong, word) in [
+            ("", "is empty"),
+            ("mysql://db/shop", "postgres://"),
+            ("db.example.com", "postgres://"),
+        ] {
             let said = format!("{:#}", address(wrong, "DATABASE_URL").unwrap_err());
             assert!(said.contains(word) && said.starts_with("DATABASE_URL"), "{said}");
         }
-        let said = format!("{:#}", address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err());
+        let said = format!(
+            "{:#}",
+            address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err()
+        );
         assert!(!said.contains("geheim"), "{said}");
-        let near = address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
+        let near =
+            address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
         let (Trouble::Away(why) | Trouble::Unfit(why)) = told(sqlx::Error::PoolTimedOut, &near);
-        assert!(why.to_string().contains("in the folder /srv/gantry/socket does not answer"), "{why}");
-        assert_eq!(address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(), "shop");
+        assert!(
+            why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
+            "{why}"
+        );
+        assert_eq!(
+            address("postgresql://shop@db/x", "DATABASE_URL").unwrap().get_username(),
+            "shop"
+        );
     }
 }

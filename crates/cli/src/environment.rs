@@ -1,8 +1,9 @@
-//! Variables that look like Gantry's and are nobody's.
+//! Warnings about environment variables that start with `GANTRY_` but are no settings.
 //!
-//! A misspelt setting is as good as none, and whoever set it does not hear of that by themselves. In a file it is refused
-//! ([`crate::configuration`]); an environment is not Gantry's alone (a container's platform puts in what it likes, `GANTRY_PORT` for a service
-//! that is called so), so there it is a warning. Names are told, and never values: nobody knows what is in them.
+//! A misspelled setting has no effect, and the user would not notice. In a file it is an error
+//! ([`crate::configuration`]). The environment can contain foreign variables: a container platform
+//! sets `GANTRY_PORT` for a service with the name `gantry`. So here it is only a warning. It names
+//! the variable but not its value, which may be a secret.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +12,9 @@ use clap::Command;
 
 use crate::configuration;
 
-/// How the names of all variables of Gantry begin; one setting has another name, as it has in other programs.
+/// Prefix of Gantry's variables. `DATABASE_URL` is the only setting without it.
 const PREFIX: &str = "GANTRY_";
-/// What is read by who asks a server, by scripts on nodes, by builds and by tests, and is no setting.
+/// Variables of the client, of scripts on nodes, of builds and of tests. They are no settings.
 const OTHERS: [&str; 19] = [
     api::calls::SERVER,
     api::calls::TOKEN,
@@ -35,12 +36,12 @@ const OTHERS: [&str; 19] = [
     "GANTRY_WRITE",
     configuration::VARIABLE,
 ];
-/// How the names begin of those that are as many as somebody needs: a script's data, tests and benchmarks.
+/// Prefixes of open sets of variables: a script's data, tests and benchmarks.
 const FAMILIES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
-/// Most of them that are told one by one.
+/// Maximum number of variables that get a warning of their own.
 const TOLD: usize = 20;
 
-/// What is to be said of the variables here.
+/// The warnings for the current environment.
 pub fn warnings(command: &Command) -> Vec<String> {
     said(std::env::vars_os().map(|(name, _)| name), command)
 }
@@ -56,18 +57,24 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
             && !FAMILIES.iter().any(|family| name.starts_with(family))
             && !known.values().any(|variable| variable == name)
     };
-    let mut strange: Vec<String> =
-        names.map(|name| name.to_string_lossy().into_owned()).filter(|name| is_strange(name)).collect();
+    let mut strange: Vec<String> = names
+        .map(|name| name.to_string_lossy().into_owned())
+        .filter(|name| is_strange(name))
+        .collect();
     strange.sort();
     let more = strange.len().saturating_sub(TOLD);
     let one = |name: &String| {
         let shown: String = name.chars().take(60).collect();
         let key = configuration::key_of(name);
-        let meant = configuration::nearest(&key, known.keys().map(String::as_str)).and_then(|key| known.get(key));
+        let meant = configuration::nearest(&key, known.keys().map(String::as_str))
+            .and_then(|key| known.get(key));
         let meant = meant.map(|variable| format!(": is {variable} meant?")).unwrap_or_default();
-        format!("{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them")
+        format!(
+            "{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them"
+        )
     };
-    let rest = (more > 0).then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
+    let rest = (more > 0)
+        .then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
     strange.iter().take(TOLD).map(one).chain(rest).collect()
 }
 
@@ -83,9 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_one_is_told_with_the_one_that_may_be_meant() {
-        let told =
-            of(&["GANTRY_LISTN", "GANTRY_DATABASE_URL", "GANTRY_WORKER_CAPASITY", "GANTRY_TOKN", "GANTRY_XYZZY"]);
+    fn misspelled_variable_warning_has_a_suggestion() {
+        let told = of(&[
+            "GANTRY_LISTN",
+            "GANTRY_DATABASE_URL",
+            "GANTRY_WORKER_CAPASITY",
+            "GANTRY_TOKN",
+            "GANTRY_XYZZY",
+        ]);
         let parts = [
             ["\"GANTRY_DATABASE_URL\"", "is DATABASE_URL meant?"],
             ["\"GANTRY_LISTN\"", "is GANTRY_LISTEN meant?"],
@@ -100,18 +112,23 @@ mod tests {
     }
 
     #[test]
-    fn others_variables_are_their_business_and_many_are_counted() {
-        assert_eq!(of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]), Vec::<String>::new());
-        let many: Vec<String> = (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
+    fn foreign_variables_are_ignored_and_many_counted() {
+        assert_eq!(
+            of(&["HOME", "DATABASE_URL", "MYGANTRY_X", "GANTRY", "GANTRY_DATA_APP_PORT"]),
+            Vec::<String>::new()
+        );
+        let many: Vec<String> =
+            (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
         let told = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(told.len(), TOLD + 1);
         assert!(told[TOLD].starts_with("3 more"), "{told:?}");
     }
 
     #[test]
-    fn whatever_the_documentation_names_is_known() {
+    fn every_documented_variable_is_known() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let pages = fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());
+        let pages =
+            fs::read_dir(docs).expect("the book").map(|entry| entry.expect("a page").path());
         let mut names = Vec::new();
         for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
             let text = fs::read_to_string(&page).expect("text");

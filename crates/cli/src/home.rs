@@ -1,11 +1,12 @@
-//! Where Gantry keeps what it keeps on this machine.
+//! Gantry's folders on this machine.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Where everything is kept. PostgreSQL may run as another account, so the folder must be one that it can reach.
+/// The data folder. PostgreSQL may run as another account, so that account must be able to reach
+/// the folder.
 pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
     let root = nix::unistd::Uid::effective().is_root();
     let folder = match given {
@@ -17,26 +18,28 @@ pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
             _ => bail!("there is no HOME to keep data below: name a folder with --data"),
         },
     };
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("the data folder {} can't be made: name another one with --data", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| {
+        format!("the data folder {} can't be made: name another one with --data", folder.display())
+    })?;
     if root {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
     }
-    folder.canonicalize().with_context(|| format!("the data folder {} can't be used", folder.display()))
+    folder
+        .canonicalize()
+        .with_context(|| format!("the data folder {} can't be used", folder.display()))
 }
 
-/// Where the worker of `gantry up` has its secrets, unless it is told otherwise.
+/// The default secrets folder of the worker that `gantry up` starts.
 pub fn secrets(data: &Path) -> PathBuf {
     data.join("secrets")
 }
 
-/// Makes a folder that nobody else may enter. Programs are staged and run in it, so one that somebody else owns is refused.
+/// Creates a folder that other accounts can't enter. A folder of another owner is rejected, because
+/// programs are staged and executed in it.
 pub fn make_private(folder: &Path) -> Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(|| format!("{} can't be made: name another folder with --folder", folder.display()))?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
+        format!("{} can't be made: name another folder with --folder", folder.display())
+    })?;
     let owner = std::fs::metadata(folder)?.uid();
     if owner != nix::unistd::Uid::effective().as_raw() {
         bail!("{} belongs to another account: name another folder with --folder", folder.display());

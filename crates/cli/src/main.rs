@@ -1,8 +1,9 @@
-//! `gantry`: the one program.
+//! `gantry`: the only binary.
 //!
-//! `up` starts everything on one machine; `server`, `worker` and `migrate` are its parts for those who run them apart; `catalog`
-//! works on files alone. What a person reads goes to standard output, the log to standard error. Exit codes: 0 it did what it
-//! should, 1 it could not, 2 it was called wrongly; the client has the numbers. Commands that ask a server are the [`client`]'s, which has more of them.
+//! `up` starts everything on one machine. `server`, `worker` and `migrate` are its parts for
+//! separate machines. `catalog` works on files only. The commands of [`client`] send requests to a
+//! server. Results go to standard output, logs to standard error. Exit codes: 0 for success, 1 for
+//! failure, 2 for wrong usage. [`client`] defines the codes and has more of them.
 
 mod admin;
 mod audit;
@@ -27,42 +28,44 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-/// Deploys clusters and keeps them: plan, review, then run.
+/// Deploys clusters and keeps them in their desired state: plan, review, run
 #[derive(Debug, Parser)]
 #[command(name = "gantry", version, about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
-    /// What to log: `error`, `warn`, `info`, `debug`, or filters such as `worker=debug,info`
+    /// Log level or filter: `error`, `warn`, `info`, `debug`, or filters such as
+    /// `worker=debug,info`
     #[arg(long, global = true, env = "GANTRY_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
-    /// Log as JSON, one object a line
+    /// Write logs as JSON, one object per line
     #[arg(long, global = true, env = "GANTRY_LOG_JSON")]
     log_json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start everything: a private PostgreSQL (unless DATABASE_URL is set), the server, one worker
+    /// Start everything: a private PostgreSQL (unless DATABASE_URL is set), the server and one
+    /// worker
     Up(up::Arguments),
     /// Start a server
     Server(serve::Arguments),
     /// Start a worker
     Worker(work::Arguments),
-    /// Bring a database up to date
+    /// Create or update the database's tables
     Migrate(migrate::Arguments),
-    /// Add the first admin, or let one in who can't come in any more: prints a one-time link
+    /// Add the first admin or restore an admin's access: prints a one-time sign-in link
     Admin(admin::Arguments),
-    /// Compare the database's rows with what the approved documents say
+    /// Compare the database's rows with the approved documents
     Verify(verify::Arguments),
-    /// The audit: who did what; verify checks an export without a server
+    /// Show, export and verify the audit log; `verify` needs no server
     #[command(subcommand)]
     Audit(audit::Command),
-    /// Start SSH servers on this machine as nodes to try things on, and make them known; Ctrl-C stops them
+    /// Start SSH servers on this machine as test nodes and add them; Ctrl-C stops them
     Testbed(testbed::Arguments),
-    /// Print every setting, what it is here, and where that was said
+    /// Print every setting with its value and the source of the value
     Config(configuration::Arguments),
-    /// Work on barclamp files
+    /// Check barclamp files
     #[command(subcommand)]
     Catalog(catalog::Command),
     #[command(flatten)]
@@ -70,7 +73,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it goes by the settings of whoever starts it: for those a misspelt one is a surprise.
+    /// Whether the command uses the settings, so that a misspelled one deserves a warning.
     fn goes_by_settings(&self) -> bool {
         match self {
             Self::Up(_)
@@ -104,14 +107,15 @@ fn main() -> ExitCode {
         Err(error) => return client::misunderstood(&error, &line),
     };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    // Whoever asks a server needs neither a log nor a runtime of its own.
+    // The client needs no log and no runtime.
     match &arguments.command {
         Command::Client(asked) => return client::run(asked, &matches, command()),
         Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
         Command::Audit(audit::Command::Verify(verify)) => return audit::run(verify),
         Command::Audit(audit::Command::Keygen(keygen)) => return audit::keygen(keygen),
         Command::Catalog(command) => return catalog::run(command),
-        // Elsewhere the command line reads them, as far as the command has such options.
+        // `gantry config` has no options for most settings, so clap does not parse their variables
+        // here.
         Command::Config(_) => {
             if let Err(error) = configuration::check_environment(&command()) {
                 eprintln!("gantry: {error:#}");
@@ -163,16 +167,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn arguments_pass_clap_checks() {
         command().debug_assert();
     }
 
     #[test]
-    fn every_argument_says_what_it_is() {
+    fn every_argument_has_help() {
         fn unsaid(command: &clap::Command, path: &str) -> Vec<String> {
             let own = command.get_positionals().filter(|arg| arg.get_help().is_none());
             let own = own.map(|arg| format!("{path} {}", arg.get_id()));
-            let below = command.get_subcommands().flat_map(|sub| unsaid(sub, &format!("{path} {}", sub.get_name())));
+            let below = command
+                .get_subcommands()
+                .flat_map(|sub| unsaid(sub, &format!("{path} {}", sub.get_name())));
             own.chain(below).collect()
         }
         assert_eq!(unsaid(&command(), "gantry"), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! `gantry migrate`: brings a database up to date, as its owner.
+//! `gantry migrate`: creates or updates the database's tables, with the owner role.
 
 use anyhow::{Context, Result};
 use migrations::Roles;
@@ -8,34 +8,39 @@ use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as its owner role, `postgres://...`
+    /// Database URL with the owner role, `postgres://...`
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
-    /// The server's role
+    /// Database role of servers
     #[arg(long, env = "GANTRY_SERVER_ROLE", default_value = migrations::SERVER_ROLE)]
     server_role: String,
-    /// The role of all workers
+    /// Database role of workers
     #[arg(long, env = "GANTRY_WORKER_ROLE", default_value = migrations::WORKER_ROLE)]
     worker_role: String,
-    /// The role of monitoring, which only reads
+    /// Database role of monitoring, which only reads
     #[arg(long, env = "GANTRY_METRICS_ROLE", default_value = migrations::METRICS_ROLE)]
     metrics_role: String,
-    /// Print the SQL that creates the four roles and the database, and do nothing
+    /// Print the SQL that creates the four roles and the database, and exit
     #[arg(long)]
     print_setup: bool,
-    /// Say that the database was just restored from a backup: every review and run from before is void
+    /// Mark the database as restored from a backup: all earlier reviews and runs become void
     #[arg(long)]
     restored: bool,
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     if arguments.print_setup {
-        let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role].map(String::as_str);
+        let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role]
+            .map(String::as_str);
         println!("{}", private_postgres::set_up_sql(roles));
         return Ok(());
     }
     let url = owner_url(arguments.owner_url)?;
-    let roles = Roles { server: arguments.server_role, worker: arguments.worker_role, metrics: arguments.metrics_role };
+    let roles = Roles {
+        server: arguments.server_role,
+        worker: arguments.worker_role,
+        metrics: arguments.metrics_role,
+    };
     migrate(&url, &roles).await?;
     if arguments.restored {
         let epoch = raise_epoch(&url).await?;
@@ -45,7 +50,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The owner's URL, or how to get one.
+/// The owner's URL. The error explains how to get one.
 pub fn owner_url(given: Option<String>) -> Result<String> {
     given.with_context(|| {
         format!(
@@ -55,14 +60,16 @@ pub fn owner_url(given: Option<String>) -> Result<String> {
     })
 }
 
-/// The role that the address in a variable connects as.
+/// The role that the URL in a variable connects as.
 pub fn role_of(url: &str, variable: &str) -> Result<String> {
     Ok(database::address(url, variable)?.get_username().to_owned())
 }
 
 pub async fn migrate(url: &str, roles: &Roles) -> Result<()> {
     database::address(url, "GANTRY_OWNER_URL")?;
-    migrations::migrate_url(url, roles).await.context("the database could not be brought up to date")
+    migrations::migrate_url(url, roles)
+        .await
+        .context("the database could not be brought up to date")
 }
 
 async fn raise_epoch(url: &str) -> Result<i64> {
@@ -77,8 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_role_is_taken_from_the_url() {
-        assert_eq!(role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(), "shop_app");
+    fn role_comes_from_the_url() {
+        assert_eq!(
+            role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(),
+            "shop_app"
+        );
         assert!(role_of("http://db.example.com", "DATABASE_URL").is_err());
     }
 }

@@ -19,65 +19,75 @@ use tokio::net::TcpListener;
 
 use crate::{database, signals};
 
-/// Says whether nodes may be on Gantry's own host.
+/// Environment variable that allows nodes on Gantry's own host.
 pub const LOCAL_NODES: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
 
-/// Where it listens unless somebody says otherwise.
+/// Default listen address.
 pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as this program's role: gantry_server
+    /// Database URL with this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL)]
     listen: SocketAddr,
-    /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
+    /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<PublicAddress>,
-    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    /// Folder with the console's scripts, styles and fonts [default: the files in the binary, or
+    /// target/site]
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
-    /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
+    /// Bearer token for /metrics; without it only this machine has access
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = Unsaid)]
     metrics_token: Option<MetricsToken>,
-    /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
+    /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
     trusted_proxies: TrustedProxies,
-    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
-    /// listens on loopback]
+    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = LOCAL_NODES)]
     allow_loopback_nodes: bool,
     #[command(flatten)]
     audit: AuditArguments,
 }
 
-/// Checkpoints of the audit.
+/// Signed checkpoints of the audit log.
 #[derive(Debug, clap::Args)]
 pub struct AuditArguments {
-    /// File with the private key that signs checkpoints of the audit, as `gantry audit keygen` makes it
+    /// File with the private key that signs checkpoints, from `gantry audit keygen`
     #[arg(long, env = "GANTRY_AUDIT_KEY", value_name = "FILE")]
     audit_key: Option<PathBuf>,
-    /// File that signed checkpoints of the audit are appended to, or URL that they are posted to
-    #[arg(long, env = "GANTRY_AUDIT_CHECKPOINTS", value_name = "FILE or URL", hide_env_values = true)]
+    /// File that signed checkpoints are appended to, or URL that they are sent to with POST
+    #[arg(
+        long,
+        env = "GANTRY_AUDIT_CHECKPOINTS",
+        value_name = "FILE or URL",
+        hide_env_values = true
+    )]
     audit_checkpoints: Option<Destination>,
-    /// Seconds between checkpoints, if the audit grew
+    /// Seconds between checkpoints; none is written if the audit log has no new entries
     #[arg(long, env = "GANTRY_AUDIT_CHECKPOINT_PERIOD", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u32).range(1..=86_400))]
     audit_checkpoint_period: u32,
 }
 
 impl AuditArguments {
-    /// What the server needs to write checkpoints; None: it writes none.
+    /// The checkpoint settings of the server, or `None` if it writes no checkpoints.
     fn read(self) -> Result<Option<Checkpoints>> {
         let (path, to) = match (self.audit_key, self.audit_checkpoints) {
             (None, None) => return Ok(None),
             (Some(path), Some(to)) => (path, to),
-            _ => bail!("set both the key and the destination of checkpoints: audit_key and audit_checkpoints"),
+            _ => bail!(
+                "set both the key and the destination of checkpoints: audit_key and audit_checkpoints"
+            ),
         };
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
-        let key = SigningKey::read(&text).with_context(|| format!("{} is no private key", path.display()))?;
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{} can't be read", path.display()))?;
+        let key = SigningKey::read(&text)
+            .with_context(|| format!("{} is no private key", path.display()))?;
         Ok(Some(Checkpoints {
             key: Arc::new(key),
             to,
@@ -86,16 +96,23 @@ impl AuditArguments {
     }
 }
 
-/// Reads the token for metrics. What was given is a secret, so a refusal does not repeat it.
+/// Parser of the metrics token. Its errors do not quote the value, which is a secret.
 #[derive(Debug, Clone, Copy)]
 pub struct Unsaid;
 
 impl TypedValueParser for Unsaid {
     type Value = MetricsToken;
 
-    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<MetricsToken, clap::Error> {
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<MetricsToken, clap::Error> {
         let token = value.to_str().unwrap_or_default().parse::<MetricsToken>();
-        token.map_err(|error| clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command))
+        token.map_err(|error| {
+            clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).with_cmd(command)
+        })
     }
 }
 
@@ -105,9 +122,13 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).reaching(reach);
     let policy = Policy::default();
-    control.ensure_genesis(&policy, &Demo::default()).await.context("the first target can't be made")?;
+    control
+        .ensure_genesis(&policy, &Demo::default())
+        .await
+        .context("the first target can't be made")?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
+    let listener =
+        listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;
     println!("{address}");
     let config = server::Config {
@@ -120,8 +141,11 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     serve(listener, config, control, signals::stopped()).await
 }
 
-/// Under which address people come: what was said, or this machine.
-pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Result<PublicAddress> {
+/// The public URL: the configured one, or the listen address.
+pub fn public_address(
+    said: Option<PublicAddress>,
+    listener: &TcpListener,
+) -> Result<PublicAddress> {
     match said {
         Some(address) => Ok(address),
         None => PublicAddress::of_listener(listener.local_addr()?)
@@ -129,7 +153,7 @@ pub fn public_address(said: Option<PublicAddress>, listener: &TcpListener) -> Re
     }
 }
 
-/// Serves until told to stop.
+/// Serves requests until `stop` resolves.
 pub async fn serve(
     listener: TcpListener,
     config: server::Config,

@@ -1,4 +1,4 @@
-//! The barclamps that come with the program, inside it: a binary alone is enough.
+//! The barclamps that Gantry ships. They are built into the binary, so it needs no other files.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use include_dir::{Dir, include_dir};
 
 static BARCLAMPS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../barclamps");
 
-/// Every shipped file by its path.
+/// All shipped files by path.
 pub fn files() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     collect(&BARCLAMPS, &mut files);
@@ -29,9 +29,13 @@ mod tests {
     use engine::catalog::read::Severity;
 
     #[test]
-    fn what_is_shipped_imports_without_a_warning() {
+    fn shipped_barclamps_import_without_warnings() {
         let read = engine_import(&files());
-        assert!(read.findings.0.iter().all(|finding| finding.severity == Severity::Note), "{:?}", read.findings);
+        assert!(
+            read.findings.0.iter().all(|finding| finding.severity == Severity::Note),
+            "{:?}",
+            read.findings
+        );
         let demo = read.barclamps.iter().find(|b| b.barclamp.name.as_str() == "demo").unwrap();
         assert!(demo.roles.len() >= 10, "{}", demo.roles.len());
     }

@@ -1,4 +1,4 @@
-//! When to stop: Ctrl-C, a polite kill, a closed terminal, or the end of whoever started this process.
+//! Reasons to stop: SIGINT, SIGTERM, SIGHUP, or the end of the parent process.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -6,8 +6,8 @@ use std::task::Poll;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Resolves at the first SIGINT or SIGTERM, or at SIGHUP, which a terminal sends when it closes. Heard from the call on, not only from the
-/// first look.
+/// Resolves at the first SIGINT, SIGTERM or SIGHUP (which a terminal sends when it closes). Signals
+/// count from the call, not from the first poll.
 pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
     let ignores_hangup = ignores_hangup();
     let heard = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
@@ -20,28 +20,33 @@ pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
             tracing::error!("signals can't be heard; stop this process with SIGKILL");
             return std::future::pending().await;
         };
-        poll_fn(|context| match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        poll_fn(|context| {
+            match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
         })
         .await;
     }
 }
 
-/// Whether this process was started to ignore SIGHUP, as `nohup` does.
+/// Whether this process was started with SIGHUP ignored, as `nohup` does.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit is signal 1.
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & 1 == 1)
+    // The lowest bit is signal 1, SIGHUP.
+    ignored
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_none_or(|mask| mask & 1 == 1)
 }
 
-/// Whether to stop, for those who do one thing after the other: it can be asked between them and waited for within one.
+/// The stop request, for code that runs one step after the other. It can be checked between steps
+/// and awaited within one.
 #[derive(Debug, Clone)]
 pub struct Stopping(watch::Receiver<bool>);
 
 impl Stopping {
-    /// As [`stopped`], from now on.
+    /// Requests a stop at the signals of [`stopped`], starting now.
     pub fn at_signals() -> Self {
         let (tell, told) = watch::channel(false);
         let stopped = stopped();
@@ -52,24 +57,24 @@ impl Stopping {
         Self(told)
     }
 
-    /// Whether it is time.
     pub fn is_told(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is time.
+    /// Waits for the stop request.
     pub async fn told(&mut self) {
         if self.0.wait_for(|told| *told).await.is_err() {
-            // Nobody is left who could tell.
+            // The sender is gone, so no request can arrive.
             std::future::pending().await
         }
     }
 }
 
-/// Resolves when standard input ends: a parent holds its other end, also when that parent is killed.
+/// Resolves when standard input ends. The parent has the other end of the pipe, which also closes
+/// if the parent is killed.
 pub async fn orphaned() {
     let (tell, told) = tokio::sync::oneshot::channel();
-    // A thread of its own: it blocks until the end, and the process must not wait for it when it stops for another reason.
+    // A plain thread, because the read blocks and must not delay the process's exit.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = tell.send(());

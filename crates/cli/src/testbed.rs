@@ -1,4 +1,4 @@
-//! `gantry testbed`: nodes to try things on, as many as wanted, on this machine.
+//! `gantry testbed`: any number of test nodes on this machine.
 
 use std::path::PathBuf;
 
@@ -12,21 +12,24 @@ use worker::boot::{LocalNode, boot, halt};
 
 use crate::{database, home, signals};
 
-/// The domain of their names.
+/// Domain of the nodes' names.
 const DOMAIN: &str = "testbed.gantry.internal";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// How many nodes
+    /// Number of nodes
     #[arg(default_value_t = 8)]
     nodes: usize,
-    /// The folder of `gantry up`; the nodes are in testbed, their key in secrets [default: as of `gantry up`]
+    /// Data folder of `gantry up`; contains the nodes (testbed) and their key (secrets) [default:
+    /// as of `gantry up`]
     #[arg(long, env = "GANTRY_DATA")]
     data: Option<PathBuf>,
-    /// The database as the server's role [default: the private one of `gantry up` in that folder]
+    /// Database URL with the server's role [default: the private database of `gantry up` in that
+    /// folder]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// The folder of secrets of the workers that are to reach the nodes [default: secrets in the data folder]
+    /// Secrets folder of the workers that connect to the nodes [default: secrets in the data
+    /// folder]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
 }
@@ -36,18 +39,20 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let data = home::data_folder(arguments.data)?;
     let secrets = arguments.secrets.unwrap_or_else(|| home::secrets(&data));
     let socket = data.join("postgres/socket");
-    let url = arguments
-        .database_url
-        .unwrap_or_else(|| format!("postgres://gantry_server@localhost/gantry?host={}", socket.display()));
+    let url = arguments.database_url.unwrap_or_else(|| {
+        format!("postgres://gantry_server@localhost/gantry?host={}", socket.display())
+    });
     let store = database::open(&url, database::Role::SERVER)
         .await
         .context("is Gantry running (gantry up), with this data folder?")?;
-    // Its nodes are on loopback addresses.
+    // The nodes have loopback addresses.
     let reach = database::reach(&store, true);
     let control = Control::new(store).reaching(reach);
     home::make_private(&secrets)?;
     let folder = data.join("testbed");
-    let testbed = tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes)).await??;
+    let testbed =
+        tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes))
+            .await??;
     for node in testbed.nodes() {
         let made = control.ensure_node(wish(node)).await;
         let changed = made
@@ -56,9 +61,12 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         let said = if changed { "  (its record said otherwise, and was changed)" } else { "" };
         println!("{}  {}:{PORT}  {}{said}", fqdn(node), node.address, node.root.display());
     }
-    // Their services start with them and end with them, as those of a machine do that is switched on and off.
+    // As if the machines were turned on: their services start with the testbed and stop with it.
     let machines = machines(&testbed)?;
-    boot(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
+    boot(&machines)
+        .await
+        .iter()
+        .for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
     println!(
         "{} {} known to Gantry. Ctrl-C stops what runs; folders and records stay.",
         many(machines.len(), "node"),
@@ -66,12 +74,16 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     );
     stopped.await;
     drop(testbed);
-    halt(&machines).await.iter().for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
+    halt(&machines)
+        .await
+        .iter()
+        .for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
     Ok(())
 }
 
 fn machines(testbed: &Testbed) -> Result<Vec<LocalNode>> {
-    let machine = |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
+    let machine =
+        |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
     testbed.nodes().iter().map(machine).collect()
 }
 

@@ -1,18 +1,20 @@
-//! How a command ends that looks into files: what can't be read says nothing of what is in it, so that is no verdict on it.
+//! Exit codes of commands that check files: an unreadable file is not a failed check.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// The end of such a command, and why it did not go well on standard error.
+/// The exit code for a result. Prints an error to standard error.
 pub fn ended(done: anyhow::Result<()>) -> ExitCode {
     let Err(error) = done else { return ExitCode::SUCCESS };
     eprintln!("gantry: {error:#}");
     ExitCode::from(if is_unread(&error) { client::CALLED_WRONGLY } else { client::NOT_SO })
 }
 
-/// Whether there was nothing to be read. Bytes that are no text were read, and are not what they should be.
+/// Whether the error means that a file could not be read. Invalid UTF-8 is not such an error: the
+/// content was read and is wrong.
 pub fn is_unread(error: &anyhow::Error) -> bool {
-    let io =
-        |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    let io = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
+    };
     error.chain().filter_map(io).any(|kind| kind != ErrorKind::InvalidData)
 }

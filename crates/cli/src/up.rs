@@ -1,13 +1,14 @@
 //! `gantry up`: everything on one machine, as one process tree.
 //!
-//! This process is the server and the supervisor. Below it run the private PostgreSQL (unless `DATABASE_URL` names another one) and
-//! one worker, each as a process of its own, so that either may die and is started again while the rest goes on. The worker holds the
-//! other end of a pipe to this process and stops by itself when this one is killed; PostgreSQL and the demo's services then run on
-//! until the next start, which takes them over.
+//! This process is the server and the supervisor. Its child processes are the private PostgreSQL
+//! (unless `DATABASE_URL` names another one) and one worker. If either dies, it is restarted while
+//! the rest continues. The worker has the other end of a pipe to this process. So it stops even if
+//! this process is killed. PostgreSQL and the demo's services then run until the next start adopts
+//! them.
 //!
-//! Stopping goes backwards: no new requests; the worker gives its runs their time; the services that ran on the demo's nodes end,
-//! as when a machine is switched off; then this process's connections to the database, and PostgreSQL last. Starting boots those nodes
-//! again.
+//! A stop has this order: the server rejects new requests, the worker lets its runs end, the demo
+//! nodes' services end, database connections close, PostgreSQL stops. The demo's nodes then appear
+//! turned off, and the next start boots them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,85 +33,96 @@ use worker::boot::{LocalNode, boot, halt};
 use crate::signals::Stopping;
 use crate::{database, home, migrate, serve, shipped};
 
-/// How long the worker may take to stop: its grace for running jobs, and some.
+/// Time for the worker to stop: a bit more than its grace period for runs.
 const WORKER_STOPS: Duration = Duration::from_secs(20);
-/// How long open requests may take when it stops.
+/// Time for open requests at a stop.
 const SERVER_STOPS: Duration = Duration::from_secs(10);
-/// How long statements that are under way may take when it stops.
+/// Time for open database statements at a stop.
 const STATEMENTS_STOP: Duration = Duration::from_secs(5);
-/// How often the children are looked after.
+/// Interval between checks of the child processes.
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The folder for everything that is kept [default: /var/lib/gantry for root, else ~/.local/share/gantry]
+    /// Data folder [default: /var/lib/gantry for root, else ~/.local/share/gantry]
     #[arg(long, env = "GANTRY_DATA")]
     data: Option<PathBuf>,
-    /// Where to listen; port 0 takes any free one [default: 127.0.0.1:7780; `gantry up`: a free port when that one is taken]
+    /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:7780; `gantry
+    /// up`: a free port if that one is taken]
     #[arg(long, env = "GANTRY_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Under which address people come, when a proxy with HTTPS stands in front: https://gantry.example.com
+    /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]
     public_address: Option<server::PublicAddress>,
-    /// The folder with the page's scripts, styles and fonts [default: what this program carries, else target/site]
+    /// Folder with the console's scripts, styles and fonts [default: the files in the binary, or
+    /// target/site]
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
-    /// Whoever sends this as a bearer may collect /metrics; without it only this machine may
+    /// Bearer token for /metrics; without it only this machine has access
     #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::Unsaid)]
     metrics_token: Option<server::MetricsToken>,
-    /// Proxies whose X-Forwarded-For is believed: addresses and networks, with commas between them
+    /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
     trusted_proxies: server::TrustedProxies,
-    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
-    /// listens on loopback]
+    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = serve::LOCAL_NODES)]
     allow_loopback_nodes: bool,
-    /// Start an empty database without the demo's nodes and deployments
+    /// Start without the demo's nodes and deployments
     #[arg(long)]
     no_demo: bool,
-    /// Make the demo's people and print their sign-in links although other machines can reach this address
+    /// Add the demo's people and print their sign-in links even if other machines can reach this
+    /// address
     #[arg(long, conflicts_with = "no_demo")]
     demo: bool,
-    /// Print what happens as JSON, one object a line
+    /// Print events as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// The folder with the secrets that runs and connections name [default: secrets in the data folder; `gantry worker`: none]
+    /// Folder with the secrets of runs and connections [default: secrets in the data folder;
+    /// `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
-    /// The folder of PostgreSQL's programs, for the private one [default: what PATH or /usr/lib/postgresql has]
+    /// Folder with the PostgreSQL binaries for the private database [default: from PATH or
+    /// /usr/lib/postgresql]
     #[arg(long, env = "GANTRY_PG_BIN")]
     pg_bin: Option<PathBuf>,
-    /// The database as this program's role: gantry_server, or gantry_worker for `gantry worker` [default of `gantry up`: a private one]
+    /// Database URL with this program's role: gantry_server, or gantry_worker for `gantry worker`
+    /// [default of `gantry up`: a private database]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
-    /// The same database as the workers' role
+    /// URL of the same database with the workers' role
     #[arg(long, env = "GANTRY_WORKER_URL", hide_env_values = true)]
     worker_url: Option<String>,
-    /// The role of monitoring, which only reads
+    /// Database role of monitoring, which only reads
     #[arg(long, env = "GANTRY_METRICS_ROLE", default_value = migrations::METRICS_ROLE)]
     metrics_role: String,
-    /// The same database as its owner role, for migrations and the first people
+    /// URL of the same database with the owner role, for migrations and the first people
     #[arg(long, env = "GANTRY_OWNER_URL", hide_env_values = true)]
     owner_url: Option<String>,
 }
 
 impl Arguments {
-    /// Whether the demo's people are made and get links: their links in a terminal or log must not sign anybody in from elsewhere.
+    /// Whether to add the demo's people and print their links. If other machines can reach this
+    /// address, links in a terminal or log could sign in strangers.
     fn has_demo_people(&self, listener: &TcpListener) -> bool {
-        let is_near = self.public_address.is_none() && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
+        let is_near = self.public_address.is_none()
+            && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
         is_near || self.demo
     }
 }
 
 pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<()> {
-    // Heard from the first moment on, and asked between the parts of a start: each of them is left whole.
+    // Signals count from the start. The stop request is checked between the stages of the start, so
+    // each stage is complete.
     let stop = Stopping::at_signals();
-    // Before anything is made: a start that nobody could reach leaves nothing behind. Who connects from now on waits until it is there.
+    // Bind first: if the address is taken, nothing is created. Early connections wait until the
+    // server is ready.
     let listener = listen(arguments.listen).await?;
     let address = serve::public_address(arguments.public_address.clone(), &listener)?;
     let data = home::data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
-    let result = run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
+    let result =
+        run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
     database.stop().await?;
     result
 }
@@ -134,7 +146,8 @@ async fn run_on(
     let result = match database::open(&database.owner_url, database::Role::Owner).await {
         Ok(owner) => {
             let stores = (&store, &owner);
-            let result = work_on(arguments, data, configuration, database, stores, place, stop).await;
+            let result =
+                work_on(arguments, data, configuration, database, stores, place, stop).await;
             let_go(&owner).await;
             result
         }
@@ -144,7 +157,8 @@ async fn run_on(
     result
 }
 
-/// Closes the connections, however a start ended: one that came back when PostgreSQL is gone would be told of as lost.
+/// Closes the connections, even after a failed start. Otherwise they would report errors when
+/// PostgreSQL stops.
 async fn let_go(store: &Store) {
     if tokio::time::timeout(STATEMENTS_STOP, store.pool().close()).await.is_err() {
         tracing::warn!("statements that are still under way are broken off");
@@ -160,9 +174,10 @@ async fn work_on(
     place: (TcpListener, server::PublicAddress),
     mut stop: Stopping,
 ) -> Result<()> {
-    // Whoever reaches this server is on this host already, so nodes here show them nothing new.
+    // On loopback, every client is already on this host, so local nodes reveal nothing new.
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
-    let control = Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
+    let control =
+        Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people, arguments.has_demo_people(&place.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
@@ -170,7 +185,7 @@ async fn work_on(
         () = stop.told() => None,
         troubles = boot(&nodes) => Some(troubles),
     };
-    // From here on something may run on the nodes: however this goes on, it ends with them.
+    // From here on, services may run on the nodes. They stop in every case.
     let ended = match booted {
         None => Ok(()),
         Some(troubles) => {
@@ -189,12 +204,18 @@ async fn work_on(
             serve_and_work(arguments, worker, database, place, &control, owner, stop).await
         }
     };
-    // Nodes were added and moved since the start.
+    // Includes nodes that were added or moved since the start.
     match tokio::time::timeout(STATEMENTS_STOP, demo_nodes(store, data)).await {
-        Ok(Ok(now)) => nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>()),
-        Ok(Err(error)) => tracing::warn!(%error, "services of nodes that were added since the start may run on"),
+        Ok(Ok(now)) => {
+            nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>())
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "services of nodes that were added since the start may run on")
+        }
         Err(_) => {
-            tracing::warn!("services of nodes that were added since the start may run on: the database does not answer")
+            tracing::warn!(
+                "services of nodes that were added since the start may run on: the database does not answer"
+            )
         }
     }
     for trouble in halt(&nodes).await {
@@ -213,7 +234,8 @@ async fn serve_and_work(
     stop: Stopping,
 ) -> Result<()> {
     let demo_people = arguments.has_demo_people(&listener);
-    let site = arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
+    let site =
+        arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
     let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
     let config = server::Config {
         address: Some(address.clone()),
@@ -230,9 +252,10 @@ async fn serve_and_work(
         true => Some(sign_ins(&address.to_string(), &people).await),
         false => None,
     };
-    // The owner's connections do not outlive the start.
+    // The owner's connections are needed only during the start.
     let_go(owner).await;
-    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin()) {
+    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin())
+    {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
@@ -245,7 +268,7 @@ async fn serve_and_work(
     }
 }
 
-/// Until somebody stops this, or it can't go on.
+/// Supervises the child processes until a stop request or a fatal error.
 async fn look_after(
     database: &mut Database,
     worker: &mut Worker,
@@ -254,7 +277,7 @@ async fn look_after(
 ) -> Result<()> {
     let mut look = tokio::time::interval(LOOK);
     loop {
-        // Stopping is heard also while PostgreSQL is being started again.
+        // Stop requests also count while PostgreSQL restarts.
         let looked = async {
             look.tick().await;
             database.look_after().await;
@@ -270,7 +293,7 @@ async fn look_after(
     }
 }
 
-/// The database: a private one, or one that somebody else runs.
+/// The database: a private one or an external one.
 struct Database {
     private: Option<PrivatePostgres>,
     server_url: String,
@@ -294,7 +317,10 @@ impl Database {
             };
             return Ok(Self { private: None, server_url, worker_url, owner_url, roles });
         }
-        let settings = Settings { bin_dir: arguments.pg_bin.clone(), ..Settings::durable(data.join("postgres")) };
+        let settings = Settings {
+            bin_dir: arguments.pg_bin.clone(),
+            ..Settings::durable(data.join("postgres"))
+        };
         let private = PrivatePostgres::start(settings).await?;
         Ok(Self {
             server_url: private.server_url(DATABASE),
@@ -305,7 +331,8 @@ impl Database {
         })
     }
 
-    /// The command that adds an admin. Somebody else's database is not named: its address may have a password.
+    /// The command that adds an admin. It omits the URL of an external database, which may contain
+    /// a password.
     fn adds_admin(&self) -> String {
         match &self.private {
             Some(_) => format!("GANTRY_OWNER_URL='{}' gantry admin NAME", self.owner_url),
@@ -330,7 +357,7 @@ impl Database {
     }
 }
 
-/// What the worker process is started with.
+/// Settings of the worker process.
 struct WorkerSettings {
     url: String,
     folder: PathBuf,
@@ -360,13 +387,15 @@ impl Worker {
     }
 
     async fn stop(&mut self) {
-        // The pipe's end tells it too, should the signal go astray.
+        // Closing the pipe also stops the worker, in case the signal is lost.
         drop(self.child.stdin.take());
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
         if tokio::time::timeout(WORKER_STOPS, self.child.wait()).await.is_err() {
-            tracing::warn!("the worker did not stop in time and is killed; the next start goes on with its runs");
+            tracing::warn!(
+                "the worker did not stop in time and is killed; the next start goes on with its runs"
+            );
             let _ = self.child.kill().await;
         }
     }
@@ -389,15 +418,16 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
         .env_remove("GANTRY_WORKER_URL")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        // A group of its own: Ctrl-C is for this process, which stops the others in their order.
+        // A process group of its own: Ctrl-C reaches only this process, which stops the others in
+        // order.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
         .context("the worker can't be started")
 }
 
-/// An address that was asked for is taken or refused: a bookmark or a proxy would look for it in vain elsewhere. Only where nobody asked
-/// for one may a free port stand in.
+/// Binds the requested address or fails, because bookmarks and proxies rely on it. Only the default
+/// address may be replaced by a free port.
 async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
     let wanted = asked.unwrap_or(serve::USUAL);
     match TcpListener::bind(wanted).await {
@@ -406,33 +436,48 @@ async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
             tracing::info!(port = wanted.port(), "the port is taken; a free one is used instead");
             TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("no port is free")
         }
-        Err(error) => {
-            Err(error).with_context(|| format!("{wanted} can't be listened on: choose another with --listen"))
-        }
+        Err(error) => Err(error).with_context(|| {
+            format!("{wanted} can't be listened on: choose another with --listen")
+        }),
     }
 }
 
-/// Nodes of the demo: those whose folders lie in our data.
+/// Nodes of the demo: those with folders in the data folder.
 async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     let mut connection = store.pool().acquire().await?;
-    let (ours, more) = store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
+    let (ours, more) =
+        store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
     if more {
-        tracing::warn!(looked_at = ours.len(), "more nodes than that have their folder below {}", data.display());
+        tracing::warn!(
+            looked_at = ours.len(),
+            "more nodes than that have their folder below {}",
+            data.display()
+        );
     }
-    let ours = ours.into_iter().filter_map(|(fqdn, connection)| LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection));
+    let ours = ours
+        .into_iter()
+        .filter_map(|(fqdn, connection)| LocalNode::of(Fqdn::parse(&fqdn).ok()?, &connection));
     Ok(ours.collect())
 }
 
-/// The barclamps that are shipped, the first target, people, and a change to look at. Whatever is there already stays.
-async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &People, demo_people: bool) -> Result<()> {
+/// Adds the shipped barclamps, the first blueprint, people and a demo change. Existing things stay
+/// unchanged.
+async fn seed(
+    arguments: &Arguments,
+    data: &Path,
+    control: &Control,
+    people: &People,
+    demo_people: bool,
+) -> Result<()> {
     if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
-        // Another build's content under the same version: what was imported first stays in use.
+        // Another build imported other content under the same version. The first import stays in
+        // use.
         if problem.code != "other_content" {
             return Err(problem).context("the shipped barclamps can't be imported");
         }
         tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from those that were imported");
     }
-    // Two, since nobody approves their own change; one of them decides about people and about machines that are in use.
+    // Two people, because authors can't approve their own change. One of them is an admin.
     let both = [Permission::Operator, Permission::Reviewer];
     let demo_of_people = [("ada", Some(Permission::Admin)), ("bo", None)];
     for (name, more) in demo_of_people.into_iter().filter(|_| demo_people) {
@@ -444,7 +489,9 @@ async fn seed(arguments: &Arguments, data: &Path, control: &Control, people: &Pe
     let with_demo = demo_people && !arguments.no_demo;
     let demo = if with_demo { demo(data)? } else { Demo::default() };
     let policy = Policy::default();
-    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")? && with_demo {
+    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")?
+        && with_demo
+    {
         let ada = people.sign_in_as_owner("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
         control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
@@ -468,19 +515,26 @@ fn demo(data: &Path) -> Result<Demo> {
         ("edge", roles(&["app", "metrics"])?),
     ];
     let deployments = deployments.into_iter().map(|(name, roles)| {
-        Ok(DemoDeployment { name: DeploymentName::parse(name).context("a demo deployment's name")?, roles })
+        Ok(DemoDeployment {
+            name: DeploymentName::parse(name).context("a demo deployment's name")?,
+            roles,
+        })
     });
     let folders = data.join("nodes");
     let nodes = (1..=6).map(|n| {
         let name = format!("n{n}");
         let folder = folders.join(&name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("{} can't be made", folder.display()))?;
         Ok((node(&name)?, folder.to_string_lossy().into_owned()))
     });
-    Ok(Demo { deployments: deployments.collect::<Result<_>>()?, nodes: nodes.collect::<Result<_>>()? })
+    Ok(Demo {
+        deployments: deployments.collect::<Result<_>>()?,
+        nodes: nodes.collect::<Result<_>>()?,
+    })
 }
 
-/// Who comes in by a link of this start.
+/// A person with a sign-in link from this start.
 struct SignIn {
     name: &'static str,
     role: &'static str,
@@ -488,17 +542,21 @@ struct SignIn {
     admin: bool,
 }
 
-/// Those who are let in, and why there is no link for the others.
+/// People with links, and people without one, each with the reason.
 type SignIns = (Vec<SignIn>, Vec<(&'static str, String)>);
 
-/// Links for those who are let in, and why there is none for the others: a start goes on without anybody whom an admin keeps out.
+/// Creates sign-in links. A person who gets none, for example a disabled one, does not fail the
+/// start.
 async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
     let (mut let_in, mut kept_out) = (Vec::new(), Vec::new());
     for (name, role) in [("ada", "author"), ("bo", "reviewer")] {
         let actor = match people.actor_by_name(name).await {
             Ok(actor) if actor.kind == PersonKind::Human => actor,
             Ok(_) => {
-                kept_out.push((name, format!("{name} is a program here, and programs come in by tokens.")));
+                kept_out.push((
+                    name,
+                    format!("{name} is a program here, and programs come in by tokens."),
+                ));
                 continue;
             }
             Err(problem) if matches!(problem.status, 403 | 404) => {
@@ -514,16 +572,25 @@ async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
     Ok((let_in, kept_out))
 }
 
-/// Says where it is and how to come in. `links`: None if other machines can reach it, so that none are made. `adds_admin` is the command
-/// for when nobody who comes in by these links decides about people.
-fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_admin: &str) -> Result<()> {
+/// Prints the URL and the sign-in links. `links` is `None` if other machines can reach the address,
+/// so no links are created. `adds_admin` is the command to print if none of the linked people is an
+/// admin.
+fn announce(
+    as_json: bool,
+    address: &str,
+    links: Option<Result<SignIns>>,
+    adds_admin: &str,
+) -> Result<()> {
     let is_far = links.is_none();
     let (let_in, kept_out) = links.transpose()?.unwrap_or_default();
     let adds_admin = (!let_in.iter().any(|one| one.admin)).then_some(adds_admin);
     if as_json {
-        let sign_in: Vec<_> =
-            let_in.iter().map(|one| json!({"person": one.name, "role": one.role, "url": one.url})).collect();
-        let kept_out: Vec<_> = kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
+        let sign_in: Vec<_> = let_in
+            .iter()
+            .map(|one| json!({"person": one.name, "role": one.role, "url": one.url}))
+            .collect();
+        let kept_out: Vec<_> =
+            kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
         let mut ready = json!({"event": "ready", "address": address, "sign_in": sign_in});
         if !kept_out.is_empty() {
             ready["kept_out"] = json!(kept_out);
@@ -538,7 +605,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
     match let_in.len() {
         0 => {}
         1 => println!("One person can sign in, once by this link (each start prints a new one):"),
-        _ => println!("Two people can sign in, once each by these links (each start prints new ones):"),
+        _ => println!(
+            "Two people can sign in, once each by these links (each start prints new ones):"
+        ),
     }
     for SignIn { name, role, url, .. } in &let_in {
         println!("  {name:<4} {role:<9} {url}");
@@ -547,7 +616,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
         println!("No link for {name}: {why}");
     }
     if let Some(command) = adds_admin.filter(|_| is_far) {
-        println!("Other machines can reach this address, so no sign-in links are printed (--demo prints them).");
+        println!(
+            "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
+        );
         println!("This makes an admin, with a sign-in link:\n  {command}");
     }
     if let Some(command) = adds_admin.filter(|_| !is_far) {
@@ -558,7 +629,9 @@ fn announce(as_json: bool, address: &str, links: Option<Result<SignIns>>, adds_a
     }
     match let_in.len() {
         2 => {
-            println!("\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything.")
+            println!(
+                "\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything."
+            )
         }
         _ => println!("\nCtrl-C stops everything."),
     }
@@ -572,7 +645,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn no_connection_outlives_the_work() {
+    async fn connections_close_after_a_stop() {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
         drop(store.pool().acquire().await.expect("a connection"));
@@ -581,17 +654,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_was_asked_for_is_taken_or_refused() {
+    async fn requested_address_is_bound_or_fails() {
         let other = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let taken = other.local_addr().expect("an address");
         let refused = listen(Some(taken)).await.expect_err("another program has it");
         let said = format!("{refused:#}");
-        assert!(said.starts_with(&format!("{taken} can't be listened on: choose another with --listen")), "{said}");
+        assert!(
+            said.starts_with(&format!(
+                "{taken} can't be listened on: choose another with --listen"
+            )),
+            "{said}"
+        );
         drop(other);
-        assert_eq!(listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"), taken);
-        // Whoever has the usual one, this test or another program.
+        assert_eq!(
+            listen(Some(taken)).await.expect("it is free").local_addr().expect("an address"),
+            taken
+        );
+        // Ensure that the default port is taken, by this test or by another program.
         let _usual = TcpListener::bind(serve::USUAL).await;
-        let moved = listen(None).await.expect("some port is free").local_addr().expect("an address");
+        let moved =
+            listen(None).await.expect("some port is free").local_addr().expect("an address");
         assert_eq!(moved.ip(), serve::USUAL.ip());
         assert_ne!(moved.port(), serve::USUAL.port());
     }

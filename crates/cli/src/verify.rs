@@ -1,4 +1,5 @@
-//! `gantry verify`: whether the database's rows are what the approved documents say, and whether the targets have their approvals.
+//! `gantry verify`: checks that the database's rows match the approved documents, and that all
+//! blueprints have their approvals.
 
 use anyhow::{Context, Result, bail};
 use control::{Control, Verified};
@@ -8,7 +9,7 @@ use crate::database;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as this program's role: gantry_server
+    /// Database URL with this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// Print JSON
@@ -36,8 +37,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn report(verified: &Verified) -> serde_json::Value {
-    let discrepancy =
-        |d: &store::intent::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
+    let discrepancy = |d: &store::intent::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
     serde_json::json!({
         "target": verified.target,
         "steps": verified.steps,

@@ -9,38 +9,41 @@ use crate::{database, home, serve, signals};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The database as this program's role: gantry_worker
+    /// Database URL with this program's role: gantry_worker
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
-    /// A folder of this worker's own [default: /var/lib/gantry/worker for root, else ~/.local/share/gantry/worker]
+    /// Folder for this worker only [default: /var/lib/gantry/worker for root, else
+    /// ~/.local/share/gantry/worker]
     #[arg(long, env = "GANTRY_WORKER_FOLDER")]
     folder: Option<PathBuf>,
-    /// Its name, for people
+    /// Name of the worker, for people
     #[arg(long, env = "GANTRY_WORKER_NAME", default_value = "worker")]
     name: String,
-    /// Runs that it carries at once, 1 or more
+    /// Maximum number of simultaneous runs, at least 1
     #[arg(long, env = "GANTRY_WORKER_CAPACITY", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     capacity: u32,
-    /// The folder with the secrets that runs and connections name [default: secrets in the data folder; `gantry worker`: none]
+    /// Folder with the secrets of runs and connections [default: secrets in the data folder;
+    /// `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
-    /// Most runs at once over all workers. The same for all workers
+    /// Maximum number of simultaneous runs across all workers. Use the same value for all workers
     #[arg(long, env = "GANTRY_MAX_RUNNING", value_parser = clap::value_parser!(u32).range(1..))]
     max_running: Option<u32>,
-    /// Seconds without a word from it after which its runs are others'; it speaks three times as often. The same for all workers
+    /// Seconds without a heartbeat after which the worker's runs are lost; it sends three per
+    /// lease. Use the same value for all workers
     #[arg(long, env = "GANTRY_WORKER_LEASE", default_value = "60", value_parser = lease)]
     lease: Duration,
-    /// Seconds after which it looks for work without being told
+    /// Interval in seconds between searches for work without a notification
     #[arg(long, env = "GANTRY_WORKER_SWEEP", default_value = "5", value_parser = interval)]
     sweep: Duration,
-    /// Seconds after which each node is looked at again
+    /// Health check interval, in seconds
     #[arg(long, env = "GANTRY_WORKER_LOOKS", default_value = "10", value_parser = interval)]
     looks: Duration,
-    /// Let nodes be on Gantry's own host, at loopback addresses for one. The same for servers and workers [default: not; `gantry up`: if it
-    /// listens on loopback]
+    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = serve::LOCAL_NODES)]
     allow_loopback_nodes: bool,
-    /// Stop when standard input ends: for whoever starts it as a child
+    /// Stop when standard input ends, for parent processes
     #[arg(long, hide = true)]
     until_orphaned: bool,
 }
@@ -82,10 +85,11 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     worker::run(config, store.pool().clone(), shutdown).await.context("the worker ended")
 }
 
-/// Shorter, and an ordinary pause of a busy machine would take runs from their workers.
+/// Minimum lease in seconds. With less, a pause of a busy machine would expire leases.
 const SHORTEST_LEASE: f64 = 2.0;
 const SHORTEST_INTERVAL: f64 = 0.1;
-/// Longer, and a lost worker's runs would wait for the next day.
+/// Maximum lease and interval in seconds. With more, a lost worker would block its runs for too
+/// long.
 const LONGEST: f64 = 3600.0;
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -98,7 +102,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 fn seconds(text: &str, shortest: f64) -> Result<Duration, String> {
     let number: Option<f64> = text.parse().ok().filter(|n| (shortest..=LONGEST).contains(n));
-    number.map(Duration::from_secs_f64).ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
+    number
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
 }
 
 #[cfg(test)]

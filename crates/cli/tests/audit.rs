@@ -1,4 +1,4 @@
-//! `gantry audit verify` and `keygen` as a program: what they print and how they end.
+//! The commands `gantry audit verify` and `gantry keygen`: output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -24,8 +24,10 @@ impl World {
     fn new() -> Self {
         let (mut chain, mut entries) = (Chain::default(), Vec::new());
         for n in 1..=5 {
-            let content = format!("{{\"id\":{n},\"action\":\"test\",\"subject\":\"\",\"detail\":{{}}}}");
-            let sealed = Sealed { seq: n, previous: chain.hash, hash: link(chain.hash, &content), content };
+            let content =
+                format!("{{\"id\":{n},\"action\":\"test\",\"subject\":\"\",\"detail\":{{}}}}");
+            let sealed =
+                Sealed { seq: n, previous: chain.hash, hash: link(chain.hash, &content), content };
             chain.add(&sealed).unwrap();
             entries.push(sealed);
         }
@@ -36,12 +38,14 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// An export of the first entries, which holds by itself.
+    /// An export of the first entries, which is valid on its own.
     fn export(&self, entries: usize) -> String {
         let last = &self.entries[entries - 1];
         let header = Header { format: FORMAT, after: 0, end: last.seq, hash: last.hash };
         let totals = Totals { entries: last.seq, ..Totals::default() };
-        let lines = [Line::Header(header)].into_iter().chain(self.entries[..entries].iter().cloned().map(Line::Audit));
+        let lines = [Line::Header(header)]
+            .into_iter()
+            .chain(self.entries[..entries].iter().cloned().map(Line::Audit));
         let lines = lines.chain([Line::End(End { end: last.seq, hash: last.hash, totals })]);
         let text: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
         self.write("export.jsonl", &text)
@@ -53,9 +57,10 @@ impl World {
         path.to_str().unwrap().to_owned()
     }
 
-    /// The exit code, and what it printed.
+    /// Returns the exit code and the output.
     fn gantry(&self, words: &[&str]) -> (i32, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_gantry")).arg("audit").args(words).output().unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_gantry")).arg("audit").args(words).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())
     }
@@ -67,10 +72,16 @@ fn expected_link_finds_cut_and_recomputed_chains() {
     let export = world.export(5);
     let newest = format!("5:{}", world.chain.hash);
     let (code, said) = world.gantry(&["verify", &export, "--expect", &newest]);
-    assert!(code == 0 && said.contains("Each expected link is in the chain.") && said.contains(&newest), "{said}");
+    assert!(
+        code == 0 && said.contains("Each expected link is in the chain.") && said.contains(&newest),
+        "{said}"
+    );
     let other = format!("3:{}", Hash::of_bytes(b"another chain"));
     let (code, said) = world.gantry(&["verify", &export, "--expect", &other]);
-    assert!(code == 1 && said.contains("entry 3 has the link") && said.contains("computed again"), "{said}");
+    assert!(
+        code == 1 && said.contains("entry 3 has the link") && said.contains("computed again"),
+        "{said}"
+    );
     let cut = world.export(2);
     let (code, said) = world.gantry(&["verify", &cut]);
     assert_eq!(code, 0, "it holds by itself: {said}");
@@ -84,7 +95,10 @@ fn expected_link_finds_cut_and_recomputed_chains() {
         ("5:ab", "\"ab\" is not a hash: a content hash has 64 lower-case hexadecimal digits"),
     ] {
         let (code, said) = world.gantry(&["verify", &cut, "--expect", wrong]);
-        assert!(code == 2 && said.contains(why) && said.contains("A link is SEQ:HASH"), "{wrong}: {said}");
+        assert!(
+            code == 2 && said.contains(why) && said.contains("A link is SEQ:HASH"),
+            "{wrong}: {said}"
+        );
     }
 }
 
@@ -108,7 +122,9 @@ fn checkpoints_are_verified_with_their_key() {
     };
     let honest = [2, 4].map(|seq| checkpoint(seq, world.entries[seq - 1].hash)).concat();
     let file = world.write("checkpoints.jsonl", &honest);
-    let verify = |export: &str, key: &str| world.gantry(&["verify", export, "--checkpoints", &file, "--key", key]);
+    let verify = |export: &str, key: &str| {
+        world.gantry(&["verify", export, "--checkpoints", &file, "--key", key])
+    };
 
     let (code, said) = verify(&world.export(5), &public);
     assert_eq!(code, 0, "{said}");
@@ -119,7 +135,10 @@ fn checkpoints_are_verified_with_their_key() {
     assert!(code == 1 && said.contains("entry 2 has the link"), "{said}");
     world.write("checkpoints.jsonl", &honest.replace("\"epoch\":1", "\"epoch\":2"));
     let (code, said) = verify(&world.export(5), &public);
-    assert!(code == 1 && said.contains("was not signed with this key, or it was altered"), "{said}");
+    assert!(
+        code == 1 && said.contains("was not signed with this key, or it was altered"),
+        "{said}"
+    );
     world.write("checkpoints.jsonl", &honest);
     let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
     let (code, said) = verify(&world.export(5), &world.write("other.pub", &stranger));

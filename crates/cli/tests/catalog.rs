@@ -1,5 +1,6 @@
-//! `gantry catalog check` as a program: what it prints, where, and how it ends. 0: it can be imported, with warnings or without; 1: it
-//! can't, or there is none; 2: called wrongly, or it can't be read (with `--json` that is told as JSON too).
+//! The command `gantry catalog check`: output and exit codes. 0: the folder can be imported,
+//! possibly with warnings. 1: it can't, or it is empty. 2: wrong usage, or it can't be read (with
+//! `--json`, reported as JSON too).
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -54,15 +55,21 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 fn told(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", out(output)))
 }
 
 fn severities(told: &Value) -> Vec<&str> {
-    told["findings"].as_array().unwrap().iter().map(|finding| finding["severity"].as_str().unwrap()).collect()
+    told["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["severity"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
-fn what_can_be_imported_passes_and_is_counted() {
+fn importable_catalog_passes_with_counts() {
     let good = folder(&[("demo/demo.yml", GOOD.as_bytes()), ("demo/notes.txt", b"not ours")]);
     let output = check(good.path(), &["--json"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
@@ -70,15 +77,23 @@ fn what_can_be_imported_passes_and_is_counted() {
     assert_eq!(told["counts"], json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
     assert_eq!((severities(&told), &told["disappeared"]), (vec![], &json!([])));
     let output = check(good.path(), &[]);
-    assert!(output.status.success() && out(&output).starts_with("demo 2: 2 roles, "), "{}", out(&output));
+    assert!(
+        output.status.success() && out(&output).starts_with("demo 2: 2 roles, "),
+        "{}",
+        out(&output)
+    );
 }
 
 #[test]
-fn warnings_are_told_and_pass() {
+fn warnings_are_reported_and_pass() {
     let odd = folder(&[("demo.yml", GOOD.replace("requires", "require").as_bytes())]);
     let output = check(odd.path(), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert!(out(&output).contains("demo.yml:10:5: warning: role \"app\" has the key \"require\""), "{}", out(&output));
+    assert!(
+        out(&output).contains("demo.yml:10:5: warning: role \"app\" has the key \"require\""),
+        "{}",
+        out(&output)
+    );
     let told = told(&check(odd.path(), &["--json"]));
     assert_eq!((severities(&told), &told["counts"]["roles"]), (vec!["warning"], &Value::from(2)));
     let finding = &told["findings"][0];
@@ -86,15 +101,18 @@ fn warnings_are_told_and_pass() {
 }
 
 #[test]
-fn errors_are_told_with_their_place_and_do_not_pass() {
-    let bomb: String =
-        ('b'..='h').zip('a'..).fold("a: &a [x, x, x, x, x, x, x, x, x, x]\n".into(), |bomb, (name, of)| {
+fn errors_are_reported_with_position_and_fail() {
+    let bomb: String = ('b'..='h').zip('a'..).fold(
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n".into(),
+        |bomb, (name, of)| {
             let tens = vec![format!("*{of}"); 10].join(", ");
             format!("{bomb}{name}: &{name} [{tens}]\n")
-        });
+        },
+    );
     let deep = |levels: usize| format!("deep: {}{}", "[".repeat(levels), "]".repeat(levels));
     let head = "barclamp: {name: demo, version: 1}\n";
-    let latin1 = [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
+    let latin1 =
+        [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
     for (what, bytes, said) in [
         ("broken", format!("{head}roles: [").into_bytes(), "not valid YAML"),
         ("bomb", format!("{head}{bomb}").into_bytes(), "with its aliases written out"),
@@ -106,31 +124,53 @@ fn errors_are_told_with_their_place_and_do_not_pass() {
         let bad = folder(&[("demo.yml", &bytes), ("good/good.yml", GOOD.as_bytes())]);
         let output = check(bad.path(), &[]);
         assert_eq!(output.status.code(), Some(1), "{what}");
-        assert!(out(&output).contains("demo.yml:") && out(&output).contains(said), "{what}: {}", out(&output));
+        assert!(
+            out(&output).contains("demo.yml:") && out(&output).contains(said),
+            "{what}: {}",
+            out(&output)
+        );
         assert!(err(&output).contains("can't be imported"), "{what}: {}", err(&output));
         let output = check(bad.path(), &["--json"]);
         let told = told(&output);
         assert_eq!(output.status.code(), Some(1), "{what}");
         assert!(severities(&told).contains(&"error"), "{what}: {told}");
-        assert_eq!(told["counts"]["barclamps"], 0, "{what}: with errors nothing is imported, so nothing counts");
+        assert_eq!(
+            told["counts"]["barclamps"], 0,
+            "{what}: with errors nothing is imported, so nothing counts"
+        );
     }
 }
 
 #[test]
-fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
+fn missing_catalog_is_reported() {
     let empty = folder(&[("notes.txt", b"nothing")]);
     let file = empty.path().join("notes.txt");
     let nowhere = empty.path().join("nowhere");
-    for (path, code, said) in
-        [(empty.path(), 1, "no barclamp file"), (&file, 2, "can't be read"), (&nowhere, 2, "can't be read")]
-    {
+    for (path, code, said) in [
+        (empty.path(), 1, "no barclamp file"),
+        (&file, 2, "can't be read"),
+        (&nowhere, 2, "can't be read"),
+    ] {
         let output = check(path, &[]);
-        assert_eq!((output.status.code(), out(&output).as_str()), (Some(code), ""), "{}", path.display());
-        assert!(err(&output).starts_with("gantry: ") && err(&output).contains(said), "{}", err(&output));
+        assert_eq!(
+            (output.status.code(), out(&output).as_str()),
+            (Some(code), ""),
+            "{}",
+            path.display()
+        );
+        assert!(
+            err(&output).starts_with("gantry: ") && err(&output).contains(said),
+            "{}",
+            err(&output)
+        );
         let output = check(path, &["--json"]);
         let told = told(&output);
         assert_eq!(output.status.code(), Some(code), "{}", path.display());
-        assert_eq!((severities(&told), &told["counts"]["barclamps"]), (vec!["error"], &Value::from(0)), "{told}");
+        assert_eq!(
+            (severities(&told), &told["counts"]["barclamps"]),
+            (vec!["error"], &Value::from(0)),
+            "{told}"
+        );
         let finding = &told["findings"][0];
         assert_eq!(finding["file"], path.display().to_string());
         assert!(finding["what"].as_str().unwrap().contains(said), "{told}");
@@ -143,17 +183,17 @@ fn where_there_is_nothing_to_read_it_says_what_is_wrong() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_may_not_be_read_is_told_as_json_too() {
+fn unreadable_folder_is_reported_as_json() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
-    /// Who owns nothing.
+    /// A user id that owns no files.
     const NOBODY: u32 = 65534;
     let shut = folder(&[("demo.yml", GOOD.as_bytes()), ("inner/demo.yml", GOOD.as_bytes())]);
     let inner = shut.path().join("inner");
     fs::set_permissions(shut.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).unwrap();
     let mut command = checking(shut.path(), &["--json"]);
-    // Root may read everything, so it asks as somebody who may not.
+    // Root may read everything, so run the command as another user.
     if fs::read_dir(&inner).is_ok() {
         command.gid(NOBODY).uid(NOBODY);
     }
@@ -167,17 +207,25 @@ fn a_folder_that_may_not_be_read_is_told_as_json_too() {
         asked => asked.unwrap(),
     };
     assert_eq!((output.status.code(), severities(&told(&output))), (Some(2), vec!["error"]));
-    assert!(told(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"), "{}", told(&output));
+    assert!(
+        told(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"),
+        "{}",
+        told(&output)
+    );
 }
 
 #[test]
-fn what_is_too_large_is_not_read() {
+fn oversized_file_is_not_read() {
     let huge = folder(&[("demo.yml", GOOD.as_bytes())]);
-    // A hole: it takes no room here, and would take all memory if it were read.
+    // A sparse file: it uses no disk space, but reading it would exhaust the memory.
     File::create(huge.path().join("huge.yml")).unwrap().set_len(1 << 42).unwrap();
     let output = check(huge.path(), &[]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
-    assert!(err(&output).contains("bytes together") && err(&output).contains("huge.yml"), "{}", err(&output));
+    assert!(
+        err(&output).contains("bytes together") && err(&output).contains("huge.yml"),
+        "{}",
+        err(&output)
+    );
 }
 
 #[cfg(unix)]
@@ -188,22 +236,25 @@ fn links_are_not_followed() {
     std::os::unix::fs::symlink(looped.path(), looped.path().join("demo/again")).unwrap();
     std::os::unix::fs::symlink("itself", looped.path().join("demo/itself")).unwrap();
     std::os::unix::fs::symlink(outside.path(), looped.path().join("outside")).unwrap();
-    std::os::unix::fs::symlink(outside.path().join("secret.yml"), looped.path().join("linked.yml")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret.yml"), looped.path().join("linked.yml"))
+        .unwrap();
     let output = check(looped.path(), &["--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(told(&output)["counts"]["barclamps"], 1);
 }
 
 #[test]
-fn what_disappeared_since_an_older_folder_is_told() {
+fn removal_since_older_folder_is_reported() {
     let before = folder(&[("demo.yml", GOOD.replace("version: 2", "version: 1").as_bytes())]);
-    let without = GOOD[..GOOD.find("    attribs").unwrap()].replace("requires: [base]", "requires: []");
+    let without =
+        GOOD[..GOOD.find("    attribs").unwrap()].replace("requires: [base]", "requires: []");
     let now = folder(&[("demo.yml", without.as_bytes())]);
     let since = before.path().to_str().unwrap();
     let output = check(now.path(), &["--since", since, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let told = told(&output);
-    let lines: Vec<&str> = told["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let lines: Vec<&str> =
+        told["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
     let output = check(now.path(), &["--since", since]);
     assert!(out(&output).contains("app-port"), "{}", out(&output));
@@ -215,12 +266,16 @@ fn what_disappeared_since_an_older_folder_is_told() {
 }
 
 #[test]
-fn another_content_under_a_known_version_is_an_error() {
+fn changed_content_of_known_version_fails() {
     let before = folder(&[("demo.yml", GOOD.as_bytes())]);
     let now = folder(&[("demo.yml", GOOD.replace("requires: [base]", "requires: []").as_bytes())]);
     let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
     let told = told(&output);
-    assert_eq!((output.status.code(), severities(&told).last().copied()), (Some(1), Some("error")), "{told}");
+    assert_eq!(
+        (output.status.code(), severities(&told).last().copied()),
+        (Some(1), Some("error")),
+        "{told}"
+    );
     let last = told["findings"].as_array().unwrap().last().unwrap();
     assert!(last["what"].as_str().unwrap().contains("give it a version of its own"), "{told}");
     assert_eq!(last["file"], "demo.yml");
@@ -230,7 +285,7 @@ fn another_content_under_a_known_version_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_is_told_and_not_read() {
+fn symbolic_link_is_reported_and_skipped() {
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
     std::os::unix::fs::symlink("demo.yml", good.path().join("linked.yml")).unwrap();
     let output = check(good.path(), &["--json"]);
@@ -240,49 +295,63 @@ fn a_link_is_told_and_not_read() {
 }
 
 #[test]
-fn without_a_folder_it_was_called_wrongly() {
+fn missing_argument_is_a_usage_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command.args(["catalog", "check"]).output().unwrap();
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""));
     assert!(err(&output).contains("<FOLDER>"), "{}", err(&output));
 }
 
-/// What the corpus's README says that its folders have: the last column of its table, such as `74 + 3 in the template`.
+/// The counts in the corpus's README: the last column of its table, such as `74 + 3 in the
+/// template`.
 fn counted_by_its_readme(corpus: &Path) -> BTreeMap<String, u64> {
     let readme = fs::read_to_string(corpus.join("README.md")).unwrap();
     let rows = readme.lines().filter_map(|line| line.strip_prefix('|')?.strip_suffix('|'));
     let row = |row: &str| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let parts = cells.last()?.split('+').map(|part| part.split_whitespace().next()?.parse::<u64>().ok());
+        let parts = cells
+            .last()?
+            .split('+')
+            .map(|part| part.split_whitespace().next()?.parse::<u64>().ok());
         Some((cells[0].to_owned(), parts.sum::<Option<u64>>()?))
     };
     rows.filter_map(row).collect()
 }
 
-/// The other systems' files, which are no part of this repository: each folder of barclamps imports as it is, with warnings. The numbers
-/// are fixed, so that whoever reads less, or otherwise, is noticed; README and files are the corpus's, which does not change.
+/// Other systems' files, which are not in this repository. Each folder of barclamps imports
+/// unchanged, with warnings. The counts are fixed, so that a change of the importer is noticed. The
+/// corpus and its README don't change.
 #[test]
-fn the_corpus_is_in_order() {
+fn corpus_imports_with_known_counts() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let corpus = std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");
+    let corpus =
+        std::env::var_os("GANTRY_CORPUS").map_or(beside, PathBuf::from).join("opencrowbar");
     let Ok(entries) = fs::read_dir(&corpus) else {
         eprintln!("skipped: no corpus at {} (set GANTRY_CORPUS)", corpus.display());
         return;
     };
-    let folders = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir() && !path.ends_with("worked"));
+    let folders = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir() && !path.ends_with("worked"));
     let (mut found, mut roles) = (BTreeMap::new(), BTreeMap::new());
     for folder in folders {
         let output = check(&folder, &["--json"]);
         let told = told(&output);
         assert_eq!(output.status.code(), Some(0), "{}: {}", folder.display(), err(&output));
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        let [errors, warnings, notes] = ["error", "warning", "note"]
-            .map(|severity| severities(&told).into_iter().filter(|other| *other == severity).count());
+        let [errors, warnings, notes] = ["error", "warning", "note"].map(|severity| {
+            severities(&told).into_iter().filter(|other| *other == severity).count()
+        });
         let findings = json!({"error": errors, "warning": warnings, "note": notes});
         roles.insert(name.clone(), told["counts"]["roles"].as_u64().unwrap());
         found.insert(name, json!({"counts": told["counts"], "findings": findings}));
     }
-    assert_eq!(roles, counted_by_its_readme(&corpus), "roles, here and in the README of {}", corpus.display());
+    assert_eq!(
+        roles,
+        counted_by_its_readme(&corpus),
+        "roles, here and in the README of {}",
+        corpus.display()
+    );
     let counted = |barclamps, roles, jigs, attributes, warnings, notes| {
         json!({
             "counts": {"barclamps": barclamps, "roles": roles, "jigs": jigs, "attributes": attributes},

@@ -1,4 +1,4 @@
-//! The commands that ask a server, as programs, against a server of each test's own.
+//! The client commands, each run as a program against a server of its own.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
@@ -28,9 +28,10 @@ roles:
   - {name: app, jig: noop, attribs: [{name: app-port, map: port, schema: {type: int}}]}
   - {name: hello, jig: script, timeout: 30s, attribs: [{name: hello-times, map: hello/times, schema: {type: int}}]}
 ";
-const SCRIPT: &str = "#!/bin/sh\necho hello from here\nprintf 'col\\033[31moured\\033]0;title\\007\\302\\233m\\n'\n";
+const SCRIPT: &str =
+    "#!/bin/sh\necho hello from here\nprintf 'col\\033[31moured\\033]0;title\\007\\302\\233m\\n'\n";
 
-/// A server with `web` and `edge`, three nodes, and two people who may operate and review: ada and bo.
+/// A server with `web` and `edge`, three nodes, and two operators who may also review: ada and bo.
 struct House {
     database: TestDatabase,
     people: People,
@@ -55,10 +56,15 @@ impl House {
         let node = |n: u32| {
             let root = home.path().join(format!("nodes/n{n}"));
             std::fs::create_dir_all(&root).unwrap();
-            (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), root.to_string_lossy().into_owned())
+            (
+                Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(),
+                root.to_string_lossy().into_owned(),
+            )
         };
-        let demo =
-            Demo { deployments: vec![deployment("web"), deployment("edge")], nodes: (1..=3).map(node).collect() };
+        let demo = Demo {
+            deployments: vec![deployment("web"), deployment("edge")],
+            nodes: (1..=3).map(node).collect(),
+        };
         let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let owner = Store::over(database.owner().clone());
@@ -68,16 +74,22 @@ impl House {
         let bo = people.create_person(None, &NewPerson::human("bo", may)).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(server::serve(listener, server::Config::default(), control, std::future::pending()));
+        tokio::spawn(server::serve(
+            listener,
+            server::Config::default(),
+            control,
+            std::future::pending(),
+        ));
         let house = Self { database, people, ada, bo, server, home };
         house.comes_in("bo", house.bo).await;
         house.comes_in("ada", house.ada).await;
         house
     }
 
-    /// A context of that name, by a one-time link on the standard input.
+    /// Adds a context with this name, with a one-time link on standard input.
     async fn comes_in(&self, name: &str, person: PersonId) {
-        let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+        let link =
+            self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
         let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
         let said = self.told(&["context", "add", name, "--server", &self.server], &given);
         assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
@@ -87,7 +99,9 @@ impl House {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(words).env("XDG_CONFIG_HOME", self.home.path().join("config"));
-        for variable in ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "DATABASE_URL"] {
+        for variable in
+            ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "DATABASE_URL"]
+        {
             command.env_remove(variable);
         }
         command
@@ -95,8 +109,13 @@ impl House {
 
     fn told(&self, words: &[&str], given: &str) -> Said {
         let mut command = self.command(words);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Whoever reads nothing of it hears nothing.
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
         Said::of(words, child.wait_with_output().unwrap())
     }
@@ -105,29 +124,36 @@ impl House {
         self.told(words, "")
     }
 
-    /// An admin, and their context.
+    /// An admin with a context.
     async fn admin(&self, name: &str) {
-        let person = self.people.create_person(None, &NewPerson::human(name, [Permission::Admin])).await.unwrap();
+        let person = self
+            .people
+            .create_person(None, &NewPerson::human(name, [Permission::Admin]))
+            .await
+            .unwrap();
         self.comes_in(name, person).await;
         self.gantry(&["context", "use", "ada"]).ok();
     }
 
-    /// `gantry admin`, with the database's owner.
+    /// Runs `gantry admin` with the database's owner.
     fn as_owner(&self, words: &[&str]) -> Said {
         let words = [&["admin"], words].concat();
-        let output = self.command(&words).env("GANTRY_OWNER_URL", self.database.owner_url()).output();
+        let output =
+            self.command(&words).env("GANTRY_OWNER_URL", self.database.owner_url()).output();
         Said::of(&words, output.unwrap())
     }
 
-    /// A person's new passkey, registered in their own session: its id and fingerprint.
+    /// Registers a passkey in a session of its person. Returns its id and fingerprint.
     async fn passkey(&self, name: &str, person: PersonId) -> (String, String) {
         // Passkeys need a host name.
         let origin = self.server.replace("127.0.0.1", "localhost");
-        let link = self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+        let link =
+            self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
         self.told(&["context", "add", name, "--server", &origin], link.reveal()).ok();
         self.gantry(&["context", "use", "ada"]).ok();
         let post = |path: &str, body: Value| {
-            self.told(&["api", "POST", path, "--body", "-", "--context", name], &body.to_string()).json()
+            self.told(&["api", "POST", path, "--body", "-", "--context", name], &body.to_string())
+                .json()
         };
         let begun = post("/me/passkeys/options", json!({}));
         let answer = Authenticator::new().create(&origin, &begun["options"]);
@@ -146,28 +172,38 @@ impl House {
         self.home.path().join("config/gantry/contexts.toml")
     }
 
-    /// What files declare, reviewed by bo and committed: the target.
+    /// Applies a file, approves as bo and commits. Returns the target.
     fn passes(&self, file: &str) -> String {
-        let made = self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
+        let made =
+            self.gantry(&["apply", "-f", file, "--submit", "--title", "A change", "--json"]).json();
         self.committed(&made[0]["review"].to_string(), &[])
     }
 
-    /// Approved by bo, and committed by ada: the target.
+    /// Approves as bo and commits as ada. Returns the target.
     fn committed(&self, review: &str, more: &[&str]) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
-        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["target"].to_string()
+        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["target"]
+            .to_string()
     }
 
     fn worker(&self) -> Worker {
-        let mut command = self.command(&["worker", "--until-orphaned", "--sweep", "1", "--looks", "1"]);
+        let mut command =
+            self.command(&["worker", "--until-orphaned", "--sweep", "1", "--looks", "1"]);
         command.env("DATABASE_URL", self.database.worker_url()).env("GANTRY_LOG", "error");
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
         command.env("GANTRY_WORKER_FOLDER", self.home.path().join("worker"));
-        Worker(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Worker(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
-/// Ended with the test, however that ends.
+/// Killed on drop.
 struct Worker(Child);
 
 impl Drop for Worker {
@@ -203,7 +239,7 @@ impl Said {
         serde_json::from_str(&self.ok()).unwrap()
     }
 
-    /// Ended with this number, and said this.
+    /// Checks the exit code and the output of a failed command.
     #[track_caller]
     fn no(self, code: i32, says: &str) -> Self {
         assert!(self.code == code && self.err.contains(says), "{code}, {says:?}: {self:?}");
@@ -216,17 +252,24 @@ fn only(mode: &Path) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
+async fn contexts_are_private_and_hide_secrets() {
     let house = House::new().await;
     assert_eq!(only(&house.contexts()), 0o600);
     let kept = std::fs::read_to_string(house.contexts()).unwrap();
-    let cookies: Vec<&str> = kept.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
+    let cookies: Vec<&str> =
+        kept.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
     assert_eq!(cookies.len(), 2, "one for each");
-    for words in
-        [&["context", "list"][..], &["context", "list", "--json"], &["context", "show", "bo"], &["me", "--json"]]
-    {
+    for words in [
+        &["context", "list"][..],
+        &["context", "list", "--json"],
+        &["context", "show", "bo"],
+        &["me", "--json"],
+    ] {
         let said = house.gantry(words);
-        assert!(cookies.iter().all(|cookie| !said.out.contains(cookie) && !said.err.contains(cookie)), "{said:?}");
+        assert!(
+            cookies.iter().all(|cookie| !said.out.contains(cookie) && !said.err.contains(cookie)),
+            "{said:?}"
+        );
         said.ok();
     }
     let all = house.gantry(&["context", "list", "--json"]).json();
@@ -236,30 +279,52 @@ async fn contexts_are_kept_for_their_owner_alone_and_show_no_secret() {
     assert_eq!(house.gantry(&["me", "--context", "ada", "--json"]).json()["person"]["name"], "ada");
     house.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
     house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
-    house.gantry(&["context", "add", "far", "--server", "http://gantry.example.com"]).no(2, "--insecure-http");
-    let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    house
+        .gantry(&["context", "add", "far", "--server", "http://gantry.example.com"])
+        .no(2, "--insecure-http");
+    let link =
+        house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
     let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
-    house.told(&["context", "add", "other", "--server", &house.server], &of_another).no(2, "not sent");
+    house
+        .told(&["context", "add", "other", "--server", &house.server], &of_another)
+        .no(2, "not sent");
     house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
     house.gantry(&["context", "use", "ada"]).ok();
 
-    // A token of one's own does as well, by the environment; and a server that nothing lets one into says what to do.
-    let token = house.gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"]).json()["token"].clone();
+    // A token in the environment works too. Without credentials, the error names the remedy.
+    let token = house
+        .gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"])
+        .json()["token"]
+        .clone();
     let by_token = |token: &str, words: &[&str]| {
-        let output = house.command(words).env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", token).output();
+        let output = house
+            .command(words)
+            .env("GANTRY_SERVER", &house.server)
+            .env("GANTRY_TOKEN", token)
+            .output();
         Said::of(words, output.unwrap())
     };
-    assert_eq!(by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"], json!(["viewer"]));
+    assert_eq!(
+        by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"],
+        json!(["viewer"])
+    );
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
     by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
-    house.gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"]).no(5, "everywhere or not at all");
+    house
+        .gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"])
+        .no(5, "everywhere or not at all");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
 
-    // A session that is over says how to come in again.
-    house.people.sign_out_everywhere(&house.people.sign_in_as_owner("ada").await.unwrap()).await.unwrap();
+    // After the session has ended, the error says how to sign in again.
+    house
+        .people
+        .sign_out_everywhere(&house.people.sign_in_as_owner("ada").await.unwrap())
+        .await
+        .unwrap();
     house.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
-    let link = house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    let link =
+        house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
     let file = house.file("link", link.reveal());
     house.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
     house.gantry(&["me", "--context", "ada"]).ok();
@@ -285,7 +350,7 @@ async fn second_admin_confirms_with_the_command_line() {
         (&json!([]), &json!("second"))
     );
 
-    // The session that the link begins sets a password, and then it is one like any other.
+    // The session of the link first sets a password, then it is a regular session.
     let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());
     assert!(added.ok().contains("as bo"), "{added:?}");
     house.gantry(&["node", "list", "--context", "again"]).no(5, "set a password first");
@@ -308,13 +373,15 @@ async fn new_link_resets_a_persons_access() {
     let said = root(&["person", "link", "bo"]);
     let second = said.ok();
     assert!(said.err.contains("within 1440 minutes") && !said.err.contains("token="), "{said:?}");
-    let add = |name: &str, link: &str| house.told(&["context", "add", name, "--server", &house.server], link.trim());
+    let add = |name: &str, link: &str| {
+        house.told(&["context", "add", name, "--server", &house.server], link.trim())
+    };
     add("first", &first).no(6, "");
     assert_eq!(root(&["person", "link", "bo", "--version", "99"]).code, 5);
     add("second", &second).ok();
     add("again", &second).no(6, "used already");
 
-    // The password ends the sessions from before, and both sides see who reset the sign-in.
+    // Setting the password ends earlier sessions. Both people see who reset the sign-in.
     house.gantry(&["node", "list", "--context", "bo"]).ok();
     house.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
     house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
@@ -338,12 +405,17 @@ async fn disabled_person_returns_without_their_approvals() {
         let mut command = house.command(&["node", "list"]);
         Said::of(
             &["node", "list"],
-            command.env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", &token).output().unwrap(),
+            command
+                .env("GANTRY_SERVER", &house.server)
+                .env("GANTRY_TOKEN", &token)
+                .output()
+                .unwrap(),
         )
     };
     by_token().ok();
     let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1]}\n");
-    let made = house.gantry(&["apply", "-f", &file, "--submit", "--title", "One app", "--json"]).json();
+    let made =
+        house.gantry(&["apply", "-f", &file, "--submit", "--title", "One app", "--json"]).json();
     let review = made[0]["review"].to_string();
     house.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
     assert!(house.gantry(&["review", "show", &review]).ok().contains("1 of 1 approval"));
@@ -351,20 +423,32 @@ async fn disabled_person_returns_without_their_approvals() {
     house.gantry(&["person", "disable", "bo"]).no(6, "admin");
     root(&["person", "disable", "zoe"]).no(4, "nobody called zoe");
     root(&["person", "disable", "root"]).no(5, "Another admin");
-    assert_eq!(root(&["person", "disable", "bo"]).ok(), "bo is kept out, and their tokens are taken back.\n");
+    assert_eq!(
+        root(&["person", "disable", "bo"]).ok(),
+        "bo is kept out, and their tokens are taken back.\n"
+    );
     house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
     by_token().no(6, "");
     root(&["person", "link", "bo"]).no(5, "bo is disabled");
     assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(true));
 
-    assert_eq!(root(&["person", "enable", "bo"]).ok(), "bo can come in. Tokens from before stay taken back.\n");
+    assert_eq!(
+        root(&["person", "enable", "bo"]).ok(),
+        "bo can come in. Tokens from before stay taken back.\n"
+    );
     assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(false));
     house.gantry(&["node", "list", "--context", "bo"]).no(6, "");
     by_token().no(6, "");
     let shown = house.gantry(&["review", "show", &review]).ok();
-    assert!(shown.contains("0 of 1 approval") && shown.contains("bo approve (does not count)"), "{shown}");
-    house.gantry(&["review", "commit", &review]).no(5, "bo approved it before the account was disabled");
-    let link = house.people.one_time_sign_in(None, house.bo, Duration::from_secs(60)).await.unwrap();
+    assert!(
+        shown.contains("0 of 1 approval") && shown.contains("bo approve (does not count)"),
+        "{shown}"
+    );
+    house
+        .gantry(&["review", "commit", &review])
+        .no(5, "bo approved it before the account was disabled");
+    let link =
+        house.people.one_time_sign_in(None, house.bo, Duration::from_secs(60)).await.unwrap();
     house.told(&["context", "sign-in", "bo"], link.reveal()).ok();
     house.committed(&review, &[]);
 }
@@ -373,7 +457,8 @@ async fn disabled_person_returns_without_their_approvals() {
 async fn owner_confirms_a_passkey_by_its_fingerprint() {
     let house = House::new().await;
     let (id, fingerprint) = house.passkey("local", house.bo).await;
-    let confirm = |name: &str, fingerprint: &str| house.as_owner(&[name, "--confirm-passkey", fingerprint]);
+    let confirm =
+        |name: &str, fingerprint: &str| house.as_owner(&[name, "--confirm-passkey", fingerprint]);
     let listed = house.as_owner(&["bo", "--passkeys"]).ok();
     assert_eq!(listed, format!("{fingerprint}  Laptop  localhost  not confirmed\n"));
     assert!(house.as_owner(&["ada", "--passkeys"]).ok().starts_with("ada has no passkeys."));
@@ -393,7 +478,7 @@ async fn owner_confirms_a_passkey_by_its_fingerprint() {
     assert_eq!((&listed[0]["id"], &listed[0]["confirmed"]), (&json!(id), &json!(true)), "{listed}");
     assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("confirmed by the owner"));
 
-    // Revoked, it is nothing to confirm.
+    // A revoked passkey can't be confirmed.
     house.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
     house.gantry(&["passkey", "revoke", &id]).no(4, "");
     let said = house.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
@@ -417,9 +502,12 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
     house.gantry(&["node", "list", "--context", "local"]).no(6, "gantry context sign-in");
     let shown = root(&["person", "show", "bo", "--json"]).json();
-    assert_eq!((&shown["passkeys"], &shown["access_changes"][0]["kind"]), (&json!([]), &json!("factor_removed")));
+    assert_eq!(
+        (&shown["passkeys"], &shown["access_changes"][0]["kind"]),
+        (&json!([]), &json!("factor_removed"))
+    );
 
-    // The owner resets one, too: an admin may have lost theirs.
+    // The owner can reset a factor too, because an admin may have lost theirs.
     house.passkey("near", house.bo).await;
     let said = house.as_owner(&["bo", "--reset-second-factor"]).ok();
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
@@ -431,33 +519,61 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
 async fn review_names_secrets_by_version() {
     let house = House::new().await;
     let declared = |data: &str| {
-        let text = format!("deployment: web\nprune: true\nbindings: {{app: [n1]}}\ndata: {{app: {data}}}\n");
-        let made =
-            house.gantry(&["apply", "-f", &house.file("web.yaml", &text), "--submit", "--title", "A key", "--json"]);
+        let text = format!(
+            "deployment: web\nprune: true\nbindings: {{app: [n1]}}\ndata: {{app: {data}}}\n"
+        );
+        let made = house.gantry(&[
+            "apply",
+            "-f",
+            &house.file("web.yaml", &text),
+            "--submit",
+            "--title",
+            "A key",
+            "--json",
+        ]);
         made.json()[0]["review"].to_string()
     };
-    let secret = |version: u32| format!("{{db: {{password: {{$secret: db/password, version: {version}}}}}}}");
+    let secret = |version: u32| {
+        format!("{{db: {{password: {{$secret: db/password, version: {version}}}}}}}")
+    };
     let shown = |review: &str| {
         let page = house.gantry(&["review", "show", review]).ok();
         (page, house.gantry(&["review", "show", review, "--json"]).json())
     };
     let review = declared(&secret(1));
     let (page, json) = shown(&review);
-    assert!(page.contains("\nSecrets\n  uses secret db/password version 1 in app of web on n1\n"), "{page}");
-    assert!(page.lines().any(|line| line.starts_with("risks: ") && line.contains("secret")), "{page}");
+    assert!(
+        page.contains("\nSecrets\n  uses secret db/password version 1 in app of web on n1\n"),
+        "{page}"
+    );
+    assert!(
+        page.lines().any(|line| line.starts_with("risks: ") && line.contains("secret")),
+        "{page}"
+    );
     assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
     let used = &json["consequences"]["secrets"][0];
     let first = json!({"$secret": "db/password", "version": 1});
-    assert_eq!((&used["change"], &used["secret"], &used["role"]), (&json!("added"), &first, &json!("app")), "{used}");
+    assert_eq!(
+        (&used["change"], &used["secret"], &used["role"]),
+        (&json!("added"), &first, &json!("app")),
+        "{used}"
+    );
     house.committed(&review, &[]);
 
     let review = declared(&secret(2));
     let (page, json) = shown(&review);
-    assert!(page.contains("  uses secret db/password version 2 (was version 1) in app of web on n1\n"), "{page}");
+    assert!(
+        page.contains("  uses secret db/password version 2 (was version 1) in app of web on n1\n"),
+        "{page}"
+    );
     assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
     let used = &json["consequences"]["secrets"][0];
     let second = json!({"$secret": "db/password", "version": 2});
-    assert_eq!((&used["change"], &used["secret"], &used["was"]), (&json!("replaced"), &second, &first), "{used}");
+    assert_eq!(
+        (&used["change"], &used["secret"], &used["was"]),
+        (&json!("replaced"), &second, &first),
+        "{used}"
+    );
     house.committed(&review, &[]);
 
     let (page, json) = shown(&declared("{port: 80}"));
@@ -466,12 +582,14 @@ async fn review_names_secrets_by_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sent_back_proposal_gives_its_reason_and_shift() {
+async fn sent_back_proposal_shows_reason_and_shift() {
     let house = House::new().await;
     house.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = || {
-        let answer = house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
+        let answer =
+            house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
         answer["submission"].to_string()
     };
     let first = submit();
@@ -479,48 +597,74 @@ async fn sent_back_proposal_gives_its_reason_and_shift() {
     let moved = "  Changed since: the record of node n3.house.example.com.\n  n3.house.example.com: It changed since";
     let review = house.gantry(&["review", "show", &first]).ok();
     assert!(
-        review.contains("state: sent back (") && review.contains(&format!("Sent back to its authors\n{moved}")),
+        review.contains("state: sent back (")
+            && review.contains(&format!("Sent back to its authors\n{moved}")),
         "{review}"
     );
     let open = house.gantry(&["proposal", "show", &proposal]).ok();
-    assert!(open.contains(&format!("sent back from review {first}: its base moved\n{moved}")), "{open}");
+    assert!(
+        open.contains(&format!("sent back from review {first}: its base moved\n{moved}")),
+        "{open}"
+    );
     let open = house.gantry(&["proposal", "show", &proposal, "--json"]).json();
-    assert_eq!((&open["title"], open["sent_back"]["before"].to_string()), (&json!("One app"), first.clone()));
+    assert_eq!(
+        (&open["title"], open["sent_back"]["before"].to_string()),
+        (&json!("One app"), first.clone())
+    );
 
     let second = submit();
     let review = house.gantry(&["review", "show", &second]).ok();
     let begin = format!("  Submitted again: review {first} was sent back to its authors.\n{moved}");
     assert!(review.contains(&begin), "{review}");
     let shift = &review[review.find("  It was to be:").expect("a shift")..];
-    assert!(shift.contains("/n3") && shift.contains("  It is now:") && shift.contains("/srv/elsewhere/n3"), "{review}");
+    assert!(
+        shift.contains("/n3")
+            && shift.contains("  It is now:")
+            && shift.contains("/srv/elsewhere/n3"),
+        "{review}"
+    );
     let told = house.gantry(&["review", "show", &second, "--json"]).json();
     assert_eq!(told["came_from"]["before"].to_string(), first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
+async fn file_becomes_one_proposal_for_review() {
     let house = House::new().await;
-    let file =
-        house.file("web.yaml", "deployment: web\nprune: true\nbindings:\n  app: [n1, n2]\ndata:\n  app: {port: 80}\n");
+    let file = house.file(
+        "web.yaml",
+        "deployment: web\nprune: true\nbindings:\n  app: [n1, n2]\ndata:\n  app: {port: 80}\n",
+    );
     let apply = |more: &[&str]| house.gantry(&[&["apply", "-f", &file][..], more].concat());
     let diff = house.gantry(&["diff", "-f", &file]);
     assert_eq!((diff.code, diff.err.as_str()), (1, ""));
     assert!(
-        diff.out.contains("+ app on n1.house.example.com, n2.house.example.com") && diff.out.contains("data of app"),
+        diff.out.contains("+ app on n1.house.example.com, n2.house.example.com")
+            && diff.out.contains("data of app"),
         "{diff:?}"
     );
-    assert_eq!(house.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]), "diff opens nothing");
+    assert_eq!(
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"],
+        json!([]),
+        "diff opens nothing"
+    );
 
     assert!(apply(&[]).ok().contains("adds 2, removes 0"));
     assert!(apply(&[]).ok().contains("web: nothing to change."));
     assert_eq!(house.gantry(&["diff", "-f", &file]).ok(), "");
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let bo = |words: &[&str]| house.gantry(&[words, &["--context", "bo"]].concat());
     bo(&["bind", "n3", "app", "--in", "web"]).no(2, "--join");
     let drafted = house.gantry(&["proposal", "noderole", &proposal, "n1/app", "--json"]).json();
     assert_eq!(drafted["proposed"], json!(true), "{drafted}");
-    assert!(bo(&["proposal", "noderole", &proposal, "n1/app"]).ok().contains("only the proposal has it"));
-    let review = house.gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"]).json()["submission"]
+    assert!(
+        bo(&["proposal", "noderole", &proposal, "n1/app"])
+            .ok()
+            .contains("only the proposal has it")
+    );
+    let review = house
+        .gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"])
+        .json()["submission"]
         .to_string();
 
     house.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
@@ -529,40 +673,62 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
     house.gantry(&["review", "commit", &review]).no(5, "approval");
     assert!(house.gantry(&["review", "show", &review]).ok().contains("can approve: bo"));
     let consequences = house.gantry(&["review", "consequences", &review]).ok();
-    assert!(consequences.starts_with("On 2 nodes.") && !consequences.contains('{'), "{consequences}");
+    assert!(
+        consequences.starts_with("On 2 nodes.") && !consequences.contains('{'),
+        "{consequences}"
+    );
     assert!(house.gantry(&["review", "diff", &review]).ok().contains("app"));
     let graph = house.gantry(&["review", "graph", &review]).ok();
     assert!(graph.starts_with("web: ") && graph.contains("added"), "{graph}");
-    let node = house.gantry(&["node", "show", "n1", "--json"]).json()["id"].as_str().unwrap().to_owned();
+    let node =
+        house.gantry(&["node", "show", "n1", "--json"]).json()["id"].as_str().unwrap().to_owned();
     let anchor = format!("node/{node}");
     assert!(bo(&["review", "opened", &review]).ok().starts_with("You have opened 0 of "));
     assert!(bo(&["review", "opened", &review, &anchor]).ok().contains(&format!("  {anchor}\n")));
     bo(&["review", "opened", &review, "somewhere"]).no(5, "");
     bo(&["review", "look", &review]).ok();
-    let thread = bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
+    let thread =
+        bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
     house.gantry(&["review", "reply", &thread, "One may fail."]).ok();
     assert!(house.gantry(&["review", "discussion", &review]).ok().contains("    One may fail."));
     bo(&["review", "resolve", &thread]).ok();
     bo(&["review", "approve", &review]).ok();
-    assert!(bo(&["review", "since", &review]).ok().contains("gantry review diff"), "of this proposal it is the first");
+    assert!(
+        bo(&["review", "since", &review]).ok().contains("gantry review diff"),
+        "of this proposal it is the first"
+    );
     house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
-    assert!(apply(&[]).ok().contains(&format!("Review {review} may be committed")), "it waits for nobody else");
+    assert!(
+        apply(&[]).ok().contains(&format!("Review {review} may be committed")),
+        "it waits for nobody else"
+    );
     house.gantry(&["review", "commit", &review]).ok();
     house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
 
-    // What was committed is what is there; and pruning takes away what is not named.
+    // After the commit, nothing is left to change. Pruning removes everything that the file does
+    // not name.
     assert!(apply(&[]).ok().contains("nothing to change"));
     let less = house.file("less.yaml", "deployment: web\nprune: true\nbindings: {app: [n2]}\n");
-    assert!(house.gantry(&["diff", "-f", &less]).no(1, "").out.contains("- app from n1.house.example.com"));
+    assert!(
+        house
+            .gantry(&["diff", "-f", &less])
+            .no(1, "")
+            .out
+            .contains("- app from n1.house.example.com")
+    );
     house.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
     assert_eq!(house.gantry(&["diff", "-f", &less]).ok(), "");
-    // The noderoles' own data, in a proposal that is open and where none is.
+    // Data of single noderoles, with and without an open proposal.
     let own = house.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
     house.gantry(&["apply", "-f", &own]).ok();
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
     let told = house.gantry(&["apply", "-f", &less]);
-    assert!(told.err.contains("gantry proposal submit"), "what the open proposal has is not submitted yet: {told:?}");
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    assert!(
+        told.err.contains("gantry proposal submit"),
+        "what the open proposal has is not submitted yet: {told:?}"
+    );
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "One app", "--json"];
     let review = house.gantry(&submit).json()["submission"].to_string();
     house.gantry(&["review", "commit", &review]).no(5, "");
@@ -573,14 +739,31 @@ async fn a_file_becomes_a_proposal_once_and_somebody_else_approves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_shaped_is_joined_only_when_that_is_said() {
+async fn open_proposal_is_joined_only_on_request() {
     let house = House::new().await;
     house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
-    // Who can't approve anything loses nothing by joining; ada would: hers is submitted with it.
-    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--may", "operator", "--context", "bo", "--json"];
+    // A person without permission to review loses nothing by joining. ada would: her edits are
+    // submitted too.
+    let make = [
+        "token",
+        "make",
+        "--name",
+        "ci",
+        "--may",
+        "viewer",
+        "--may",
+        "operator",
+        "--context",
+        "bo",
+        "--json",
+    ];
     let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = |words: &[&str]| {
-        let output = house.command(words).env("GANTRY_SERVER", &house.server).env("GANTRY_TOKEN", &token).output();
+        let output = house
+            .command(words)
+            .env("GANTRY_SERVER", &house.server)
+            .env("GANTRY_TOKEN", &token)
+            .output();
         Said::of(words, output.unwrap())
     };
     let more = house.file("more.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
@@ -593,10 +776,11 @@ async fn what_others_shaped_is_joined_only_when_that_is_said() {
     let open = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0].clone();
     assert_eq!((&open["submission"], &open["authors"]), (&Value::Null, &json!(["ada"])), "{open}");
 
-    let made = by_token(&["apply", "-f", &more, "--submit", "--title", "Ours", "--join", "--json"]).json();
+    let made =
+        by_token(&["apply", "-f", &more, "--submit", "--title", "Ours", "--join", "--json"]).json();
     assert!(made[0]["review"].is_number() && made[0]["proposal"] == open["id"], "{made}");
 
-    // What a person decided on a version is refused on another.
+    // An edit with an old version is rejected.
     let id = open["id"].to_string();
     house.gantry(&["proposal", "undo", &id, "--version", "1"]).no(5, "");
     house.gantry(&["proposal", "undo", &id, "--version", "2"]).ok();
@@ -608,25 +792,34 @@ async fn what_others_shaped_is_joined_only_when_that_is_said() {
 async fn connection_in_a_blueprint_is_proposed() {
     let house = House::new().await;
     house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "App", "--json"];
     let review = house.gantry(&submit).json()["submission"].to_string();
     house.committed(&review, &[]);
     let elsewhere = ["node", "edit", "n1", "--root", "/srv/elsewhere"];
-    house.gantry(&elsewhere).no(5, "gantry node edit n1.house.example.com --root /srv/elsewhere --propose");
-    let proposed = house.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()["proposal"].to_string();
+    house
+        .gantry(&elsewhere)
+        .no(5, "gantry node edit n1.house.example.com --root /srv/elsewhere --propose");
+    let proposed =
+        house.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()["proposal"]
+            .to_string();
     let submit = ["proposal", "submit", &proposed, "--title", "Moved", "--json"];
     let review = house.gantry(&submit).json()["submission"].to_string();
     let shown = house.gantry(&["review", "diff", &review]).ok();
     assert!(shown.contains("connection, root: ") && shown.contains("-> /srv/elsewhere"), "{shown}");
     house.committed(&review, &[]);
-    assert_eq!(house.gantry(&["node", "show", "n1", "--json"]).json()["way"]["root"], "/srv/elsewhere");
+    assert_eq!(
+        house.gantry(&["node", "show", "n1", "--json"]).json()["way"]["root"],
+        "/srv/elsewhere"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
+async fn node_change_on_old_version_is_rejected() {
     let house = House::new().await;
-    let version = |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();
+    let version =
+        |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();
     let old = version("n1");
     house.gantry(&["node", "edit", "n1", "--description", "first rack", "--version", &old]).ok();
     let new = version("n1");
@@ -637,11 +830,15 @@ async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
         &["node", "token", "make", "n1", "--name", "agent"],
     ] {
         let refused = house.gantry(&[words, &["--version", &old, "--json"]].concat()).no(5, "");
-        assert_eq!(serde_json::from_str::<Value>(&refused.err).unwrap()["status"], 412, "{words:?}");
+        assert_eq!(
+            serde_json::from_str::<Value>(&refused.err).unwrap()["status"],
+            412,
+            "{words:?}"
+        );
     }
     house.gantry(&["node", "out", "n1", "--reason", "disks", "--version", &new]).ok();
     house.gantry(&["node", "in", "n1", "--reason", "done", "--version", &version("n1")]).ok();
-    // Without one it is whatever is newest.
+    // Without a version, it applies to the newest.
     house.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
     let made = house.gantry(&["node", "token", "make", "n1", "--name", "agent", "--json"]).json();
     let token = made["id"].as_str().unwrap();
@@ -650,7 +847,11 @@ async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
     assert!(house.gantry(&["node", "token", "list", "n1"]).ok().contains("agent"));
     house.gantry(&[&revoke[..], &[version("n1").as_str()]].concat()).ok();
     let listed = house.gantry(&["node", "token", "list", "n1", "--json"]).json();
-    assert_eq!((listed[0]["id"].as_str(), &listed[0]["holds"]), (Some(token), &json!(false)), "{listed}");
+    assert_eq!(
+        (listed[0]["id"].as_str(), &listed[0]["holds"]),
+        (Some(token), &json!(false)),
+        "{listed}"
+    );
 
     let root = house.home.path().join("nodes/n4").to_string_lossy().into_owned();
     house.gantry(&["node", "add", "n4.house.example.com", "--root", &root]).ok();
@@ -660,23 +861,31 @@ async fn what_was_decided_on_a_version_of_a_node_is_refused_on_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_open() {
+async fn rejected_documents_leave_no_open_proposal() {
     let house = House::new().await;
     let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
     house.passes(&first);
-    // n1 carries app for web: edge can't have it there, which the server alone knows.
+    // n1 has app in web, so edge can't bind it there. Only the server knows this.
     let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
     let both = house.file("both.yaml", both);
     let said = house.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
     let made: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((made.as_array().map(Vec::len), &made[0]["deployment"]), (Some(1), &json!("web")), "{said:?}");
+    assert_eq!(
+        (made.as_array().map(Vec::len), &made[0]["deployment"]),
+        (Some(1), &json!("web")),
+        "{said:?}"
+    );
     house.gantry(&["apply", "-f", &both]).no(5, "Not proposed: edge");
     let open = house.gantry(&["proposal", "list", "--json"]).json();
-    let open: Vec<&Value> =
-        open["proposals"].as_array().unwrap().iter().map(|one| &one["scope"]["deployment"]).collect();
+    let open: Vec<&Value> = open["proposals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["scope"]["deployment"])
+        .collect();
     assert_eq!(open, [&json!("web")], "what was opened for edge is closed again");
 
-    // Nothing is left to be edited, and still it is submitted, once.
+    // There is nothing left to edit, but the proposal is still submitted, once.
     let web = house.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
     let submit = ["apply", "-f", &web, "--submit", "--title", "Two", "--json"];
     let review = house.gantry(&submit).json()[0]["review"].clone();
@@ -687,24 +896,29 @@ async fn of_several_documents_each_is_told_and_what_is_refused_leaves_nothing_op
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
+async fn invalid_file_opens_no_proposal() {
     let house = House::new().await;
-    // Data that its role refuses: of one that is there, of one that would be added, and a noderole's own.
-    let unfit =
-        "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
+    // Invalid data: of an existing role, of a new role, and of a noderole.
+    let unfit = "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
     let unfit = house.file("unfit.yaml", unfit);
     for command in ["diff", "apply"] {
-        let refused =
-            house.gantry(&[command, "-f", &unfit]).no(2, "unfit.yaml:3:9: data of app does not fit: /port is");
+        let refused = house
+            .gantry(&[command, "-f", &unfit])
+            .no(2, "unfit.yaml:3:9: data of app does not fit: /port is");
         for place in ["unfit.yaml:4:19: data of hello", "unfit.yaml:6:14: data of app"] {
             assert!(refused.err.contains(place), "{refused:?}");
         }
     }
     let opened = house.gantry(&["audit", "list", "--json"]).ok();
-    assert!(!opened.contains("proposal.open"), "no proposal was opened, not for a moment either: {opened}");
-    let file = house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
+    assert!(
+        !opened.contains("proposal.open"),
+        "no proposal was opened, not for a moment either: {opened}"
+    );
+    let file =
+        house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
-        let said = house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: there is no node n33");
+        let said =
+            house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: there is no node n33");
         assert_eq!(said.out, "", "{command}");
     }
     let file = house.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
@@ -728,8 +942,11 @@ async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
     house.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
 
     let nobody = |words: &[&str]| {
-        let output =
-            house.command(words).env("GANTRY_SERVER", "http://127.0.0.1:1").env("GANTRY_TOKEN", "gantry_x").output();
+        let output = house
+            .command(words)
+            .env("GANTRY_SERVER", "http://127.0.0.1:1")
+            .env("GANTRY_TOKEN", "gantry_x")
+            .output();
         Said::of(words, output.unwrap())
     };
     nobody(&["overview"]).no(3, "can't be reached");
@@ -739,16 +956,21 @@ async fn what_is_wrong_opens_nothing_and_nothing_matched_is_no_success() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_nodes_of_a_file_are_added_all_or_none() {
+async fn node_file_is_added_atomically() {
     let house = House::new().await;
     let root = |n: u32| house.home.path().join(format!("many/{n}")).to_string_lossy().into_owned();
     let wrong = format!("# rack 1\nm1.rack1.example.com root={}\nm2 root={}\n", root(1), root(2));
     let file = house.file("wrong.txt", &wrong);
     let refused = house.gantry(&["node", "add", "--file", &file]).no(5, "line 3: ");
-    assert!(refused.err.contains("One line of 2 can't be taken") && !refused.err.contains("line 2: "), "{refused:?}");
+    assert!(
+        refused.err.contains("One line of 2 can't be taken") && !refused.err.contains("line 2: "),
+        "{refused:?}"
+    );
     let json = house.gantry(&["node", "add", "-f", &file, "--json"]).no(5, "");
     assert_eq!(serde_json::from_str::<Value>(&json.err).unwrap()["errors"][0]["at"], "line 3");
-    house.gantry(&["node", "add", "m3.rack1.example.com", "-f", &file]).no(2, "cannot be used with");
+    house
+        .gantry(&["node", "add", "m3.rack1.example.com", "-f", &file])
+        .no(2, "cannot be used with");
     house.gantry(&["node", "add", "-f", &root(3)]).no(2, "can't be read");
 
     let good = wrong.replace("m2 ", "m2.rack1.example.com ");
@@ -760,19 +982,30 @@ async fn the_nodes_of_a_file_are_added_all_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_have_pages_and_are_shown_anew_when_they_change() {
+async fn watched_lists_are_paged_and_updated() {
     let house = House::new().await;
     let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
-    assert_eq!((&nodes["next"], &nodes["left_out"]), (&Value::Null, &json!(1)), "a page is cut, and that is told");
+    assert_eq!(
+        (&nodes["next"], &nodes["left_out"]),
+        (&Value::Null, &json!(1)),
+        "a page is cut, and that is told"
+    );
     let targets = house.gantry(&["target", "list", "--json"]).json();
     assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
     let all = house.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
     let sessions = house.gantry(&["session", "list", "--json"]).json();
-    assert!(sessions["sessions"].is_array() && sessions["next"].is_null(), "a page like all others: {sessions}");
-    let tokens = house.gantry(&["token", "list", "--holds", "true", "--sort", "name", "--json"]).json();
-    assert!(tokens["tokens"].is_array() && tokens["next"].is_null(), "a page like all others: {tokens}");
+    assert!(
+        sessions["sessions"].is_array() && sessions["next"].is_null(),
+        "a page like all others: {sessions}"
+    );
+    let tokens =
+        house.gantry(&["token", "list", "--holds", "true", "--sort", "name", "--json"]).json();
+    assert!(
+        tokens["tokens"].is_array() && tokens["next"].is_null(),
+        "a page like all others: {tokens}"
+    );
     let table = house.gantry(&["node", "list", "--filter", "n2"]).ok();
     assert!(table.starts_with("NAME ") && table.lines().count() == 2, "{table}");
     for words in [
@@ -808,10 +1041,14 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     assert!(!order.err.contains("question mark"), "nobody wrote an address: {order:?}");
     house.gantry(&["review", "approve", "null"]).no(2, "a review is named by its number");
     house.gantry(&["target", "show", "first"]).no(2, "a target is named by its number");
-    let wrong = house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "a whole number from 1 on");
+    let wrong =
+        house.gantry(&["run", "list", "--limit", "0", "--json"]).no(2, "a whole number from 1 on");
     let wrong: Value = serde_json::from_str(&wrong.err).unwrap();
     assert_eq!(wrong["exit"], 2, "{wrong}");
-    assert!(house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"), "help is no error");
+    assert!(
+        house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"),
+        "help is no error"
+    );
     let nothing = house.home.path().join("nothing").to_string_lossy().into_owned();
     house.gantry(&["audit", "verify", &nothing]).no(2, "can't be read");
     let other = house.file("other.jsonl", "{}\n");
@@ -819,7 +1056,8 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
 
     let watch = |words: &[&str]| {
         let mut command = house.command(words);
-        let mut child = Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+        let mut child =
+            Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
         (child, lines)
     };
@@ -828,7 +1066,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
-    // Whoever reads no further is told nothing more, also where nothing happens.
+    // The command ends when its reader is gone, even if nothing changes.
     for words in [&["policy", "--watch"][..], &["target", "list", "--watch", "--json"]] {
         let (mut unread, mut lines) = watch(words);
         lines.next().unwrap().unwrap();
@@ -843,7 +1081,12 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
     let (_deployments, mut lines) = watch(&["deployment", "list", "--watch", "--json"]);
     let open = |line: String| {
         let all: Value = serde_json::from_str(&line).unwrap();
-        all["deployments"].as_array().unwrap().iter().filter(|one| !one["proposal"].is_null()).count()
+        all["deployments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| !one["proposal"].is_null())
+            .count()
     };
     assert_eq!(open(lines.next().unwrap().unwrap()), 0);
     house.gantry(&["deployment", "propose", "edge"]).ok();
@@ -851,7 +1094,7 @@ async fn lists_have_pages_and_are_shown_anew_when_they_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reality_is_waited_for_and_its_log_is_read() {
+async fn converge_waits_and_log_is_shown() {
     let house = House::new().await;
     let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1], hello: [n2]}\n");
     let target = house.passes(&file);
@@ -859,15 +1102,21 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(late.out.is_empty(), "{late:?}");
     house.gantry(&["deployment", "hold", "web", "--reason", "disks"]).ok();
     let worker = house.worker();
-    // The worker finds the nodes first; then nothing goes on but by somebody.
-    for command in [["converge", "web"].as_slice(), &["wait", "deployment", "web"], &["converge", "--target", &target]]
-    {
-        let held = house.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "waits for somebody");
+    // The worker finds the nodes first. After that, nothing happens without a person.
+    for command in [
+        ["converge", "web"].as_slice(),
+        &["wait", "deployment", "web"],
+        &["converge", "--target", &target],
+    ] {
+        let held =
+            house.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "waits for somebody");
         assert!(held.out.contains("eployment web is held by"), "{held:?}");
     }
     house.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
     house.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
-    assert!(house.gantry(&["converge", "--target", &target]).ok().contains("Reality is what target"));
+    assert!(
+        house.gantry(&["converge", "--target", &target]).ok().contains("Reality is what target")
+    );
     assert!(house.gantry(&["converge", "--all"]).ok().contains("web: reality matches"));
     drop(worker);
 
@@ -885,7 +1134,11 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
     let none = house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "no line");
     assert!(!none.err.contains("so far"), "it has ended: {none:?}");
-    assert_eq!(house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(), log, "counted from its end");
+    assert_eq!(
+        house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(),
+        log,
+        "counted from its end"
+    );
     house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
     house.gantry(&["logs", &run, "--since-byte", "99999"]).no(2, "nothing is at byte 99999");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "is no order of this list");
@@ -894,27 +1147,45 @@ async fn reality_is_waited_for_and_its_log_is_read() {
     house.gantry(&["waiting", "--sort", "colour"]).no(2, "is no order of this list");
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();
-    assert!(page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")), "{page}");
+    assert!(
+        page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")),
+        "{page}"
+    );
     let page = house.gantry(&["noderole", "show", "n2/hello"]).ok();
     assert!(page.starts_with("hello on n2.house.example.com: ACTIVE, since "), "{page}");
     house.gantry(&["workers", "nobody"]).no(4, "there is no worker nobody");
-    let worker = house.gantry(&["workers", "--json"]).json()["workers"][0]["name"].as_str().unwrap().to_owned();
+    let worker = house.gantry(&["workers", "--json"]).json()["workers"][0]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let page = house.gantry(&["workers", &worker]).ok();
-    assert!(page.starts_with(&format!("Worker {worker}: ")) && page.contains("\n  holds "), "{page}");
+    assert!(
+        page.starts_with(&format!("Worker {worker}: ")) && page.contains("\n  holds "),
+        "{page}"
+    );
     let page = house.gantry(&["node", "show", "n2"]).ok();
     assert!(page.starts_with("n2.house.example.com: ") && page.contains("\nhello "), "{page}");
     let page = house.gantry(&["role", "show", "hello"]).ok();
     assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
     assert_eq!(house.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
-    let script = house.gantry(&["role", "script", "hello", "10-say", "--barclamp", "house", "--json"]).json();
+    let script = house
+        .gantry(&["role", "script", "hello", "10-say", "--barclamp", "house", "--json"])
+        .json();
     assert_eq!(script["text"], SCRIPT);
-    assert_eq!(house.gantry(&["role", "script", "--hash", script["hash"].as_str().unwrap()]).ok(), SCRIPT);
+    assert_eq!(
+        house.gantry(&["role", "script", "--hash", script["hash"].as_str().unwrap()]).ok(),
+        SCRIPT
+    );
     house.gantry(&["role", "script", "hello", "10-sag"]).no(4, "is 10-say meant?");
     house.gantry(&["role", "script", "app"]).no(4, "app has no script");
     house.gantry(&["role", "script"]).no(2, "ROLE");
     let graph = house.gantry(&["deployment", "graph", "web"]).ok();
-    assert!(graph.starts_with("web: ") && graph.contains("ACTIVE") && graph.contains(" web:app\n"), "{graph}");
-    let near = house.gantry(&["deployment", "graph", "web", "--focus", "web:app", "--roles", "app"]);
+    assert!(
+        graph.starts_with("web: ") && graph.contains("ACTIVE") && graph.contains(" web:app\n"),
+        "{graph}"
+    );
+    let near =
+        house.gantry(&["deployment", "graph", "web", "--focus", "web:app", "--roles", "app"]);
     assert!(near.ok().contains("app on n1"), "{near:?}");
     house.gantry(&["deployment", "graph", "web", "--focus", "web:none"]).no(4, "");
     house.gantry(&["deployment", "graph", "web", "--steps", "2"]).no(2, "--focus");

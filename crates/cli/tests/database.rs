@@ -1,4 +1,4 @@
-//! What a command says of a database that it can't work on, before it does anything.
+//! Errors of commands about an unusable database, before they change anything.
 
 use std::process::{Output, Stdio};
 
@@ -11,12 +11,12 @@ async fn gantry(url: &str, command: &[&str]) -> Output {
     gantry.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("gantry runs")
 }
 
-/// The variable from which a command reads the database's address.
+/// The variable with the database's URL for a command.
 fn variable(command: &[&str]) -> &'static str {
     if command[0] == "admin" { "GANTRY_OWNER_URL" } else { "DATABASE_URL" }
 }
 
-/// The address with the role of a command.
+/// The URL with the role of a command.
 fn own_url<'d>(db: &'d TestDatabase, command: &[&str]) -> &'d str {
     match command[0] {
         "admin" => db.owner_url(),
@@ -38,20 +38,24 @@ fn with(url: &str, from: &str, to: &str) -> String {
     url.replacen(from, to, 1)
 }
 
-/// Every command that works on a database by itself.
-const COMMANDS: [&[&str]; 4] = [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
+/// All commands with a database connection of their own.
+const COMMANDS: [&[&str]; 4] =
+    [&["server", "--listen", "127.0.0.1:0"], &["worker"], &["verify"], &["admin", "ada"]];
 
 #[tokio::test]
-async fn owners_address_is_rejected_by_programs() {
+async fn owner_url_is_rejected_by_programs() {
     let db = TestDatabase::new().await;
     for command in COMMANDS.iter().filter(|command| command[0] != "admin") {
         let said = refused(db.owner_url(), command).await;
-        assert!(said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"), "{command:?}: {said}");
+        assert!(
+            said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"),
+            "{command:?}: {said}"
+        );
     }
 }
 
 #[tokio::test]
-async fn address_of_another_role_is_rejected() {
+async fn url_of_another_role_is_rejected() {
     let db = TestDatabase::new().await;
     for command in COMMANDS {
         let own = own_url(&db, command);
@@ -62,8 +66,12 @@ async fn address_of_another_role_is_rejected() {
             let said = refused(other, command).await;
             let needed = match command[0] {
                 "admin" => "does not own Gantry's tables. Set it to the address of their owner",
-                "worker" => "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker",
-                _ => "not the server's role. Set DATABASE_URL of this command to the address of gantry_server",
+                "worker" => {
+                    "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker"
+                }
+                _ => {
+                    "not the server's role. Set DATABASE_URL of this command to the address of gantry_server"
+                }
             };
             assert!(said.contains(needed), "{command:?}: {said}");
         }
@@ -84,7 +92,7 @@ async fn setup_creates_all_roles() {
 }
 
 #[tokio::test]
-async fn tables_of_another_version_are_told_before_anything_is_done() {
+async fn other_schema_version_is_reported_first() {
     let db = TestDatabase::new().await;
     let says = async |word: &str| {
         for command in COMMANDS {
@@ -106,12 +114,18 @@ async fn tables_of_another_version_are_told_before_anything_is_done() {
 }
 
 #[tokio::test]
-async fn an_address_that_leads_nowhere_says_which_part_is_wrong() {
+async fn invalid_database_url_names_the_wrong_part() {
     let db = TestDatabase::new().await;
     for command in COMMANDS {
         let nowhere = with(own_url(&db, command), db.name(), "there_is_none");
-        assert!(refused(&nowhere, command).await.contains("there is no database there_is_none"), "{command:?}");
-        assert!(refused("", command).await.contains(&format!("{} is empty", variable(command))), "{command:?}");
+        assert!(
+            refused(&nowhere, command).await.contains("there is no database there_is_none"),
+            "{command:?}"
+        );
+        assert!(
+            refused("", command).await.contains(&format!("{} is empty", variable(command))),
+            "{command:?}"
+        );
         assert!(refused("mysql://db/shop", command).await.contains("postgres://"), "{command:?}");
     }
     let nobody = "postgres://gantry_server:geheim@127.0.0.1:1/gantry";

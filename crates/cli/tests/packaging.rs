@@ -1,4 +1,4 @@
-//! What is packaged beside the program: units that systemd understands and that start what there is.
+//! The systemd units: systemd accepts them, and their commands exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,15 @@ const GANTRY: &str = env!("CARGO_BIN_EXE_gantry");
 
 fn units() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
-    let mut units: Vec<_> = fs::read_dir(folder).expect("units").map(|entry| entry.expect("a unit").path()).collect();
+    let mut units: Vec<_> =
+        fs::read_dir(folder).expect("units").map(|entry| entry.expect("a unit").path()).collect();
     units.sort();
     assert_eq!(units.len(), 3);
     units
 }
 
 #[test]
-fn systemd_understands_the_units() {
+fn systemd_accepts_the_units() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         println!(
             "skipped: this machine has no systemd-analyze (package systemd), so the units were not looked at by systemd"
@@ -25,13 +26,16 @@ fn systemd_understands_the_units() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut here = Vec::new();
     for unit in units() {
-        let text = fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
+        let text =
+            fs::read_to_string(&unit).expect("a unit").replace("/usr/local/bin/gantry", GANTRY);
         let path = folder.path().join(unit.file_name().expect("a name"));
         fs::write(&path, text).expect("to write");
         here.push(path);
     }
-    let said =
-        Command::new("systemd-analyze").args(["verify", "--man=no", "--recursive-errors=no"]).args(&here).output();
+    let said = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args(&here)
+        .output();
     let said = said.expect("systemd-analyze");
     let ours: Vec<String> = String::from_utf8_lossy(&said.stderr)
         .lines()
@@ -41,30 +45,32 @@ fn systemd_understands_the_units() {
     assert_eq!(ours, Vec::<String>::new());
 }
 
-/// A machine that is up before its database, which may be on another one, starts Gantry without anybody's help.
+/// If a machine starts before its database, which may be on another machine, Gantry must recover on
+/// its own.
 #[test]
-fn units_try_again_until_the_database_is_there() {
+fn units_restart_until_the_database_is_available() {
     for unit in units() {
         let text = fs::read_to_string(&unit).expect("a unit");
         for line in ["Restart=on-failure", "StartLimitIntervalSec=0"] {
             assert!(text.lines().any(|there| there == line), "{}: {line}", unit.display());
         }
-        // Where what is required fails, whoever requires it stays down for good.
+        // With `Requires=`, a unit stays down if its dependency fails.
         assert!(!text.contains("Requires="), "{}", unit.display());
     }
 }
 
 #[test]
-fn the_units_start_commands_that_there_are() {
+fn units_start_existing_commands() {
     for unit in units() {
         let text = fs::read_to_string(&unit).expect("a unit");
         let start = text
             .lines()
             .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/gantry "))
             .expect("what it starts");
-        let help = Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
+        let help =
+            Command::new(GANTRY).args(start.split(' ')).arg("--help").output().expect("gantry");
         assert!(help.status.success(), "{}: {start}", unit.display());
-        // The accounts that they run as look for a file elsewhere.
+        // The units' accounts would look for the file elsewhere.
         assert!(text.contains("GANTRY_CONFIG=/etc/gantry/"), "{}", unit.display());
     }
 }

@@ -1,4 +1,4 @@
-//! `gantry up` as a program: how it starts without those who are kept out, and how it stops.
+//! The command `gantry up`: how it starts while people are disabled, and how it stops.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use store::{Connecting, Store};
 
-/// Ended with the test, however that ends.
+/// Killed on drop.
 struct Started(Child);
 
 impl Started {
@@ -37,11 +37,12 @@ impl Started {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// What it says once it is there.
+    /// Waits for the ready message.
     fn ready(&mut self) -> Value {
         let mut line = String::new();
         BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let ready: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         assert_eq!(ready["event"], "ready", "{ready}");
         ready
     }
@@ -76,56 +77,87 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn what_can_not_be_taken_is_said_before_anything_starts() {
+fn invalid_settings_are_reported_before_start() {
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join("data");
     let said = |words: &[&str], variable: (&str, &str)| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-        command.args(words).env("XDG_CONFIG_HOME", data.path()).env("GANTRY_DATA", &folder).env(variable.0, variable.1);
+        command
+            .args(words)
+            .env("XDG_CONFIG_HOME", data.path())
+            .env("GANTRY_DATA", &folder)
+            .env(variable.0, variable.1);
         let output = command.env_remove("DATABASE_URL").output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, short) = said(&["up", "--metrics-token", "hunter22"], ("GANTRY_LOG", "info"));
-    assert!(code == Some(2) && short.contains("too short") && !short.contains("hunter22"), "{code:?} {short}");
+    assert!(
+        code == Some(2) && short.contains("too short") && !short.contains("hunter22"),
+        "{code:?} {short}"
+    );
     assert!(!folder.exists(), "nothing was begun");
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
     let (code, refused) = said(&["up", "--listen", &taken], ("GANTRY_LOG", "info"));
-    assert!(code == Some(1) && refused.contains(&format!("{taken} can't be listened on")), "{code:?} {refused}");
+    assert!(
+        code == Some(1) && refused.contains(&format!("{taken} can't be listened on")),
+        "{code:?} {refused}"
+    );
     let (code, refused) = said(&["up", "--listen", "203.0.113.9:7955"], ("GANTRY_LOG", "info"));
-    assert!(code == Some(1) && refused.contains("203.0.113.9:7955 can't be listened on"), "{code:?} {refused}");
+    assert!(
+        code == Some(1) && refused.contains("203.0.113.9:7955 can't be listened on"),
+        "{code:?} {refused}"
+    );
     assert!(!folder.exists(), "nothing was made for an address that can't be had");
     let (code, listen) = said(&["config"], ("GANTRY_LISTEN", "zzz"));
-    assert!(code == Some(2) && listen.contains("GANTRY_LISTEN can't be taken: \"zzz\""), "{code:?} {listen}");
+    assert!(
+        code == Some(2) && listen.contains("GANTRY_LISTEN can't be taken: \"zzz\""),
+        "{code:?} {listen}"
+    );
     let file = data.path().join("gantry.toml");
     std::fs::write(&file, "listen = 'nonsense'\n").unwrap();
-    let (code, named) = said(&["config", "--config", file.to_str().unwrap()], ("GANTRY_LOG", "info"));
-    let names = named.contains(file.to_str().unwrap()) && named.contains("listen can't be taken: \"nonsense\"");
+    let (code, named) =
+        said(&["config", "--config", file.to_str().unwrap()], ("GANTRY_LOG", "info"));
+    let names = named.contains(file.to_str().unwrap())
+        && named.contains("listen can't be taken: \"nonsense\"");
     assert!(code == Some(2) && names, "{code:?} {named}");
 }
 
 #[test]
-fn a_misspelt_variable_is_told_and_stops_nothing() {
+fn unknown_variable_is_only_a_warning() {
     let home = tempfile::tempdir().unwrap();
     let said = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(words).env("XDG_CONFIG_HOME", home.path()).env("GANTRY_LISTN", "hunter22");
-        command.env("GANTRY_LOG", "info").env("GANTRY_TOKEN", "hunter22").env_remove("DATABASE_URL");
+        command
+            .env("GANTRY_LOG", "info")
+            .env("GANTRY_TOKEN", "hunter22")
+            .env_remove("DATABASE_URL");
         let output = command.env_remove("GANTRY_OWNER_URL").output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, config) = said(&["config", "--json"]);
-    assert!(config.contains("GANTRY_LISTN") && config.contains("is GANTRY_LISTEN meant?"), "{config}");
-    assert_eq!((code, config.lines().count()), (Some(0), 1), "of the others nothing is to be said: {config}");
+    assert!(
+        config.contains("GANTRY_LISTN") && config.contains("is GANTRY_LISTEN meant?"),
+        "{config}"
+    );
+    assert_eq!(
+        (code, config.lines().count()),
+        (Some(0), 1),
+        "of the others nothing is to be said: {config}"
+    );
     assert!(!config.contains("hunter22"), "{config}");
     let (code, migrate) = said(&["migrate"]);
-    assert!(code == Some(1) && migrate.contains("is GANTRY_LISTEN meant?"), "it failed for another reason: {migrate}");
+    assert!(
+        code == Some(1) && migrate.contains("is GANTRY_LISTEN meant?"),
+        "it failed for another reason: {migrate}"
+    );
     let (_, asking) = said(&["exit-codes"]);
     assert!(!asking.contains("GANTRY_LISTN"), "it goes by no settings: {asking}");
 }
 
 #[test]
-fn a_start_that_is_interrupted_stops_before_it_is_there() {
+fn interrupted_start_stops_cleanly() {
     let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up(data.path());
     within(Duration::from_secs(60), || data.path().join("postgres").exists().then_some(()));
@@ -134,26 +166,32 @@ fn a_start_that_is_interrupted_stops_before_it_is_there() {
     let said = std::io::read_to_string(gantry.0.stdout.take().unwrap()).unwrap();
     let logged = std::io::read_to_string(gantry.0.stderr.take().unwrap()).unwrap();
     assert!(status.success() && said.is_empty(), "{status} {said} {logged}");
-    assert!(!data.path().join("worker").exists() && !data.path().join("nodes").exists(), "{logged}");
+    assert!(
+        !data.path().join("worker").exists() && !data.path().join("nodes").exists(),
+        "{logged}"
+    );
     let postmaster = data.path().join("postgres/data/postmaster.pid");
     assert!(!postmaster.exists(), "PostgreSQL went with it");
 }
 
-/// The private database of a start, as a role reaches it.
+/// The URL of a private database for a role.
 fn database(role: &str, data: &Path) -> String {
     format!("postgres://{role}@localhost/gantry?host={}", data.join("postgres/socket").display())
 }
 
-/// What `gantry admin` printed, or why it refused.
+/// The output of `gantry admin`, or its error.
 fn admin(data: &Path, name: &str) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
-    let output =
-        command.args(["admin", name]).env("GANTRY_OWNER_URL", database("gantry_owner", data)).output().unwrap();
+    let output = command
+        .args(["admin", name])
+        .env("GANTRY_OWNER_URL", database("gantry_owner", data))
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// Somebody keeps people out, as on the page of people.
+/// Disables people, as the people page does.
 async fn disabled(data: &Path, by: &str, names: &[&str]) {
     let store = Store::open(&Connecting::to(database("gantry_server", data))).unwrap();
     let owner = Store::open(&Connecting::to(database("gantry_owner", data))).unwrap();
@@ -167,14 +205,16 @@ async fn disabled(data: &Path, by: &str, names: &[&str]) {
     store.pool().close().await;
 }
 
-/// The roles of the programs, once each of them is connected; the owner's connection is closed by then.
+/// The roles of the programs once all of them are connected. The owner's connection is closed by
+/// then.
 async fn connected_roles(data: &Path) -> Vec<String> {
     let store = Store::open(&Connecting::to(database("postgres", data))).unwrap();
     let sql = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE usename LIKE 'gantry%' ORDER BY 1";
     let begun = Instant::now();
     loop {
         let roles: Vec<String> = sqlx::query_scalar(sql).fetch_all(store.pool()).await.unwrap();
-        if roles == ["gantry_server", "gantry_worker"] || begun.elapsed() > Duration::from_secs(30) {
+        if roles == ["gantry_server", "gantry_worker"] || begun.elapsed() > Duration::from_secs(30)
+        {
             store.pool().close().await;
             return roles;
         }
@@ -183,7 +223,12 @@ async fn connected_roles(data: &Path) -> Vec<String> {
 }
 
 fn people_of(told: &Value) -> Vec<&str> {
-    told.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(|one| one["person"].as_str()).collect()
+    told.as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|one| one["person"].as_str())
+        .collect()
 }
 
 #[tokio::test]
@@ -192,13 +237,17 @@ async fn reachable_address_makes_no_demo_people() {
     let data = data.path();
     let people = async || {
         let store = Store::open(&Connecting::to(database("gantry_owner", data))).unwrap();
-        let names: Vec<String> =
-            sqlx::query_scalar("SELECT name FROM person ORDER BY name").fetch_all(store.pool()).await.unwrap();
+        let names: Vec<String> = sqlx::query_scalar("SELECT name FROM person ORDER BY name")
+            .fetch_all(store.pool())
+            .await
+            .unwrap();
         store.pool().close().await;
         names
     };
     let public = ["--public-address", "https://gantry.example.com"];
-    for (listen, more) in [("0.0.0.0:0", ["--public-address", "http://127.0.0.1:9"]), ("127.0.0.1:0", public)] {
+    for (listen, more) in
+        [("0.0.0.0:0", ["--public-address", "http://127.0.0.1:9"]), ("127.0.0.1:0", public)]
+    {
         let mut gantry = Started::up_on(data, listen, &more);
         let ready = gantry.ready();
         assert!(people_of(&ready["sign_in"]).is_empty(), "{listen}: {ready}");
@@ -212,7 +261,7 @@ async fn reachable_address_makes_no_demo_people() {
 }
 
 #[tokio::test]
-async fn it_starts_without_those_who_are_kept_out() {
+async fn disabled_people_get_no_sign_in_link() {
     let data = tempfile::tempdir().unwrap();
     let data = data.path();
     let mut gantry = Started::up_with(data, &["--no-demo"]);
@@ -225,7 +274,10 @@ async fn it_starts_without_those_who_are_kept_out() {
 
     let mut gantry = Started::up_with(data, &["--no-demo"]);
     let ready = gantry.ready();
-    assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec!["ada"], vec!["bo"]));
+    assert_eq!(
+        (people_of(&ready["sign_in"]), people_of(&ready["kept_out"])),
+        (vec!["ada"], vec!["bo"])
+    );
     assert!(ready["kept_out"][0]["why"].as_str().unwrap().contains("bo is disabled"), "{ready}");
     assert!(ready["adds_admin"].is_null(), "ada is one: {ready}");
     assert!(admin(data, "cy").unwrap().contains("/sign-in#token="));
@@ -234,26 +286,34 @@ async fn it_starts_without_those_who_are_kept_out() {
 
     let mut gantry = Started::up_with(data, &["--no-demo"]);
     let ready = gantry.ready();
-    assert_eq!((people_of(&ready["sign_in"]), people_of(&ready["kept_out"])), (vec![], vec!["ada", "bo"]));
-    // The way back that it names is one.
+    assert_eq!(
+        (people_of(&ready["sign_in"]), people_of(&ready["kept_out"])),
+        (vec![], vec!["ada", "bo"])
+    );
+    // The command in the ready message works.
     let way = ready["adds_admin"].as_str().unwrap().replace("gantry admin NAME", "");
     let named = way.trim().trim_start_matches("GANTRY_OWNER_URL='").trim_end_matches('\'');
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     let output = command.args(["admin", "dee"]).env("GANTRY_OWNER_URL", named).output().unwrap();
     assert!(output.status.success(), "{named}: {output:?}");
     let refused = admin(data, "ada").unwrap_err();
-    assert!(refused.contains("a new name adds an admin") && refused.contains("ada is disabled"), "{refused}");
+    assert!(
+        refused.contains("a new name adds an admin") && refused.contains("ada is disabled"),
+        "{refused}"
+    );
     gantry.stop();
 }
 
-/// A service of a node, as a script leaves it: it leads a process group and is named in `run`.
+/// A service of a node, as a script leaves it: it leads a process group and has a `.pid` file in
+/// `run`.
 fn service(root: &Path) -> Started {
     std::fs::create_dir_all(root.join("run")).unwrap();
     let script = r#"echo "$$ $(sed 's/.*) //' /proc/$$/stat | cut -d' ' -f20)" >run/svc.new
         mv run/svc.new run/svc.pid
         exec sleep 600"#;
     let mut command = Command::new("sh");
-    let service = Started(command.args(["-c", script]).current_dir(root).process_group(0).spawn().unwrap());
+    let service =
+        Started(command.args(["-c", script]).current_dir(root).process_group(0).spawn().unwrap());
     within(Duration::from_secs(10), || root.join("run/svc.pid").exists().then_some(()));
     service
 }
@@ -271,7 +331,10 @@ fn stop_ends_services_of_nodes_added_since_the_start() {
         assert!(child.wait().unwrap().success(), "{words:?}");
     };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    ask(&["context", "add", "ada", "--server", &text(&ready["address"])], &text(&ready["sign_in"][0]["url"]));
+    ask(
+        &["context", "add", "ada", "--server", &text(&ready["address"])],
+        &text(&ready["sign_in"][0]["url"]),
+    );
     let root = |name: &str| data.path().join("nodes").join(name);
     let late = root("late");
     ask(&["node", "add", "late.demo.gantry.internal", "--root", late.to_str().unwrap()], "");
@@ -293,7 +356,10 @@ fn closed_terminal_stops_everything() {
     gantry.ready();
     gantry.signal(Signal::SIGHUP);
     std::thread::sleep(Duration::from_secs(2));
-    assert!(gantry.0.try_wait().unwrap().is_none() && postmaster.exists(), "nohup keeps it running");
+    assert!(
+        gantry.0.try_wait().unwrap().is_none() && postmaster.exists(),
+        "nohup keeps it running"
+    );
     gantry.stop();
 
     let mut gantry = Started::up_with(data.path(), &["--no-demo"]);

@@ -1,4 +1,4 @@
-//! `gantry verify` as a program: what it prints, where, and how it ends.
+//! The command `gantry verify`: output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -29,7 +29,7 @@ fn err(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
+async fn rows_unlike_their_documents_are_named() {
     let database = TestDatabase::new().await;
     let empty = verify(database.app_url(), &[]);
     assert_eq!(empty.status.code(), Some(1));
@@ -46,7 +46,7 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
     let told: Value = serde_json::from_str(&out(&good)).unwrap();
     assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
 
-    // As nobody but the database's owner could, and only by switching the guards off.
+    // Only the database's owner can do this, with the triggers disabled.
     for sql in [
         "ALTER TABLE deployment DISABLE TRIGGER USER",
         "UPDATE deployment SET name = 'wob' WHERE name = 'web'",
@@ -64,19 +64,26 @@ async fn rows_that_are_what_the_documents_say_pass_and_others_are_named() {
     assert!(err(&bad).contains("of target 1 say: report it"), "{}", err(&bad));
     let bad = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&bad)).unwrap();
-    assert_eq!((bad.status.code(), told["discrepancies"].as_array().map(Vec::len)), (Some(1), Some(1)));
+    assert_eq!(
+        (bad.status.code(), told["discrepancies"].as_array().map(Vec::len)),
+        (Some(1), Some(1))
+    );
 }
 
 #[test]
-fn a_database_that_is_not_there_is_said_without_its_password() {
+fn unreachable_database_is_reported_without_password() {
     let output = verify("postgres://gantry:hunter2-long@127.0.0.1:1/gantry", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(!err(&output).contains("hunter2") && err(&output).contains("gantry: "), "{}", err(&output));
+    assert!(
+        !err(&output).contains("hunter2") && err(&output).contains("gantry: "),
+        "{}",
+        err(&output)
+    );
     assert_eq!(out(&output), "");
 }
 
 #[test]
-fn without_a_database_it_was_called_wrongly() {
+fn missing_database_url_is_a_usage_error() {
     let output = verify("", &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("--database-url"), "{}", err(&output));

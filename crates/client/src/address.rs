@@ -1,7 +1,7 @@
-//! Where a server is, and how a place on it is written.
+//! Addresses of servers, and the encoding of paths and queries.
 //!
-//! Invariant: an address is `https`, or `http` to this machine itself, or somebody said in as many words that plain HTTP will do: whatever
-//! lets somebody in would be read on the way.
+//! Invariant: an address uses HTTPS, or plain HTTP to this machine, or the user allowed plain HTTP
+//! explicitly. Otherwise credentials could be read in transit.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use ureq::http::Uri;
 
 use crate::exit::Failure;
 
-/// The address of a server, without a path: `https://gantry.example.com`.
+/// The address of a server without a path, for example `https://gantry.example.com`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
@@ -19,10 +19,15 @@ impl Address {
         let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
         let wrong = || {
             let shown = if text.contains('@') { "this" } else { &shown };
-            Failure::Usage(format!("{shown} is no address of a server: write it like https://gantry.example.com"))
+            Failure::Usage(format!(
+                "{shown} is no address of a server: write it like https://gantry.example.com"
+            ))
         };
         let uri: Uri = text.trim().trim_end_matches('/').parse().map_err(|_| wrong())?;
-        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.as_str().contains('@'))
+            .ok_or_else(wrong)?;
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
             return Err(wrong());
         }
@@ -40,13 +45,15 @@ impl Address {
         Ok(Self(format!("{}://{authority}", uri.scheme_str().unwrap_or_default())))
     }
 
-    /// Whether an address, written in whichever way, is that of this server: letters of either case, and a port that its scheme has by itself
-    /// or that is written out.
+    /// Whether a URL has the same origin as this server, regardless of case and of an explicit
+    /// default port.
     pub(crate) fn is_of(&self, other: &Uri) -> bool {
-        self.0.parse::<Uri>().is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
+        self.0
+            .parse::<Uri>()
+            .is_ok_and(|own| origin(&own).is_some() && origin(&own) == origin(other))
     }
 
-    /// Whether it is this machine itself, which no proxy is asked about.
+    /// Whether the server is on this machine. Such requests bypass proxies.
     pub(crate) fn is_near(&self) -> bool {
         self.0.parse::<Uri>().ok().and_then(|uri| uri.host().map(is_near)).unwrap_or_default()
     }
@@ -58,7 +65,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Scheme, host and port; None of what has none of them.
+/// Scheme, host and port, or `None` if one of them is missing.
 fn origin(uri: &Uri) -> Option<(String, String, u16)> {
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
     let usual = match scheme.as_str() {
@@ -71,22 +78,25 @@ fn origin(uri: &Uri) -> Option<(String, String, u16)> {
 
 fn is_near(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A text as one part of a path, or as a value of a query.
+/// Percent-encodes a text as one path segment or one query value.
 pub(crate) fn part(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let write = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let write =
+        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(write).collect()
 }
 
-/// The words that a list is asked by.
+/// Query parameters of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
-    /// With a word, if it says something.
+    /// Adds a parameter if its value is not empty.
     pub(crate) fn with(mut self, word: &'static str, value: impl AsWord) -> Self {
         if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
             self.0.retain(|(other, _)| *other != word);
@@ -95,14 +105,15 @@ impl Query {
         self
     }
 
-    /// The path with these words behind it.
+    /// The path with the query appended.
     pub(crate) fn behind(&self, path: &str) -> String {
-        let words: Vec<String> = self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
+        let words: Vec<String> =
+            self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
         if words.is_empty() { path.to_owned() } else { format!("{path}?{}", words.join("&")) }
     }
 }
 
-/// What can stand behind a word of a query.
+/// Types of query parameter values.
 pub(crate) trait AsWord {
     fn as_word(&self) -> Option<String>;
 }
@@ -132,7 +143,7 @@ impl AsWord for Option<i64> {
 }
 
 impl AsWord for bool {
-    /// What is not so is not asked for.
+    /// `false` is the default of all flags, so it is left out.
     fn as_word(&self) -> Option<String> {
         self.then(|| "true".to_owned())
     }
@@ -143,45 +154,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_http_goes_nowhere_but_here() {
-        for near in ["http://127.0.0.1:7780", "http://localhost:1/", "http://[::1]:7780", "https://gantry.example.com"]
-        {
+    fn plain_http_is_accepted_on_loopback_only() {
+        for near in [
+            "http://127.0.0.1:7780",
+            "http://localhost:1/",
+            "http://[::1]:7780",
+            "https://gantry.example.com",
+        ] {
             assert!(Address::parse(near, false).is_ok(), "{near}");
         }
         assert_eq!(
             Address::parse("http://localhost:1/", false).map(|a| a.to_string()).ok(),
             Some("http://localhost:1".into())
         );
-        for far in ["http://gantry.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"] {
-            assert!(Address::parse(far, false).is_err_and(|e| e.to_string().contains("--insecure-http")), "{far}");
+        for far in ["http://gantry.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com"]
+        {
+            assert!(
+                Address::parse(far, false)
+                    .is_err_and(|e| e.to_string().contains("--insecure-http")),
+                "{far}"
+            );
             assert!(Address::parse(far, true).is_ok(), "{far}");
         }
         for wrong in ["", "gantry", "ftp://x", "https://x/path", "https://x?y=z", "/x"] {
             assert!(Address::parse(wrong, true).is_err(), "{wrong}");
         }
-        let secret = Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
+        let secret =
+            Address::parse("https://me:hunter2@x", true).map_err(|error| error.to_string());
         assert!(secret.is_err_and(|error| !error.contains("hunter2")));
     }
 
     #[test]
-    fn a_server_is_the_same_however_it_is_written() {
-        let is_of = |own: &str, other: &str| Address::parse(own, false).unwrap().is_of(&other.parse().unwrap());
-        assert!(is_of("https://gantry.example.com", "https://GANTRY.example.com:443/sign-in#token=x"));
+    fn equivalent_server_urls_are_equal() {
+        let is_of = |own: &str, other: &str| {
+            Address::parse(own, false).unwrap().is_of(&other.parse().unwrap())
+        };
+        assert!(is_of(
+            "https://gantry.example.com",
+            "https://GANTRY.example.com:443/sign-in#token=x"
+        ));
         assert!(is_of("http://localhost:80", "http://localhost/sign-in"));
         assert!(is_of("http://[::1]:7780", "http://[::1]:7780/sign-in"));
-        for other in
-            ["http://gantry.example.com", "https://gantry.example.com:8443", "https://gantry.example.org", "/sign-in"]
-        {
+        for other in [
+            "http://gantry.example.com",
+            "https://gantry.example.com:8443",
+            "https://gantry.example.org",
+            "/sign-in",
+        ] {
             assert!(!is_of("https://gantry.example.com", other), "{other}");
         }
     }
 
     #[test]
-    fn words_are_written_so_that_they_arrive_as_they_are() {
+    fn query_values_are_percent_encoded() {
         assert_eq!(part("a b/c&ü"), "a%20b%2Fc%26%C3%BC");
-        let query =
-            Query::default().with("filter", "n 1").with("state", &None).with("mine", true).with("drafts", false);
+        let query = Query::default()
+            .with("filter", "n 1")
+            .with("state", &None)
+            .with("mine", true)
+            .with("drafts", false);
         assert_eq!(query.behind("/nodes"), "/nodes?filter=n%201&mine=true");
-        assert_eq!(Query::default().with("after", "a").with("after", "b").behind("/x"), "/x?after=b");
+        assert_eq!(
+            Query::default().with("after", "a").with("after", "b").behind("/x"),
+            "/x?after=b"
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! `apply`, `diff`, `bind` and `unbind`: from what somebody wants to a proposal, and to its review.
+//! `apply`, `diff`, `bind` and `unbind`: turn declared changes into a proposal and its review.
 //!
 //! Invariants:
-//! * Everything is read and worked out before anything is opened: a file that is wrong in its last line opens nothing. What is refused
-//!   later leaves whole proposals behind it, which are told, and no empty one.
-//! * A proposal that somebody else opened or shaped is joined only when that is said: theirs would be submitted with it, and whoever
-//!   joins it can't approve it any more.
-//! * Edits go into the version that they were worked out from, so what somebody else does meanwhile is refused, and never mixed in.
+//! * All files are read and all edits computed before a proposal is opened. So an error in the last
+//!   line of a file opens nothing. If the server rejects edits later, finished proposals stay and
+//!   are reported; a proposal without edits is discarded.
+//! * Other people's proposal is joined only with `--join`. Their edits would be submitted too, and
+//!   a person who joins can no longer approve it.
+//! * Edits name the proposal version that they were computed from. Concurrent edits of other people
+//!   therefore cause an error, never a mixture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -18,7 +20,8 @@ use serde_json::{Map, Value, json};
 
 use api::catalog::{RoleView, VERSIONS};
 use api::console::{
-    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView, ProposalView, RoleChoice,
+    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView,
+    ProposalView, RoleChoice,
 };
 
 use crate::address::{Query, part};
@@ -29,7 +32,7 @@ use crate::names;
 use crate::paper::{note, plain};
 use crate::server::{Server, taken, understood};
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +41,8 @@ pub(crate) struct Apply {
     files: Files,
     #[command(flatten)]
     submit: Submit,
-    /// Join a proposal that somebody else shaped: theirs is submitted with yours, and you can't approve it any more
+    /// Add to a proposal of other people: theirs is submitted with yours, and you can no longer
+    /// approve it
     #[arg(long)]
     join: bool,
 }
@@ -48,66 +52,67 @@ pub(crate) struct Submit {
     /// Submit each proposal for review
     #[arg(long, requires = "title")]
     submit: bool,
-    /// What the change is for
+    /// Title of the review
     #[arg(long, value_name = "TEXT", requires = "submit")]
     title: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Files {
-    /// A file that declares, in YAML; - reads the standard input; may be given again
+    /// YAML file with declarations, or - for standard input; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bind {
-    /// Nodes, by name
+    /// Names of the nodes
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<String>,
-    /// The role
+    /// Name of the role
     #[arg(value_name = "ROLE")]
     role: RoleName,
     #[command(flatten)]
     place: Place,
 }
 
-/// Which deployment's proposal, and what becomes of it.
+/// The deployment, and options of its proposal.
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// The deployment
+    /// Name of the deployment
     #[arg(long = "in", value_name = "DEPLOYMENT")]
     deployment: String,
     #[command(flatten)]
     submit: Submit,
-    /// Join a proposal that somebody else shaped: theirs is submitted with yours, and you can't approve it any more
+    /// Add to a proposal of other people: theirs is submitted with yours, and you can no longer
+    /// approve it
     #[arg(long)]
     join: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Unbind {
-    /// Nodes, by name
+    /// Names of the nodes
     #[arg(required = true, value_name = "NODE")]
     nodes: Vec<String>,
-    /// The role; app/1 where a node carries it once more
+    /// Name of the role, with the instance unless it is the first, for example app/1
     #[arg(value_name = "ROLE")]
     noderole: NoderoleKey,
     #[command(flatten)]
     place: Place,
-    /// Take along what can't be without it
+    /// Also unbind everything that requires it
     #[arg(long)]
     with_dependents: bool,
 }
 
-/// A deployment as its board shows it, and its open proposal with whose that is.
+/// A deployment's board with its open proposal.
 struct Ground {
     board: Board,
-    /// Whether anybody else opened the open proposal, or wrote in it.
+    /// Whether other people opened or edited the open proposal.
     of_others: bool,
 }
 
-/// What a document comes to.
+/// A document with the edits computed from it.
 struct Worked {
     declared: Declared,
     ground: Ground,
@@ -117,7 +122,7 @@ struct Worked {
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     let place = Wish { submit: &apply.submit, join: apply.join };
     let worked = work_out(&client.server, &apply.files)?;
-    // Before anything is opened: what is refused here opens nothing anywhere.
+    // Check all proposals first, so that an error opens none of them.
     worked.iter().try_for_each(|one| may_join(&one.ground, &one.steps, place))?;
     let mut made = Vec::new();
     let done = worked.iter().try_for_each(|one| {
@@ -127,7 +132,9 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     if client.paper.json && (done.is_ok() || !made.is_empty()) {
         client.paper.json(&json!(made))?;
     }
-    let rest = worked.get(made.len()..).filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
+    let rest = worked
+        .get(made.len()..)
+        .filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
         note(&format!("Not proposed: {}. Applying again goes on from here.", names.join(", ")));
@@ -136,7 +143,7 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
 }
 
 pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
-    // As diff(1): whatever keeps it from being told is no difference.
+    // As with diff(1), an error is not exit code 1.
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.paper.json {
@@ -149,7 +156,7 @@ pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
     }
     match changes {
         0 => Ok(()),
-        // What is different has been told; there is nothing to say beside it.
+        // The differences are printed already, so the error has no text.
         _ => Err(Failure::NotSo(String::new())),
     }
 }
@@ -161,7 +168,8 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
         Some(found) => carriers_among(&client.server, &ground.board, found, &nodes)?,
         None => BTreeSet::new(),
     };
-    let missing: BTreeMap<NodeId, &str> = names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
+    let missing: BTreeMap<NodeId, &str> =
+        names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
     let steps = declare::bound(ground.board.id, &bind.role, &missing);
     one_proposal(client, &ground, &bind.place, &steps)
 }
@@ -181,13 +189,13 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
     one_proposal(client, &ground, &unbind.place, &steps)
 }
 
-/// The nodes that a line of the command names; else the first that is none.
+/// Finds the nodes of a command's arguments. Fails at the first unknown one.
 fn named(server: &Server, names: &[String]) -> Outcome<BTreeMap<NodeId, String>> {
     let mut found = names::find_nodes(server, &names.iter().map(String::as_str).collect())?;
     let one = |name: &String| match found.remove(name.as_str()) {
         Some(Ok(node)) => Ok(Some((node.id, node.fqdn))),
         Some(Err(what)) => Err(Failure::Nothing(what)),
-        // Named twice.
+        // A duplicate argument.
         None => Ok(None),
     };
     Ok(names.iter().map(one).collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect())
@@ -214,7 +222,8 @@ fn ground(server: &Server, name: &str) -> Outcome<Ground> {
     Ok(Ground { board, of_others })
 }
 
-/// Whether somebody else opened a proposal or wrote in it. An answer names those who wrote, and says of_others of whoever opened it.
+/// Whether other people opened or edited a proposal. `authors` has the people who edited it;
+/// `of_others` also covers the person who opened it.
 fn of_others(server: &Server, open: &ProposalView, answer: &Value) -> Outcome<bool> {
     if answer["of_others"] == true || open.authors.is_empty() {
         return Ok(answer["of_others"] == true);
@@ -223,14 +232,15 @@ fn of_others(server: &Server, open: &ProposalView, answer: &Value) -> Outcome<bo
     Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
 }
 
-/// What is to become of what is worked out.
+/// Options for the computed edits.
 #[derive(Debug, Clone, Copy)]
 struct Wish<'w> {
     submit: &'w Submit,
     join: bool,
 }
 
-/// Whether this may be put into the open proposal, and submitted with it: one of others takes `--join`, since theirs is submitted, too.
+/// Checks that the edits may be added to the open proposal. A proposal of other people needs
+/// `--join`, because their edits would be submitted too.
 fn may_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
     let touches = !steps.is_empty() || wish.submit.submit;
     match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
@@ -248,16 +258,17 @@ fn may_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
     }
 }
 
-/// A proposal that edits go into.
+/// The proposal that the edits go into.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     id: ProposalId,
     version: i32,
-    /// Whether this run opened it: then it closes it, too, when nothing comes of it.
+    /// Whether this command opened it. If all edits fail, the command discards it again.
     new: bool,
 }
 
-/// Puts the edits into the open proposal or a new one, all or none, submits it if that is wanted, and says what came of it.
+/// Adds the edits to the open proposal or a new one, all or none. Submits it if requested and
+/// prints the result.
 fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) -> Outcome<Value> {
     let Client { server, paper } = client;
     let name = &ground.board.name;
@@ -278,13 +289,19 @@ fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) ->
     }
     paper.write(&lines(name.as_str(), steps))?;
     let count = |word: &str| after[word].as_u64().unwrap_or_default();
-    let comes_to = format!("adds {}, removes {}, runs {} again", count("added"), count("removed"), count("reruns"));
+    let comes_to = format!(
+        "adds {}, removes {}, runs {} again",
+        count("added"),
+        count("removed"),
+        count("reruns")
+    );
     paper.line(&format!("Proposal {id} on {name}: {comes_to}."))?;
     follow(client, id, &review)?;
     Ok(made)
 }
 
-/// All that is wanted is so, or is in the open proposal already: that is submitted, if that is wanted and was not done.
+/// Handles a document without new edits. The open proposal, if any, is submitted if requested and
+/// not done yet.
 fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Value> {
     let Client { server, paper } = client;
     let said_something = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
@@ -293,7 +310,9 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
         paper.line(&format!("{}: nothing to change.", board.name))?;
     }
     let Some(open) = open else {
-        return Ok(json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}));
+        return Ok(
+            json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}),
+        );
     };
     let review = match open.submission {
         Some(review) => json!(review),
@@ -305,10 +324,12 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
             None => follow(client, open.id, &review)?,
         }
     }
-    Ok(json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}))
+    Ok(
+        json!({"deployment": board.name, "changes": [], "proposal": open.id, "version": open.version, "review": review}),
+    )
 }
 
-/// How a review is that was there already: somebody may have looked at it since.
+/// Prints the state of an existing review, which may have verdicts already.
 fn decided(client: &Client, id: ProposalId, review: SubmissionId) -> Outcome {
     let how = match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
         "waiting" => return follow(client, id, &json!(review)),
@@ -320,12 +341,13 @@ fn decided(client: &Client, id: ProposalId, review: SubmissionId) -> Outcome {
     Ok(())
 }
 
-/// The proposal as the board has it, which is what was planned from; else a new one.
+/// The open proposal in the version of the board, which the edits were computed from, or a new one.
 fn open(server: &Server, board: &Board) -> Outcome<Open> {
     if let Some(open) = &board.proposal {
         return Ok(Open { id: open.id, version: open.version, new: false });
     }
-    let opened = server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
+    let opened =
+        server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
     let id: ProposalId = understood(&opened["proposal"], "no proposal")?;
     let answer = server.get(&format!("/proposals/{id}"))?;
     let view: ProposalView = understood(&answer, "no proposal")?;
@@ -338,7 +360,7 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     Ok(Open { id, version: view.version, new: true })
 }
 
-/// The version behind these edits.
+/// Adds the edits and returns the new version.
 fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
     let Open { id, version, new } = open;
     let body = json!({"version": version, "edits": edits(steps)});
@@ -352,21 +374,25 @@ fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
     Ok(taken(&mut edited?, "version"))
 }
 
-/// The review of a version, if it was to be submitted.
+/// Submits a version if requested and returns the review.
 fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) -> Outcome<Value> {
     let Some(title) = &submit.title else { return Ok(Value::Null) };
     let body = json!({"version": version, "title": title});
     Ok(taken(&mut server.post(&format!("/proposals/{id}/submit"), body)?, "submission"))
 }
 
-/// What to do about a proposal next.
+/// Prints the next steps for a proposal.
 fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
     if review.is_null() {
-        note(&format!("Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"));
+        note(&format!(
+            "Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"
+        ));
         return Ok(());
     }
     client.paper.line(&format!("Review {review} waits for somebody else."))?;
-    note(&format!("Follow it: gantry review show {review}; gantry wait review {review} --for committed"));
+    note(&format!(
+        "Follow it: gantry review show {review}; gantry wait review {review} --for committed"
+    ));
     Ok(())
 }
 
@@ -396,7 +422,8 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
     for one in &all {
         let is = &one.deployment.is;
         if let Some(first) = seen.insert(is.clone(), &one.file) {
-            let what = format!("{is} stands twice, the first time in {first}: put both into one document");
+            let what =
+                format!("{is} stands twice, the first time in {first}: put both into one document");
             return Err(wrongly(&[one.wrong(one.deployment.at, what)]));
         }
     }
@@ -430,17 +457,24 @@ fn bytes(file: &str) -> Outcome<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = match file {
         "-" => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
-        path => std::fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
+        path => std::fs::File::open(path)
+            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
     };
     read.map_err(wrong)?;
     match u64::try_from(bytes.len()).is_ok_and(|length| length <= LARGEST) {
         true => Ok(bytes),
-        false => Err(Failure::Usage(format!("{file} has more than {LARGEST} bytes: declare in several files"))),
+        false => Err(Failure::Usage(format!(
+            "{file} has more than {LARGEST} bytes: declare in several files"
+        ))),
     }
 }
 
-/// What is there of what a document speaks of.
-fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Result<Present, Vec<Wrong>>> {
+/// Fetches the current state of everything that a document names.
+fn present(
+    server: &Server,
+    declared: &Declared,
+    board: &Board,
+) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
     let named = declared.nodes();
     for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
@@ -457,7 +491,8 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
         let named = declared.bindings.contains_key(&role.role);
         let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
         let expects = Expects { attribs: role.attribs.clone(), below: role.below.clone() };
-        let there = RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
+        let there =
+            RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
@@ -470,17 +505,22 @@ fn present(server: &Server, declared: &Declared, board: &Board) -> Outcome<Resul
     let told = declared.told();
     let mut choices = BTreeMap::new();
     for choice in &board.choices {
-        let expects = if told.contains(&choice.role) { expected(server, choice)? } else { Expects::default() };
+        let expects = if told.contains(&choice.role) {
+            expected(server, choice)?
+        } else {
+            Expects::default()
+        };
         choices.insert(choice.role.clone(), expects);
     }
     Ok(Ok(Present { roles, choices, nodes, own }))
 }
 
-/// What a role will expect of its data that the deployment does not have yet. Which version it would have there is the server's to say, so
-/// this is known only where the role is the same in all of them.
+/// Expected data of a role that the deployment does not have yet. The server selects the version,
+/// so this is known only if the role is the same in all versions.
 fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
     let query = Query::default().with("barclamp", choice.barclamp.as_str());
-    let view: RoleView = server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
+    let view: RoleView =
+        server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
     if view.versions.len() >= VERSIONS || !view.versions.iter().all(|version| version.same) {
         return Ok(Expects::default());
     }
@@ -501,17 +541,18 @@ fn role_on<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
     own_roles(board).find(|there| there.role == *role)
 }
 
-/// A node that carries a role and goes on to.
+/// The node, unless the draft unbinds the role from it.
 fn stays(chip: Chip) -> Option<(NodeId, String)> {
     (!chip.going).then_some((chip.node, chip.fqdn))
 }
 
-/// Where it is told what carries roles.
+/// Path of the list of a role's noderoles.
 fn place_of_carriers(board: &Board) -> String {
     format!("/deployments/{}/carriers", part(board.name.as_str()))
 }
 
-/// Those of some nodes that carry a role. Few nodes are asked for one by one: that is less than all the pages of all that carry it.
+/// The nodes among `nodes` that have a role. For few nodes, one request per node is cheaper than
+/// all pages of the role's noderoles.
 fn carriers_among(
     server: &Server,
     board: &Board,
@@ -525,14 +566,15 @@ fn carriers_among(
     let place = place_of_carriers(board);
     let mut there = BTreeSet::new();
     for node in nodes.keys() {
-        let query = Query::default().with("role", role.role.as_str()).with("node", node.to_string());
+        let query =
+            Query::default().with("role", role.role.as_str()).with("node", node.to_string());
         let found: Carriers = server.read(&query.behind(&place))?;
         there.extend(found.chips.into_iter().filter_map(stays).map(|(node, _)| node));
     }
     Ok(there)
 }
 
-/// Nodes that carry a role, the draft's bindings included and what it unbinds left out. A board has the first of many.
+/// The nodes that have a role, with the draft's edits. The board has only the first of many.
 fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMap<NodeId, String>> {
     if role.more == 0 {
         return Ok(role.chips.iter().cloned().filter_map(stays).collect());
@@ -542,7 +584,8 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     let mut all = BTreeMap::new();
     loop {
         let page: Carriers = server.read(&query.behind(&place))?;
-        let last = page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
+        let last =
+            page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
         all.extend(page.chips.into_iter().filter_map(stays));
         match last {
             Some(last) => query = query.with("after", last),
@@ -551,42 +594,56 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     }
 }
 
-/// A noderole's own data, the open proposal's edits included; none of one that is not there yet.
-fn own_data(server: &Server, board: &Board, node: NodeId, key: &NoderoleKey) -> Outcome<Map<String, Value>> {
+/// A noderole's user data, with the open proposal's edits. Empty if the noderole does not exist.
+fn own_data(
+    server: &Server,
+    board: &Board,
+    node: NodeId,
+    key: &NoderoleKey,
+) -> Outcome<Map<String, Value>> {
     let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
     let absent = |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
     if let Some(open) = &board.proposal {
-        let query = Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-        let drafted = server.read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
+        let query =
+            Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+        let drafted = server
+            .read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
         return drafted.map(|drafted| object(drafted.data)).or_else(absent);
     }
     let id: NoderoleId = key.id(node);
     let view = server.read::<NoderoleView>(&format!("/noderoles/{id}"));
     let own = |view: NoderoleView| {
-        view.layers.into_iter().find(|layer| layer.source == "user").map(|layer| object(layer.value))
+        view.layers
+            .into_iter()
+            .find(|layer| layer.source == "user")
+            .map(|layer| object(layer.value))
     };
     view.map(|view| own(view).unwrap_or_default()).or_else(absent)
 }
 
-/// Where edits of a proposal come from when they are given as a file.
+/// Reads the edits of a proposal from a JSON file.
 pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
     let text = text_of(file)?;
     written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::Usage(format!("{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"))
+        Failure::Usage(format!(
+            "{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"
+        ))
     })
 }
 
-/// The text of a file, or of the standard input.
+/// Reads a text from a file or standard input.
 pub(crate) fn text_of(file: &str) -> Outcome<String> {
     String::from_utf8(bytes(file)?).map_err(|_| Failure::Usage(format!("{file} is no UTF-8 text")))
 }
 
-/// Any JSON of a file, or of the standard input.
+/// Reads JSON from a file or standard input.
 pub(crate) fn json_of(file: &str) -> Outcome<Value> {
     let text = text_of(file)?;
-    let value = serde_json::from_str(&text).map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
-    // What is sent is written anew, so the server never sees what was lost in reading.
+    let value = serde_json::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
+    // The request contains the parsed value. The server can't see what parsing lost, so check it
+    // here.
     written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
     Ok(value)
 }

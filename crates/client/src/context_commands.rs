@@ -1,7 +1,7 @@
-//! `gantry context`: which servers there are, and coming in at one of them.
+//! `gantry context`: named servers and signing in to them.
 //!
-//! Invariant: what lets somebody in goes to the server that it is for. A link says which that is; one of another server is refused and not
-//! sent, for whoever gets it could come in with it.
+//! Invariant: credentials are sent only to their own server. A one-time link names its server. A
+//! link to another server is rejected and not sent, because its recipient could sign in with it.
 
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -18,74 +18,75 @@ use crate::server::Server;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Add a server by a short name, and come in there
+    /// Add a server with a short name and sign in to it
     Add {
-        /// The context's name
+        /// Name of the context
         name: String,
-        /// Its address: https://gantry.example.com
+        /// URL of the server, for example https://gantry.example.com
         #[arg(long, value_name = "URL")]
         server: String,
         #[command(flatten)]
         way: Way,
-        /// The code of your authenticator app, if you have a second factor
+        /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
-        /// In the place of one of that name
+        /// Replace an existing context of that name
         #[arg(long)]
         replace: bool,
     },
-    /// Come in again, where a session is over or a token holds no more
+    /// Sign in again after a session has ended or a token is no longer valid
     SignIn {
-        /// Which; without it the one in use
+        /// Name of the context [default: the current one]
         name: Option<String>,
         #[command(flatten)]
         way: Way,
-        /// The code of your authenticator app, if you have a second factor
+        /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
     },
-    /// All of them
+    /// List all contexts
     List,
-    /// Use one from now on
+    /// Make a context the current one
     Use {
-        /// The context's name
+        /// Name of the context
         name: String,
     },
-    /// What is asked, and as whom
+    /// Show the server and account of a context
     Show {
-        /// Which; without it the one in use
+        /// Name of the context [default: the current one]
         name: Option<String>,
     },
-    /// Forget one, and what lets you in there; its session goes on until it is ended
+    /// Remove a context with its credentials; its session continues until it is ended
     Remove {
-        /// The context's name
+        /// Name of the context
         name: String,
     },
 }
 
-/// How to come in. Without any of these the standard input has a token, or a one-time link.
+/// Sign-in options. By default, a token or a one-time link is read from standard input.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Way {
-    /// A file with a token (gantry_...); - is the standard input
+    /// File with a token (gantry_...), or - for standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A file with a one-time link, which is spent; - is the standard input
+    /// File with a one-time link, which is used up, or - for standard input
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
-    /// By name and password, which is read from the standard input
+    /// Sign in with this name and a password from standard input
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
 
-/// What tokens begin with.
 const TOKEN: &str = api::names::TOKEN_PREFIX;
-/// Largest secret that is read, in bytes.
+/// Maximum size of a secret, in bytes.
 const LARGEST: u64 = 16 << 10;
 
 impl Way {
     fn key(&self, address: &Address) -> Outcome<Key> {
-        let session = |form: &[(&str, &str)]| Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?));
+        let session = |form: &[(&str, &str)]| {
+            Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?))
+        };
         if let Some(name) = &self.user {
             let password = secret(None, "the password")?;
             return session(&[("name", name), ("password", password.reveal())]);
@@ -101,7 +102,8 @@ impl Way {
     }
 }
 
-/// A one-time link for this server: whole, from its path on, or its secret alone.
+/// Checks that a one-time link is for this server. Accepts a whole URL, its path, or the secret
+/// alone.
 fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     let text = link.reveal();
     let names_server = text.contains('/') && (!text.starts_with('/') || text.starts_with("//"));
@@ -121,11 +123,13 @@ fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     )))
 }
 
-/// One line of a file, or of the standard input.
+/// Reads one line from a file or standard input.
 fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
     let mut text = String::new();
     let read = match file.filter(|path| *path != Path::new("-")) {
-        Some(path) => std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)),
+        Some(path) => {
+            std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text))
+        }
         None => {
             let stdin = std::io::stdin();
             if stdin.is_terminal() {
@@ -139,21 +143,32 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match (lines.next(), lines.next()) {
         (Some(line), None) if !line.chars().any(char::is_control) => Ok(Secret::new(line)),
-        _ => Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else"))),
+        _ => {
+            Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else")))
+        }
     }
 }
 
-pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &Command) -> Outcome {
+pub(crate) fn run(
+    paper: Paper,
+    chosen: Option<&str>,
+    insecure: bool,
+    command: &Command,
+) -> Outcome {
     let path = usual_place()?;
     let mut contexts = Contexts::read(&path)?;
     match command {
         Command::Add { name, server, way, code, replace } => {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
-                return Err(Failure::Usage("a context's name has letters, digits, - _ and ., at most 64".into()));
+                return Err(Failure::Usage(
+                    "a context's name has letters, digits, - _ and ., at most 64".into(),
+                ));
             }
             if contexts.contexts.contains_key(name) && !replace {
-                return Err(Failure::Usage(format!("there is a context {name}: --replace puts this one in its place")));
+                return Err(Failure::Usage(format!(
+                    "there is a context {name}: --replace puts this one in its place"
+                )));
             }
             let address = Address::parse(server, insecure)?;
             let key = way.key(&address)?;
@@ -187,12 +202,19 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
                 return paper.json(&Value::Array(all));
             }
             if all.is_empty() {
-                return paper.line("There is none yet: gantry context add NAME --server URL --link-file FILE");
+                return paper.line(
+                    "There is none yet: gantry context add NAME --server URL --link-file FILE",
+                );
             }
             let mut table = Table::new(["", "NAME", "SERVER", "BY"]);
             for context in &all {
                 let mark = if context["current"] == true { "*" } else { "" };
-                table.row([mark.to_owned(), said(&context["name"]), said(&context["server"]), said(&context["by"])]);
+                table.row([
+                    mark.to_owned(),
+                    said(&context["name"]),
+                    said(&context["server"]),
+                    said(&context["by"]),
+                ]);
             }
             paper.write(&table.text(paper))
         }
@@ -206,7 +228,8 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
             let name = named(&contexts, name.as_deref().or(chosen))?;
             let context = contexts.named(&name)?;
             let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
-            paper.either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
+            paper
+                .either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
         }
         Command::Remove { name } => {
             contexts.named(name)?;
@@ -220,10 +243,14 @@ pub(crate) fn run(paper: Paper, chosen: Option<&str>, insecure: bool, command: &
 
 fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
     let name = name.map(str::to_owned).or_else(|| contexts.current.clone());
-    name.ok_or_else(|| Failure::Nothing("no context is in use: gantry context list, gantry context use NAME".into()))
+    name.ok_or_else(|| {
+        Failure::Nothing(
+            "no context is in use: gantry context list, gantry context use NAME".into(),
+        )
+    })
 }
 
-/// Whom the server takes one for: what lets nobody in is not kept.
+/// The account that the server returns for a key. An invalid key is an error, so it is not stored.
 fn who(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
     let server = Server::new(address.clone(), Some(key.clone()));
     if let Some(code) = code {
@@ -242,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_goes_to_the_server_that_made_it() {
+    fn link_of_another_server_is_rejected() {
         let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
         let given = |text: &str| link_for(&here, &Secret::new(text)).map(str::to_owned);
         for own in ["http://127.0.0.1:7955/sign-in#token=abc", "/sign-in#token=abc", "abc"] {

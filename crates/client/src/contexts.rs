@@ -1,14 +1,13 @@
-//! Contexts: servers by a short name, each with what lets one in there.
+//! Contexts: named servers with their credentials.
 //!
-//! # Theory
-//!
-//! A context is kept in one file that its owner alone can read, `contexts.toml` in `$XDG_CONFIG_HOME/gantry`. It is written anew beside and
-//! put in place whole, so a command that is interrupted leaves the file before or the file after.
+//! Contexts are in `contexts.toml` in `$XDG_CONFIG_HOME/gantry`, readable only by its owner. The
+//! file is replaced atomically, so an interrupted command leaves either the old or the new content.
 //!
 //! Invariants:
-//! * what lets somebody in is never printed, and is no part of any debug text;
-//! * what a context has goes to that context's server and to no other: a server that is named by itself gets a token of the environment, or
-//!   what a context of the very same address has; a context that is named by itself gets its own, and no token of the environment.
+//! * Credentials are never printed and not in any `Debug` output.
+//! * A context's credentials are sent only to its server. With an explicit server, the client uses
+//!   the token of the environment, or a context with the same address. With an explicit context, it
+//!   uses that context's credentials and never the token of the environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 use crate::exit::{Failure, Outcome};
 
-/// What lets somebody in. It never shows.
+/// A credential. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(String);
@@ -42,13 +41,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How one is let in.
+/// Credentials of a context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Key {
-    /// A program's, or one's own for programs.
+    /// An API token.
     Token(Secret),
-    /// A session's cookie, name and value.
+    /// Name and value of a session cookie.
     Session(Secret),
 }
 
@@ -61,7 +60,7 @@ impl Key {
     }
 }
 
-/// A server, and how one is let in there.
+/// A server with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Context {
@@ -71,7 +70,6 @@ pub(crate) struct Context {
     pub(crate) key: Key,
 }
 
-/// All of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Contexts {
@@ -80,9 +78,10 @@ pub(crate) struct Contexts {
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// Where contexts are kept.
+/// Path of the file with the contexts.
 pub(crate) fn usual_place() -> Outcome<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let configuration = configuration.ok_or_else(|| {
         Failure::Usage(
@@ -96,48 +95,64 @@ impl Contexts {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
         let metadata = match std::fs::metadata(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
             Err(error) => return Err(wrong(format!("can't be read: {error}"))),
             Ok(metadata) => metadata,
         };
         if metadata.permissions().mode() & 0o077 != 0 {
-            return Err(wrong(format!("others can read what lets you in: chmod 600 {}", path.display())));
+            return Err(wrong(format!(
+                "others can read what lets you in: chmod 600 {}",
+                path.display()
+            )));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
-        // Where, and never the line itself: it may hold a token.
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| wrong(format!("can't be read: {error}")))?;
+        // Report the position, but not the line: it may contain a token.
         toml::from_str(&text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
-            wrong(format!("line {} is none of a file of contexts", before.matches('\n').count() + 1))
+            wrong(format!(
+                "line {} is none of a file of contexts",
+                before.matches('\n').count() + 1
+            ))
         })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Outcome {
-        let wrong = |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+        let wrong =
+            |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
         let text = toml::to_string(self).map_err(|error| wrong(error.to_string()))?;
         replace(path, &text).map_err(|error| wrong(error.to_string()))
     }
 
-    /// One by its name; else those that there are.
+    /// The context of a name. The error lists the existing names.
     pub(crate) fn named(&self, name: &str) -> Outcome<&Context> {
         self.contexts.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
-                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE".to_owned(),
+                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE"
+                    .to_owned(),
                 names => format!("there are {}", names.join(", ")),
             };
             Failure::Nothing(format!("there is no context {name}; {known}"))
         })
     }
 
-    /// The name of a context for this server, the current one first.
+    /// The name of a context for this server, preferably the current one.
     pub(crate) fn at(&self, address: &Address) -> Option<&str> {
-        let here =
-            |name: &&String| self.contexts.get(*name).is_some_and(|context| context.server == address.to_string());
-        self.current.as_ref().filter(here).or_else(|| self.contexts.keys().find(here)).map(String::as_str)
+        let here = |name: &&String| {
+            self.contexts.get(*name).is_some_and(|context| context.server == address.to_string())
+        };
+        self.current
+            .as_ref()
+            .filter(here)
+            .or_else(|| self.contexts.keys().find(here))
+            .map(String::as_str)
     }
 }
 
-/// In the place of the file that is there, whole, and for nobody else's eyes.
+/// Replaces a file atomically, with permissions for its owner only.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -151,41 +166,50 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     let _ = std::fs::remove_file(path);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 
-/// What was said about which server to ask.
+/// The user's settings that select the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Said {
-    /// By options.
+    /// From the options.
     pub(crate) context: Option<String>,
     pub(crate) server: Option<String>,
     pub(crate) insecure_http: bool,
-    /// By the environment.
+    /// From the environment.
     pub(crate) env_context: Option<String>,
     pub(crate) env_server: Option<String>,
     pub(crate) env_token: Option<Secret>,
 }
 
-/// Which server is asked, and how one is let in there.
+/// The selected server with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub(crate) address: Address,
     pub(crate) key: Option<Key>,
-    /// The context that the key is of.
+    /// The context that the credentials come from.
     pub(crate) context: Option<String>,
 }
 
-/// An option goes before the environment, and that before the context in use; a server before a context.
+/// Selects the server. Options take precedence over the environment, and the environment over the
+/// current context. A server takes precedence over a context.
 pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     let token = || said.env_token.clone().map(Key::Token);
-    let by_options = said.server.as_ref().or(if said.context.is_none() { said.env_server.as_ref() } else { None });
+    let by_options = said.server.as_ref().or(if said.context.is_none() {
+        said.env_server.as_ref()
+    } else {
+        None
+    });
     if let Some(server) = by_options {
         let address = Address::parse(server, said.insecure_http)?;
         let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
-        let kept = context.as_ref().and_then(|name| contexts.contexts.get(name)).map(|context| context.key.clone());
+        let kept = context
+            .as_ref()
+            .and_then(|name| contexts.contexts.get(name))
+            .map(|context| context.key.clone());
         return Ok(Chosen { address, key: token().or(kept), context });
     }
     let name = said.context.as_ref().or(said.env_context.as_ref()).or(contexts.current.as_ref()).ok_or_else(|| {
@@ -195,7 +219,8 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     })?;
     let context = contexts.named(name)?;
     let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
-    // The environment's token is for the environment's server: who names a context means its own key.
+    // The token of the environment belongs to the server of the environment, not to an explicit
+    // context.
     let token = if said.context.is_none() { token() } else { None };
     let own = token.is_none().then(|| name.clone());
     Ok(Chosen { address, key: token.or_else(|| Some(context.key.clone())), context: own })
@@ -206,32 +231,46 @@ mod tests {
     use super::*;
 
     fn two() -> Contexts {
-        let context = |server: &str, key| Context { server: server.into(), insecure_http: false, key };
+        let context =
+            |server: &str, key| Context { server: server.into(), insecure_http: false, key };
         Contexts {
             current: Some("lab".into()),
             contexts: BTreeMap::from([
-                ("lab".into(), context("http://127.0.0.1:7780", Key::Session(Secret::new("gantry_session=hush")))),
-                ("far".into(), context("https://far.example", Key::Token(Secret::new("gantry_hush")))),
+                (
+                    "lab".into(),
+                    context(
+                        "http://127.0.0.1:7780",
+                        Key::Session(Secret::new("gantry_session=hush")),
+                    ),
+                ),
+                (
+                    "far".into(),
+                    context("https://far.example", Key::Token(Secret::new("gantry_hush"))),
+                ),
             ]),
         }
     }
 
     #[test]
-    fn the_file_is_for_its_owner_alone_and_comes_back_as_it_was() {
+    fn contexts_file_is_private_and_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/contexts.toml");
         assert_eq!(Contexts::read(&path).unwrap(), Contexts::default());
         two().write(&path).unwrap();
         two().write(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
         assert_eq!(Contexts::read(&path).unwrap(), two());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(Contexts::read(&path).unwrap_err().to_string().contains("chmod 600"));
     }
 
     #[test]
-    fn a_broken_file_is_told_without_what_it_holds() {
+    fn invalid_file_error_hides_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contexts.toml");
         write_new(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
@@ -241,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_goes_before_the_environment_and_that_before_what_is_in_use() {
+    fn option_overrides_environment_overrides_current_context() {
         let chosen = |said: Said| choose(&said, &two()).unwrap();
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(chosen(Said::default()).context.as_deref(), Some("lab"));
@@ -259,12 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_one_in_goes_to_its_own_server_alone() {
-        let other = choose(&Said { server: Some("https://other.example".into()), ..Said::default() }, &two()).unwrap();
+    fn credentials_go_only_to_their_own_server() {
+        let other = choose(
+            &Said { server: Some("https://other.example".into()), ..Said::default() },
+            &two(),
+        )
+        .unwrap();
         assert_eq!((other.key, other.context), (None, None));
-        let same = choose(&Said { server: Some("https://far.example/".into()), ..Said::default() }, &two()).unwrap();
+        let same = choose(
+            &Said { server: Some("https://far.example/".into()), ..Said::default() },
+            &two(),
+        )
+        .unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
-        // Whatever the environment has for another server.
+        // The explicit server replaces the server of the environment.
         let named = Said {
             context: Some("far".into()),
             env_server: Some("https://other.example".into()),
@@ -273,11 +320,14 @@ mod tests {
         };
         let far = choose(&named, &two()).unwrap();
         assert_eq!(far.address.to_string(), "https://far.example");
-        assert_eq!((far.key, far.context.as_deref()), (Some(Key::Token(Secret::new("gantry_hush"))), Some("far")));
+        assert_eq!(
+            (far.key, far.context.as_deref()),
+            (Some(Key::Token(Secret::new("gantry_hush"))), Some("far"))
+        );
     }
 
     #[test]
-    fn a_context_that_is_not_there_is_said_with_those_that_are() {
+    fn unknown_context_error_lists_existing_contexts() {
         let said = Said { context: Some("lap".into()), ..Said::default() };
         let failure = choose(&said, &two()).unwrap_err();
         assert_eq!((failure.code(), failure.to_string().contains("far, lab")), (4, true));

@@ -1,16 +1,15 @@
-//! What a file declares for deployments, and the edits that lead there from what is now. Pure: who reads the board is [`crate::apply`].
+//! Declaration files, and the edits that lead from the current state to the declared one.
 //!
-//! # Theory
-//!
-//! A document names a deployment and says which nodes carry which roles, and what data roles and noderoles have. What it does not speak of
-//! stays as it is. With `prune: true` the lists of nodes are the whole truth: a role that the document names goes from every node that it
-//! does not name. A role that it does not name stays: what a binding brings along is named nowhere, and has to stay.
+//! This module is pure; [`crate::apply`] fetches the current state. A document names a deployment,
+//! the nodes of its roles, and the data of roles and noderoles. Everything else stays unchanged.
+//! With `prune: true` the node lists are complete: each named role is unbound from all other nodes.
+//! Roles that the document does not name stay, because bindings also add required roles.
 //!
 //! Invariants:
-//! * the edits of a document, made once, leave nothing to be edited for it: applying it twice is applying it once;
-//! * every finding has the file, the place and the nearest right name;
-//! * data that is about to be set is held against its role before anything is opened, by the rule that the server holds it against
-//!   ([`engine::data::fit`]). Data that is there already is not judged: nothing is done with it.
+//! * The edits of a document are idempotent: applying it again produces no edits.
+//! * Every error has the file, the position and the most similar valid name.
+//! * New data is checked against its role before a proposal is opened. The server uses the same
+//!   function ([`engine::data::fit`]). Existing data is not checked, because it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,7 +26,7 @@ use api::console::AttribView;
 
 use crate::names::near;
 
-/// What is wrong with a file, and where.
+/// An error in a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     pub(crate) file: String,
@@ -41,32 +40,36 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Something written, and where.
+/// A value with its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Written<T> {
     pub(crate) is: T,
     pub(crate) at: At,
 }
 
-/// One document: what is to be so in a deployment.
+/// A document: the declared state of a deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Declared {
     pub(crate) file: String,
     pub(crate) deployment: Written<DeploymentName>,
-    /// Nodes by role, as they are written.
+    /// Node names by role, as written.
     pub(crate) bindings: BTreeMap<RoleName, Written<Vec<Written<String>>>>,
-    /// The deployment's data by role.
+    /// Data of the deployment's roles.
     pub(crate) data: BTreeMap<RoleName, Placed>,
-    /// The noderoles' own data, by node as it is written.
+    /// User data of noderoles, by node name as written.
     pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>>,
     pub(crate) prune: bool,
 }
 
 impl Declared {
-    /// Every node that it names, each once, with the place where it is named first.
+    /// All named nodes, each with the position of its first mention.
     pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
         let mut all = BTreeMap::new();
-        let bound = self.bindings.values().flat_map(|nodes| &nodes.is).map(|node| (node.is.as_str(), node.at));
+        let bound = self
+            .bindings
+            .values()
+            .flat_map(|nodes| &nodes.is)
+            .map(|node| (node.is.as_str(), node.at));
         let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
         for (node, at) in bound.chain(told) {
             all.entry(node).or_insert(at);
@@ -74,9 +77,13 @@ impl Declared {
         all
     }
 
-    /// Every role that it has data for, a noderole's own included.
+    /// All roles with data, including data of single noderoles.
     pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
-        let of_nodes = self.node_data.values().flat_map(|roles| roles.is.keys()).map(|noderole| &noderole.role);
+        let of_nodes = self
+            .node_data
+            .values()
+            .flat_map(|roles| roles.is.keys())
+            .map(|noderole| &noderole.role);
         self.data.keys().chain(of_nodes).collect()
     }
 
@@ -87,9 +94,10 @@ impl Declared {
 
 const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
 
-/// The documents of a file.
+/// Parses the documents of a file.
 pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>> {
-    let documents = placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
+    let documents =
+        placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for document in documents.iter().filter(|document| !document.value.is_null()) {
         let mut reader = Reader { file, document, wrong: &mut wrong };
@@ -98,7 +106,7 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-/// Reads a document, and gathers what is wrong with it.
+/// Reads a document and collects its errors.
 struct Reader<'d> {
     file: &'d str,
     document: &'d Placed,
@@ -135,27 +143,29 @@ impl<'d> Reader<'d> {
         let bindings = self.bindings();
         let data = self.data();
         let node_data = self.node_data();
-        let deployment = match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-            Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
-            Some(Err(error)) => {
-                self.say("/deployment", error.to_string());
-                return None;
-            }
-            None => {
-                self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
-                return None;
-            }
-        };
+        let deployment =
+            match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
+                Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
+                Some(Err(error)) => {
+                    self.say("/deployment", error.to_string());
+                    return None;
+                }
+                None => {
+                    self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
+                    return None;
+                }
+            };
         Some(Declared { file: self.file.to_owned(), deployment, bindings, data, node_data, prune })
     }
 
-    /// The entries of a map; none where it is not there.
+    /// The entries of a map, or none if it is absent.
     fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
         match self.document.value.pointer(pointer) {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Object(entries)) => {
-                entries.iter().map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key)))).collect()
-            }
+            Some(Value::Object(entries)) => entries
+                .iter()
+                .map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key))))
+                .collect(),
             Some(_) => {
                 self.say(pointer, what);
                 Vec::new()
@@ -163,20 +173,29 @@ impl<'d> Reader<'d> {
         }
     }
 
-    fn named<T: std::str::FromStr<Err: fmt::Display>>(&mut self, text: &str, pointer: &str) -> Option<T> {
+    fn named<T: std::str::FromStr<Err: fmt::Display>>(
+        &mut self,
+        text: &str,
+        pointer: &str,
+    ) -> Option<T> {
         text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
     }
 
     fn bindings(&mut self) -> BTreeMap<RoleName, Written<Vec<Written<String>>>> {
         let mut all = BTreeMap::new();
-        for (role, nodes, pointer) in self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`") {
+        for (role, nodes, pointer) in
+            self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`")
+        {
             let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
             let at = self.document.place(&pointer);
             let list = match nodes {
                 Value::Null => Vec::new(),
                 Value::Array(nodes) => self.nodes(nodes, &pointer),
                 _ => {
-                    self.say(&pointer, format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"));
+                    self.say(
+                        &pointer,
+                        format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"),
+                    );
                     continue;
                 }
             };
@@ -219,9 +238,13 @@ impl<'d> Reader<'d> {
 
     fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>> {
         let mut all = BTreeMap::new();
-        for (node, _, pointer) in self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`") {
+        for (node, _, pointer) in
+            self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`")
+        {
             let mut roles = BTreeMap::new();
-            for (role, value, pointer) in self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`") {
+            for (role, value, pointer) in
+                self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`")
+            {
                 let role = self.named::<NoderoleKey>(role, &pointer);
                 let value = self.object(value, &pointer);
                 roles.extend(role.zip(value));
@@ -232,52 +255,56 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// A key as a part of a JSON pointer.
+/// Escapes a key for a JSON pointer.
 pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// What is there now, the open proposal's edits included.
+/// The current state, with the open proposal's edits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Present {
-    /// What the deployment has.
+    /// Roles of the deployment.
     pub(crate) roles: BTreeMap<RoleName, RolePresent>,
-    /// What it could have.
+    /// Roles that can be added.
     pub(crate) choices: BTreeMap<RoleName, Expects>,
-    /// Nodes by the names that the document writes.
+    /// Nodes by name, as the document writes it.
     pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
-    /// The own data of the noderoles that the document speaks of; those that are not there yet have none.
+    /// User data of the noderoles in the document. A noderole that does not exist has none.
     pub(crate) own: BTreeMap<(NodeId, NoderoleKey), Map<String, Value>>,
 }
 
-/// A role of a deployment.
+/// A role of the deployment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RolePresent {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
     pub(crate) expects: Expects,
-    /// Nodes that carry it, with their names.
+    /// Nodes that have the role, with their names.
     pub(crate) carriers: BTreeMap<NodeId, String>,
 }
 
-/// What a role expects of its data. Nothing where that can't be told yet: then the server alone judges.
+/// Expected data of a role. Empty if it is unknown; then only the server checks the data.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Expects {
     pub(crate) attribs: Vec<AttribView>,
-    /// What holds where nobody says anything: the role's template.
+    /// Default values from the role's template.
     pub(crate) below: Value,
 }
 
-/// An edit, and how a person reads it.
+/// An edit with its description.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) edit: Edit,
     pub(crate) says: String,
 }
 
-/// The edits that lead from what is there to what is declared: roles come before their data and their bindings, and nothing is unbound
-/// before what takes its place is bound.
-pub(crate) fn edits(id: DeploymentId, declared: &Declared, present: &Present) -> Result<Vec<Step>, Vec<Wrong>> {
+/// The edits that lead from the current to the declared state. Roles are added before their data
+/// and bindings, and replacements are bound before anything is unbound.
+pub(crate) fn edits(
+    id: DeploymentId,
+    declared: &Declared,
+    present: &Present,
+) -> Result<Vec<Step>, Vec<Wrong>> {
     let planner = Planner { id, declared, present };
     let wrong = planner.check();
     if !wrong.is_empty() {
@@ -301,28 +328,34 @@ impl Planner<'_> {
     fn check(&self) -> Vec<Wrong> {
         let Self { declared, present, .. } = self;
         let mut wrong = Vec::new();
-        let bound = declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
+        let bound =
+            declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
         let told = declared.data.iter().map(|(role, data)| (role, data.place(""), false));
         for (role, at, binds) in bound.chain(told) {
             match present.roles.get(role) {
                 Some(there) if binds && !there.bindable => {
-                    wrong.push(
-                        declared.wrong(at, format!("{role} can't be bound by hand: what needs it brings it along")),
-                    );
+                    wrong.push(declared.wrong(
+                        at,
+                        format!("{role} can't be bound by hand: what needs it brings it along"),
+                    ));
                 }
                 Some(_) => {}
                 None if present.choices.contains_key(role) => {}
                 None => {
-                    let known = present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
+                    let known =
+                        present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
                     let near = near(role.as_str(), known);
                     let deployment = &declared.deployment.is;
-                    wrong.push(
-                        declared.wrong(at, format!("{deployment} has no role {role}, and none could be added{near}")),
-                    );
+                    wrong.push(declared.wrong(
+                        at,
+                        format!("{deployment} has no role {role}, and none could be added{near}"),
+                    ));
                 }
             }
         }
-        for (node, at) in declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node)) {
+        for (node, at) in
+            declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node))
+        {
             wrong.push(declared.wrong(at, format!("there is no node {node}")));
         }
         wrong.extend(self.doubled());
@@ -330,7 +363,7 @@ impl Planner<'_> {
         wrong
     }
 
-    /// Data that is about to be set and does not fit its role.
+    /// Errors of new data that does not fit its role.
     fn unfit(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         for (role, data) in self.new_data() {
@@ -339,14 +372,22 @@ impl Planner<'_> {
         }
         for (_, _, noderole, data) in self.new_own() {
             let Some(expects) = self.expects(&noderole.role) else { continue };
-            wrong.extend(self.misfits(data, expects, &self.below_own(noderole, expects), true, noderole));
+            wrong.extend(self.misfits(
+                data,
+                expects,
+                &self.below_own(noderole, expects),
+                true,
+                noderole,
+            ));
         }
         wrong
     }
 
-    /// What holds where a noderole's own data says nothing: the role's data as it will be, over the template.
+    /// Defaults of a noderole's user data: the role's declared or current data, merged over the
+    /// template.
     fn below_own(&self, noderole: &NoderoleKey, expects: &Expects) -> Value {
-        let declared = self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
+        let declared =
+            self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
         let of_role = shown(declared.or_else(|| self.data_now(&noderole.role)));
         match expects.below.is_null() {
             true => of_role,
@@ -355,7 +396,11 @@ impl Planner<'_> {
     }
 
     fn expects(&self, role: &RoleName) -> Option<&Expects> {
-        self.present.roles.get(role).map(|there| &there.expects).or_else(|| self.present.choices.get(role))
+        self.present
+            .roles
+            .get(role)
+            .map(|there| &there.expects)
+            .or_else(|| self.present.choices.get(role))
     }
 
     fn misfits(
@@ -367,9 +412,13 @@ impl Planner<'_> {
         whose: impl fmt::Display,
     ) -> Vec<Wrong> {
         let expected = expects.attribs.iter().filter_map(|attrib| {
-            Some(Expected { name: &attrib.name, path: &attrib.path, schema: attrib.schema.as_ref()? })
+            Some(Expected {
+                name: &attrib.name,
+                path: &attrib.path,
+                schema: attrib.schema.as_ref()?,
+            })
         });
-        // What is too deep to be judged here the server refuses.
+        // Data that is too deeply nested to check here is rejected by the server.
         let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
         let wrong = |path: &str, what: &str| {
             let place = data.place(written(&data.value, path));
@@ -378,9 +427,10 @@ impl Planner<'_> {
         found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
     }
 
-    /// Data of roles that is not what is there.
+    /// Data of roles that differs from the current data.
     fn new_data(&self) -> Vec<(&RoleName, &Placed)> {
-        let is_new = |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
+        let is_new =
+            |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
         self.declared.data.iter().filter(is_new).collect()
     }
 
@@ -388,13 +438,16 @@ impl Planner<'_> {
         self.present.roles.get(role).and_then(|there| there.data.as_object())
     }
 
-    /// Own data of noderoles that is not what is there, each with its node's id and name.
+    /// User data of noderoles that differs from the current data, with node id and name.
     fn new_own(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
         let mut all = Vec::new();
         for (node, roles) in &self.declared.node_data {
             let Some((id, name)) = self.present.nodes.get(node) else { continue };
             let (id, name) = (*id, name.as_str());
-            let new = roles.is.iter().filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
+            let new = roles
+                .is
+                .iter()
+                .filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
             all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
         }
         all
@@ -404,7 +457,7 @@ impl Planner<'_> {
         self.present.own.get(&(node, noderole.clone()))
     }
 
-    /// A node twice in one list, under whichever name.
+    /// Errors of nodes that are twice in one list, even under different names.
     fn doubled(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
         for (role, nodes) in &self.declared.bindings {
@@ -412,19 +465,33 @@ impl Planner<'_> {
             for node in &nodes.is {
                 let id = self.present.nodes.get(&node.is).map(|(id, _)| *id);
                 if id.is_some_and(|id| !seen.insert(id)) {
-                    wrong.push(self.declared.wrong(node.at, format!("{} stands twice for {role}", node.is)));
+                    wrong.push(
+                        self.declared
+                            .wrong(node.at, format!("{} stands twice for {role}", node.is)),
+                    );
                 }
             }
         }
         wrong
     }
 
-    fn wanted<'w>(&'w self, nodes: &'w [Written<String>]) -> impl Iterator<Item = (NodeId, &'w str)> {
-        nodes.iter().filter_map(|node| self.present.nodes.get(&node.is)).map(|(id, name)| (*id, name.as_str()))
+    fn wanted<'w>(
+        &'w self,
+        nodes: &'w [Written<String>],
+    ) -> impl Iterator<Item = (NodeId, &'w str)> {
+        nodes
+            .iter()
+            .filter_map(|node| self.present.nodes.get(&node.is))
+            .map(|(id, name)| (*id, name.as_str()))
     }
 
     fn roles(&self) -> Vec<Step> {
-        let bound = self.declared.bindings.iter().filter(|(_, nodes)| !nodes.is.is_empty()).map(|(role, _)| role);
+        let bound = self
+            .declared
+            .bindings
+            .iter()
+            .filter(|(_, nodes)| !nodes.is.is_empty())
+            .map(|(role, _)| role);
         let named: BTreeSet<&RoleName> = bound.chain(self.declared.data.keys()).collect();
         let missing = named.into_iter().filter(|role| !self.present.roles.contains_key(*role));
         let step = |role: &RoleName| Step {
@@ -437,7 +504,8 @@ impl Planner<'_> {
     fn data(&self) -> Vec<Step> {
         let step = |(role, data): (&RoleName, &Placed)| {
             let (now, data) = (shown(self.data_now(role)), &data.value);
-            let edit = Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
+            let edit =
+                Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {role}: {now} -> {data}") }
         };
         self.new_data().into_iter().map(step).collect()
@@ -447,8 +515,10 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for (role, nodes) in &self.declared.bindings {
             let carriers = self.present.roles.get(role).map(|there| &there.carriers);
-            let missing: BTreeMap<NodeId, &str> =
-                self.wanted(&nodes.is).filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id))).collect();
+            let missing: BTreeMap<NodeId, &str> = self
+                .wanted(&nodes.is)
+                .filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id)))
+                .collect();
             steps.extend(bound(self.id, role, &missing));
         }
         steps
@@ -457,7 +527,8 @@ impl Planner<'_> {
     fn own(&self) -> Vec<Step> {
         let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
             let (now, data) = (shown(self.own_now(node, noderole)), &data.value);
-            let edit = Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
+            let edit =
+                Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {noderole} on {name}: {now} -> {data}") }
         };
         self.new_own().into_iter().map(step).collect()
@@ -467,16 +538,19 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
             let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
-            let carriers = self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
-            let beyond: BTreeMap<NodeId, &str> =
-                carriers.filter(|(id, _)| !wanted.contains(id)).map(|(id, name)| (*id, name.as_str())).collect();
+            let carriers =
+                self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
+            let beyond: BTreeMap<NodeId, &str> = carriers
+                .filter(|(id, _)| !wanted.contains(id))
+                .map(|(id, name)| (*id, name.as_str()))
+                .collect();
             steps.extend(unbound(&NoderoleKey::first(role.clone()), &beyond));
         }
         steps
     }
 }
 
-/// Whether data is what is there already; nothing there is the same as an empty map.
+/// Whether data equals the current data. Absent data equals an empty map.
 fn is_there(now: Option<&Map<String, Value>>, data: &Value) -> bool {
     match now {
         Some(now) => data.as_object() == Some(now),
@@ -488,7 +562,7 @@ fn shown(now: Option<&Map<String, Value>>) -> Value {
     Value::Object(now.cloned().unwrap_or_default())
 }
 
-/// The place that a path means, or the nearest around it that is written: what is missing stands nowhere.
+/// The path, or its nearest ancestor that exists in the data. A missing value has no position.
 fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
     while data.pointer(path).is_none() {
         path = path.rsplit_once('/').map_or("", |(around, _)| around);
@@ -497,22 +571,40 @@ fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
 }
 
 /// The edits that bind a role to nodes.
-pub(crate) fn bound(deployment: DeploymentId, role: &RoleName, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
-    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes { deployment, role: role.clone(), nodes })
+pub(crate) fn bound(
+    deployment: DeploymentId,
+    role: &RoleName,
+    nodes: &BTreeMap<NodeId, &str>,
+) -> Vec<Step> {
+    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes {
+        deployment,
+        role: role.clone(),
+        nodes,
+    })
 }
 
-/// The edits that take a noderole off nodes.
+/// The edits that unbind a noderole from nodes.
 pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
-    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes { noderole: noderole.clone(), nodes })
+    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes {
+        noderole: noderole.clone(),
+        nodes,
+    })
 }
 
-/// As many edits as it takes to list these nodes, since one lists a thousand; none of no node.
-fn listed(nodes: &BTreeMap<NodeId, &str>, says: &str, edit: impl Fn(BTreeSet<NodeId>) -> Edit) -> Vec<Step> {
+/// Splits the nodes into edits of at most 1,000 nodes. No edits for no nodes.
+fn listed(
+    nodes: &BTreeMap<NodeId, &str>,
+    says: &str,
+    edit: impl Fn(BTreeSet<NodeId>) -> Edit,
+) -> Vec<Step> {
     let mut nodes: Vec<(&str, NodeId)> = nodes.iter().map(|(id, name)| (*name, *id)).collect();
     nodes.sort_unstable();
     let step = |some: &[(&str, NodeId)]| Step {
         edit: edit(some.iter().map(|(_, id)| *id).collect()),
-        says: format!("{says} {}", some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")),
+        says: format!(
+            "{says} {}",
+            some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        ),
     };
     nodes.chunks(MAX_LISTED).map(step).collect()
 }
@@ -533,7 +625,7 @@ mod tests {
         RoleName::parse(name).unwrap()
     }
 
-    /// app on n1 and n2, proxy nowhere, runtime brought along on n1; `cache` could be added.
+    /// `app` on n1 and n2, `proxy` on no node, `runtime` required on n1; `cache` can be added.
     fn present() -> Present {
         let there = |bindable, data: Value, on: &[u128]| RolePresent {
             bindable,
@@ -575,14 +667,16 @@ mod tests {
 
     fn wrong(text: &str) -> Vec<String> {
         let found = match read("web.yaml", text.as_bytes()) {
-            Ok(all) => all.iter().filter_map(|one| edits(WEB, one, &present()).err()).flatten().collect(),
+            Ok(all) => {
+                all.iter().filter_map(|one| edits(WEB, one, &present()).err()).flatten().collect()
+            }
             Err(wrong) => wrong,
         };
         found.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn what_is_missing_is_bound_and_what_is_there_stays() {
+    fn only_missing_nodes_are_bound() {
         assert_eq!(
             says("deployment: web\nbindings:\n  app: [n1, n3]\n  proxy: [n3.demo, n1]\n"),
             ["+ app on n3.demo", "+ proxy on n1.demo, n3.demo"]
@@ -592,37 +686,51 @@ mod tests {
     }
 
     #[test]
-    fn pruning_takes_away_what_a_named_role_is_not_said_to_be_on() {
+    fn prune_unbinds_undeclared_nodes_of_named_roles() {
         assert_eq!(
             says("deployment: web\nprune: true\nbindings: {app: [n3]}"),
             ["+ app on n3.demo", "- app from n1.demo, n2.demo"]
         );
-        assert_eq!(says("deployment: web\nprune: true\nbindings: {app: []}"), ["- app from n1.demo, n2.demo"]);
+        assert_eq!(
+            says("deployment: web\nprune: true\nbindings: {app: []}"),
+            ["- app from n1.demo, n2.demo"]
+        );
         assert!(
             says("deployment: web\nprune: true\nbindings: {proxy: []}").is_empty(),
             "roles that are not named stay"
         );
-        assert_eq!(says("deployment: web\nprune: true\nbindings: {runtime: }"), ["- runtime from n1.demo"]);
+        assert_eq!(
+            says("deployment: web\nprune: true\nbindings: {runtime: }"),
+            ["- runtime from n1.demo"]
+        );
     }
 
     #[test]
-    fn a_role_that_could_be_added_is_added_first() {
+    fn missing_role_is_added_first() {
         let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
-        assert_eq!(steps, ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]);
+        assert_eq!(
+            steps,
+            ["+ role cache", "* data of cache: {} -> {\"size\":1}", "+ cache on n1.demo"]
+        );
     }
 
     #[test]
-    fn data_is_set_where_it_differs() {
+    fn only_changed_data_is_set() {
         assert!(says("deployment: web\ndata: {app: {port: 80}, proxy: {}}").is_empty());
-        assert_eq!(says("deployment: web\ndata: {app: {port: 81}}"), ["* data of app: {\"port\":80} -> {\"port\":81}"]);
-        assert!(says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty());
+        assert_eq!(
+            says("deployment: web\ndata: {app: {port: 81}}"),
+            ["* data of app: {\"port\":80} -> {\"port\":81}"]
+        );
+        assert!(
+            says("deployment: web\nnode_data: {n1: {app: {port: 81}}, n2: {app: {}}}").is_empty()
+        );
         assert_eq!(
             says("deployment: web\nnode_data: {n1.demo: {app: {}}}"),
             ["* data of app on n1.demo: {\"port\":81} -> {}"]
         );
     }
 
-    /// A port that is a whole number, and has to be there.
+    /// A required integer port.
     fn expects_port() -> Expects {
         let schema = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}}});
         Expects {
@@ -637,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_does_not_fit_its_role_is_told_where_it_stands() {
+    fn invalid_data_is_reported_with_position() {
         let mut present = present();
         present.roles.get_mut(&role("app")).unwrap().expects = expects_port();
         present.choices.insert(role("cache"), expects_port());
@@ -647,7 +755,9 @@ mod tests {
         };
         let misfit = "/listen/port is a text, and should be a whole number";
         assert_eq!(
-            wrong("deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"),
+            wrong(
+                "deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"
+            ),
             [
                 format!("web.yaml:3:18: data of app does not fit: {misfit}"),
                 format!("web.yaml:6:7: data of cache does not fit: {misfit}"),
@@ -657,24 +767,31 @@ mod tests {
             wrong("deployment: web\nnode_data:\n  n2:\n    app: {listen: {port: x}}\n"),
             [format!("web.yaml:4:20: data of app does not fit: {misfit}")]
         );
-        // Missing is what nothing below has, and that stands where it ought to be.
-        let missing = ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
+        // A value is missing only if no lower layer has it. The error is at its parent.
+        let missing =
+            ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
         assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
         let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: {listen: {}}}}\n";
         assert!(wrong(with_role).is_empty(), "the role's data has it");
-        assert!(wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(), "a noderole may have it");
+        assert!(
+            wrong("deployment: web\ndata: {app: {listen: {}}}\n").is_empty(),
+            "a noderole may have it"
+        );
     }
 
     #[test]
-    fn data_that_is_there_already_is_not_judged() {
+    fn existing_data_is_not_validated() {
         let mut present = present();
         let app = present.roles.get_mut(&role("app")).unwrap();
         (app.expects, app.data) = (expects_port(), json!({"listen": {"port": "x"}}));
-        assert_eq!(edits(WEB, &declared("deployment: web\ndata: {app: {listen: {port: x}}}\n"), &present), Ok(vec![]));
+        assert_eq!(
+            edits(WEB, &declared("deployment: web\ndata: {app: {listen: {port: x}}}\n"), &present),
+            Ok(vec![])
+        );
     }
 
     #[test]
-    fn made_once_nothing_is_left_to_be_made() {
+    fn applying_twice_produces_no_edits() {
         let text = "deployment: web\nprune: true\nbindings: {app: [n3], cache: [n1]}\ndata: {app: {port: 1}}\nnode_data: {n1: {app: {port: 2}}}";
         let (declared, mut present) = (declared(text), present());
         for step in edits(WEB, &declared, &present).unwrap() {
@@ -683,18 +800,32 @@ mod tests {
         assert_eq!(edits(WEB, &declared, &present), Ok(Vec::new()));
     }
 
-    /// As the server would, of what a declaration makes.
+    /// Applies an edit as the server does, for the edits that declarations produce.
     fn make(present: &mut Present, edit: Edit) {
         match edit {
             Edit::AddRole { role, .. } => {
-                present.roles.insert(role, RolePresent { bindable: true, ..RolePresent::default() });
+                present
+                    .roles
+                    .insert(role, RolePresent { bindable: true, ..RolePresent::default() });
             }
-            Edit::SetRoleData { role, data, .. } => present.roles.get_mut(&role).unwrap().data = data,
+            Edit::SetRoleData { role, data, .. } => {
+                present.roles.get_mut(&role).unwrap().data = data
+            }
             Edit::BindNodes { role, nodes, .. } => {
-                present.roles.get_mut(&role).unwrap().carriers.extend(nodes.into_iter().map(|id| (id, String::new())));
+                present
+                    .roles
+                    .get_mut(&role)
+                    .unwrap()
+                    .carriers
+                    .extend(nodes.into_iter().map(|id| (id, String::new())));
             }
             Edit::UnbindNodes { noderole, nodes } => {
-                present.roles.get_mut(&noderole.role).unwrap().carriers.retain(|id, _| !nodes.contains(id));
+                present
+                    .roles
+                    .get_mut(&noderole.role)
+                    .unwrap()
+                    .carriers
+                    .retain(|id, _| !nodes.contains(id));
             }
             Edit::SetNoderoleData { node, noderole, data } => {
                 present.own.insert((node, noderole), data.as_object().unwrap().clone());
@@ -704,8 +835,9 @@ mod tests {
     }
 
     #[test]
-    fn more_nodes_than_an_edit_lists_take_several() {
-        let names: Vec<(NodeId, String)> = (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
+    fn large_bindings_are_split_into_several_edits() {
+        let names: Vec<(NodeId, String)> =
+            (0..1_001).map(|n| (node(n), format!("n{n:04}"))).collect();
         let nodes = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
         let app = NoderoleKey::first(role("app"));
         for steps in [bound(WEB, &role("app"), &nodes), unbound(&app, &nodes)] {
@@ -717,12 +849,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place_and_what_may_be_meant() {
+    fn errors_have_position_and_suggestion() {
         assert_eq!(
             wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
             ["web.yaml:3:3: web has no role proxi, and none could be added; is proxy meant?"]
         );
-        assert_eq!(wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"), ["web.yaml:3:13: there is no node n9"]);
+        assert_eq!(
+            wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"),
+            ["web.yaml:3:13: there is no node n9"]
+        );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n1.demo]\n"),
             ["web.yaml:3:13: n1.demo stands twice for app"]
@@ -731,17 +866,26 @@ mod tests {
             wrong("deployment: web\nbindings: {runtime: [n2]}"),
             ["web.yaml:2:12: runtime can't be bound by hand: what needs it brings it along"]
         );
-        assert!(wrong("deployment: web\nbinding: {}")[0].contains("there is no key binding; is bindings meant?"));
+        assert!(
+            wrong("deployment: web\nbinding: {}")[0]
+                .contains("there is no key binding; is bindings meant?")
+        );
         assert!(wrong("bindings: {}")[0].contains("say which deployment"));
         assert!(wrong("- web")[0].contains("a document is a map"));
-        assert!(wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map"));
+        assert!(
+            wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map")
+        );
         assert!(wrong("deployment: web\nprune: maybe")[0].contains("true or false"));
         assert!(wrong("deployment: web\nbindings: {app: n1}")[0].contains("are a list"));
-        assert_eq!(wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(), 2, "all of it at once");
+        assert_eq!(
+            wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(),
+            2,
+            "all of it at once"
+        );
     }
 
     #[test]
-    fn a_file_may_speak_of_several_deployments() {
+    fn file_may_declare_several_deployments() {
         let all = read("x", b"deployment: web\n---\n---\ndeployment: edge\nprune: true\n").unwrap();
         let names: Vec<&str> = all.iter().map(|one| one.deployment.is.as_str()).collect();
         assert_eq!(names, ["web", "edge"]);

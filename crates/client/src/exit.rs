@@ -1,9 +1,10 @@
-//! How a command ends: one number for each kind of end, so that a script can tell them apart without reading.
+//! Exit codes: one for each kind of result, so that scripts need not parse texts.
 //!
-//! Invariant: 0 means that what was asked for is so. Nothing to do because it is so already is 0; nothing to do because nothing was
-//! there to do it to is 4, never 0. A list asks what there is, and nothing is an answer to that.
+//! Invariant: 0 means that the requested state holds, even if there was nothing to change. If the
+//! command matches nothing to act on, it exits with 4, never 0. An empty list is a valid result.
 //!
-//! The numbers are here alone. What asks no server ends by some of them, too: [`NOT_SO`] and [`CALLED_WRONGLY`].
+//! Only this module defines the codes. Commands without a server also use [`NOT_SO`] and
+//! [`CALLED_WRONGLY`].
 
 use std::fmt;
 
@@ -11,12 +12,11 @@ use api::Problem;
 use api::names::QUERY_UNREAD;
 use engine::ids::SubmissionId;
 
-/// It is not so, or could not be done.
+/// The result is negative, or the command failed.
 pub const NOT_SO: u8 = 1;
-/// The command line is wrong, or a file that it names: also one that can't be read, which says nothing of what is in it.
+/// The command line or an input file is invalid, or a file is unreadable.
 pub const CALLED_WRONGLY: u8 = 2;
 
-/// The text of `gantry exit-codes`.
 pub(crate) const CODES: &str = "\
 Commands that ask a server end with one of these:
 
@@ -34,38 +34,38 @@ Commands that ask a server end with one of these:
 `gantry diff` is like diff(1): 0 no difference, 1 differences, 2 and more it could not be told.
 A command whose output nobody reads any more ends with 0.";
 
-/// Why a command did not do what it should.
+/// Reasons why a command fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It is not so.
+    /// The result is negative.
     NotSo(String),
-    /// It was called wrongly.
+    /// Invalid command line or file.
     Usage(String),
-    /// Nobody answered, or nothing that could be understood.
+    /// The server does not answer, or its answer is invalid.
     Unreachable(String),
-    /// There is nothing that was meant.
+    /// Nothing matches.
     Nothing(String),
-    /// The server refused.
+    /// The server rejected the request.
     Refused(Box<Problem>),
-    /// The server can't take the words of a question, which the command line has said.
+    /// The server rejected query parameters, which come from the command line.
     Words(Box<Problem>),
-    /// There is no way in.
+    /// The credentials are missing or invalid.
     SignedOut(String),
-    /// It took too long.
+    /// The time limit is exceeded.
     TimedOut(String),
-    /// Whoever reads has read enough.
+    /// The reader of standard output closed the pipe.
     Unread,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The server's answer is of another shape than this program knows: `what` it is, such as *no target*.
+    /// The server's answer has an unexpected form. `what` describes it, for example "no target".
     pub(crate) fn unlike(what: &str) -> Self {
         Self::Unreachable(format!("the server's answer is {what}: are both of one version?"))
     }
 
-    /// Whether it may be otherwise in a while without anybody doing anything: nobody answers, or whoever does has too much to do.
+    /// Whether a retry can succeed without human action: the server is unreachable or overloaded.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
@@ -74,7 +74,8 @@ impl Failure {
         }
     }
 
-    /// The same of a question whose words the server can't take (400): only the command line has said those, and by options.
+    /// Turns a 400 response to a query into a usage error. All query parameters come from the
+    /// command line.
     pub(crate) fn of_words(self) -> Self {
         match self {
             Self::Refused(mut problem) if problem.status == 400 => {
@@ -87,11 +88,15 @@ impl Failure {
         }
     }
 
-    /// With the command that types the name that a commit asks for. For people: programs get the server's words, and the name in them.
+    /// Adds the command that confirms a commit with a name. JSON output contains the server's own
+    /// text.
     pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
-                problem.detail = format!("{} Here that is: gantry review commit {review} --name NAME", problem.detail);
+                problem.detail = format!(
+                    "{} Here that is: gantry review commit {review} --name NAME",
+                    problem.detail
+                );
                 Self::Refused(problem)
             }
             other => other,
@@ -111,16 +116,19 @@ impl Failure {
         }
     }
 
-    /// For programs: the server's own words where it refused.
+    /// The error as JSON. A rejection has the server's problem details.
     pub(crate) fn as_json(&self) -> serde_json::Value {
         match self {
-            Self::Refused(problem) | Self::Words(problem) => serde_json::to_value(problem).unwrap_or_default(),
+            Self::Refused(problem) | Self::Words(problem) => {
+                serde_json::to_value(problem).unwrap_or_default()
+            }
             other => serde_json::json!({"exit": other.code(), "detail": other.to_string()}),
         }
     }
 }
 
-/// A permission that is missing is told from a rule that stands against it: the first is for an admin, the second for whoever asked.
+/// Distinguishes a missing permission, which an admin can grant, from a rule that forbids the
+/// request.
 fn refused(problem: &Problem) -> u8 {
     match (problem.status, problem.code.as_str()) {
         (401, _) | (403, "forbidden" | "not_a_reviewer") => 6,
@@ -142,7 +150,7 @@ impl fmt::Display for Failure {
             | Self::TimedOut(text) => f.write_str(text),
             Self::Refused(problem) | Self::Words(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
-                // One that says nothing more is not said twice.
+                // Skip findings that only repeat the detail.
                 let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
                 more.try_for_each(|found| match found.at.as_str() {
                     "" => write!(f, "\n  {}", found.detail),
@@ -169,7 +177,8 @@ fn hint(problem: &Problem) -> &'static str {
 }
 
 impl From<std::io::Error> for Failure {
-    /// What is written to is standard output; files say themselves which they are.
+    /// Only writing to standard output converts errors this way; errors of files have their own
+    /// text.
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::Unread,
@@ -187,18 +196,35 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_number() {
+    fn every_failure_has_its_exit_code() {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
         assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
-        let of_words = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words();
+        let of_words = |status| {
+            Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words()
+        };
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
         let detail = format!("{QUERY_UNREAD}sort: \"nope\" is no order of this list.");
         let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
-        assert_eq!(query.to_string(), "No: sort: \"nope\" is no order of this list.", "nobody here wrote an address");
-        assert_eq!(of_words(400).as_json()["status"], 400, "a program reads the server's own words");
-        assert_eq!((of_words(409).code(), of_words(404).code()), (5, 4), "nothing else is the command line's");
-        assert_eq!((code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")), (6, 4, 5, 3));
+        assert_eq!(
+            query.to_string(),
+            "No: sort: \"nope\" is no order of this list.",
+            "nobody here wrote an address"
+        );
+        assert_eq!(
+            of_words(400).as_json()["status"],
+            400,
+            "a program reads the server's own words"
+        );
+        assert_eq!(
+            (of_words(409).code(), of_words(404).code()),
+            (5, 4),
+            "nothing else is the command line's"
+        );
+        assert_eq!(
+            (code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")),
+            (6, 4, 5, 3)
+        );
         let text = |text: &str| text.to_owned();
         let ends = [
             (Failure::Unread, 0),
@@ -216,25 +242,30 @@ mod tests {
     }
 
     #[test]
-    fn the_book_has_the_same_numbers() {
-        let numbers = |lines: Vec<&str>| -> Vec<u8> { lines.iter().filter_map(|line| line.parse().ok()).collect() };
-        let said = numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
+    fn book_lists_the_same_exit_codes() {
+        let numbers = |lines: Vec<&str>| -> Vec<u8> {
+            lines.iter().filter_map(|line| line.parse().ok()).collect()
+        };
+        let said =
+            numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
         let chapter = include_str!("../../../docs/cli.md");
         let rows = chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
         assert_eq!(numbers(rows.collect()), said);
     }
 
     #[test]
-    fn a_name_that_is_to_be_typed_is_asked_for_with_the_command_that_types_it() {
-        let refused = |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
+    fn missing_commit_name_error_shows_the_command() {
+        let refused =
+            |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
         let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
         assert_eq!(said, "No: Type it. Here that is: gantry review commit 8 --name NAME");
         assert_eq!(refused("stale").with_name_typed(SubmissionId(8)).to_string(), "No: Type it.");
     }
 
     #[test]
-    fn what_passes_is_told_from_what_stays() {
-        let refused = |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
+    fn temporary_failures_are_recognized() {
+        let refused =
+            |status| Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")));
         assert!([429, 502, 503, 504].iter().all(|status| refused(*status).passes()));
         assert!(Failure::Unreachable(String::new()).passes());
         assert!(![401, 404, 409, 500].iter().any(|status| refused(*status).passes()));
@@ -242,9 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_each_of_its_findings_and_what_to_do() {
+    fn rejection_text_has_findings_and_advice() {
         let mut problem = Problem::new(422, "wrong", "This can't be taken", "Two edits are wrong.");
-        problem.errors = vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
+        problem.errors =
+            vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
         let said = Failure::Refused(Box::new(problem)).to_string();
         assert_eq!(said, "This can't be taken: Two edits are wrong.\n  edits/1: no such role");
         let over = Failure::Refused(Box::new(Problem::signed_out())).to_string();

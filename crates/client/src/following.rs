@@ -1,8 +1,9 @@
-//! `wait`, `converge` and `logs`: following what takes long, until it is so, can't become so, or the time is over.
+//! `wait`, `converge` and `logs`: follow a process until it succeeds, can't succeed or times out.
 //!
 //! Invariants:
-//! * nothing that was not there counts as reached: who waits for what is not there is told so, with another number than success;
-//! * a log is continued by its bytes, so what is printed has no gap and nothing twice, however often the line is lost.
+//! * A missing thing never counts as success; it has its own exit code.
+//! * Logs continue by byte offset, so the output has no gaps and no duplicates, however often the
+//!   connection breaks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use engine::ids::{RunId, SubmissionId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::console::{DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts};
+use api::console::{
+    DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts,
+};
 use api::overview::{DeploymentWay, TargetView, Way};
 use api::waiting::WaitingPage;
 
@@ -28,15 +31,15 @@ use crate::server::{News, Server, understood};
 use crate::terminal::Filter;
 use crate::when::duration;
 
-/// At the latest so often is looked again, whatever the stream tells.
+/// Maximum time between requests, even without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How many times as long as an answer took nothing is asked again, whatever happens meanwhile.
+/// Pause after a request, as a multiple of its duration. It limits the load on a slow server.
 const RESTS: u32 = 10;
-/// And for how long at most.
+/// Maximum pause after a request.
 const RESTS_MOST: Duration = Duration::from_secs(30);
-/// How long a server may be away before following ends.
+/// How long a server may be unreachable before the command fails.
 const AWAY: Duration = Duration::from_secs(120);
-/// How long it may take to tell what is waited for, once the time is over.
+/// Time limit for fetching the pending reasons after a timeout.
 const REASONS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -47,41 +50,41 @@ pub(crate) struct Wait {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Until reality is what a target says
+    /// Wait until the steps of a blueprint are applied
     Target {
-        /// The target's number
+        /// Number of the blueprint
         #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         most: Most,
-        /// For what
+        /// Condition to wait for
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
         _wanted: Converged,
     },
-    /// Until a run has ended; well, or it is not so
+    /// Wait until a run ends; exits 1 if it did not succeed
     Run {
-        /// The run's number
+        /// Number of the run
         id: RunId,
         #[command(flatten)]
         most: Most,
     },
-    /// Until a review may be committed, or is
+    /// Wait until a review can be committed, or is committed
     Review {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// For what
+        /// Condition to wait for
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewWish::Open)]
         wanted: ReviewWish,
         #[command(flatten)]
         most: Most,
     },
-    /// Until reality is what a deployment says
+    /// Wait until all steps of a deployment are applied
     Deployment {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         most: Most,
-        /// For what
+        /// Condition to wait for
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
         _wanted: Converged,
     },
@@ -89,34 +92,34 @@ enum What {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Converged {
-    /// Every step has applied what is meant
+    /// All steps are applied
     Converged,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReviewWish {
-    /// Its gate is open
+    /// The gate is open
     Open,
-    /// It is a target
+    /// The review is committed
     Committed,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Most {
-    /// How long to wait: 90s, 30m, 2h; 0 without end
+    /// Time limit, for example 90s, 30m or 2h; 0 for none
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     timeout: Duration,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Converge {
-    /// Deployments
+    /// Names of deployments
     #[arg(value_name = "DEPLOYMENT", required_unless_present_any = ["all", "target"])]
     deployments: Vec<String>,
-    /// All of them
+    /// All deployments
     #[arg(long, conflicts_with_all = ["deployments", "target"])]
     all: bool,
-    /// What a target asked for, instead
+    /// The steps of this blueprint instead of deployments
     #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
@@ -125,49 +128,50 @@ pub(crate) struct Converge {
 
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// The run
+    /// Number of the run
     run: RunId,
-    /// Go on until the run has ended
+    /// Continue until the run ends
     #[arg(short, long)]
     follow: bool,
-    /// From this byte on; -N: from N bytes before its end
+    /// Start at this byte; -N starts N bytes before the end
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     since_byte: i64,
-    /// Only the lines that have this, each with its number; 4 where none has
+    /// Only lines that contain this text, with line numbers; exits 4 if there are none
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     find: Option<String>,
-    /// In small letters and capitals alike
+    /// Ignore case
     #[arg(long, requires = "find")]
     any_case: bool,
-    /// Keep control sequences, such as colours: a terminal obeys them
+    /// Keep control sequences, such as colors; the terminal interprets them
     #[arg(long, conflicts_with = "find")]
     raw: bool,
 }
 
-/// How a bar looks where steps are counted.
+/// Progress bar for counted steps.
 const COUNTED: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
-/// And where there is nothing to count, or not yet.
+/// Progress line if there is nothing to count.
 const UNCOUNTED: &str = "{elapsed} {wide_msg}";
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A clock and a bar, while something is followed. The bar is on a terminal only, and on standard error.
+/// Time limit, progress bar and event stream of a followed process. The bar is on standard error,
+/// and only on a terminal.
 struct Watch {
-    /// The server; nobody is waited for there beyond the end.
+    /// The server, with requests limited to `end`.
     server: Server,
     end: Option<Instant>,
     most: Duration,
     bar: ProgressBar,
     news: News,
-    /// Whether the server ever answered.
+    /// Whether the server has answered at least once.
     reached: bool,
     away_since: Option<Instant>,
-    /// Not before then it is asked again: what takes the server long is asked less often.
+    /// Earliest time of the next request. A slow server gets fewer requests.
     rests_until: Option<Instant>,
-    /// Why nobody knows how it is, while that is so.
+    /// The error of the last request, until one succeeds.
     unknown: Option<Failure>,
 }
 
@@ -176,7 +180,8 @@ impl Watch {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         bar.set_style(style(UNCOUNTED));
         bar.enable_steady_tick(Duration::from_millis(250));
-        let end = (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
+        let end =
+            (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
         let (server, news) = (client.server.until(end), News::of(&client.server, topics));
         Self {
             server,
@@ -193,16 +198,18 @@ impl Watch {
 
     fn shows(&self, counts: &StateCounts) {
         let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
-        // How far nothing is of nothing is not said.
+        // Zero of zero steps is not shown.
         self.bar.set_style(style(if all > 0 { COUNTED } else { UNCOUNTED }));
         self.bar.set_length(all.unsigned_abs());
         self.bar.set_position(counts.active.unsigned_abs());
         self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
     }
 
-    /// Asks; None while the server is away, for a while, and once the time is over.
+    /// Sends a request. Returns `None` while the server is temporarily unreachable, and at the time
+    /// limit.
     ///
-    /// A question that is cut short by the end of the time says nothing about a server that answered before: what is known of it stays.
+    /// A request that the time limit cuts short is ignored if the server answered before. The known
+    /// state stays.
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
         let asked = Instant::now();
         let answered = ask(&self.server);
@@ -218,7 +225,7 @@ impl Watch {
             return Ok(None);
         }
         let since = *self.away_since.get_or_insert_with(Instant::now);
-        // Whoever was never reached is not there; whoever was may come back.
+        // A server that never answered does not exist. One that did may return.
         let may_come_back = self.over() || (self.reached && since.elapsed() <= AWAY);
         if !(failure.passes() && may_come_back) {
             return Err(failure);
@@ -232,22 +239,28 @@ impl Watch {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Until something happens; or the time is over.
+    /// Waits for an event. Fails at the time limit.
     fn next(&mut self) -> Outcome {
         if self.over() {
             self.bar.finish_and_clear();
             let seconds = self.most.as_secs();
             return Err(Failure::TimedOut(match self.unknown.take() {
                 Some(why) => {
-                    format!("Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}")
+                    format!(
+                        "Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}"
+                    )
                 }
                 None => format!("It is not so after {seconds} seconds; --timeout waits longer."),
             }));
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
         self.news.wait(left.min(LOOK_AGAIN))?;
-        let rest = self.rests_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        std::thread::sleep(rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))));
+        let rest = self
+            .rests_until
+            .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        std::thread::sleep(
+            rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))),
+        );
         Ok(())
     }
 
@@ -261,7 +274,9 @@ pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
         What::Target { number, most, .. } => target(client, *number, *most),
         What::Run { id, most } => run(client, *id, *most),
         What::Review { id, wanted, most } => review(client, *id, *wanted, *most),
-        What::Deployment { name, most, .. } => deployments(client, std::slice::from_ref(name), false, *most),
+        What::Deployment { name, most, .. } => {
+            deployments(client, std::slice::from_ref(name), false, *most)
+        }
     }
 }
 
@@ -295,13 +310,18 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                     watch.end();
                     return paper.either(
                         &value,
-                        &format!("Reality is what target {number} says: {}.", many(view.applied, "step")),
+                        &format!(
+                            "Reality is what target {number} says: {}.",
+                            many(view.applied, "step")
+                        ),
                     );
                 }
                 Way::Stuck => {
                     watch.end();
                     paper.either(&value, &stuck(deployment.as_deref(), client)?)?;
-                    return Err(Failure::NotSo(format!("Target {number} is stuck: what is left waits for somebody.")));
+                    return Err(Failure::NotSo(format!(
+                        "Target {number} is stuck: what is left waits for somebody."
+                    )));
                 }
                 Way::UnderWay => {}
             }
@@ -310,7 +330,7 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
     }
 }
 
-/// What keeps steps from going on, in a deployment or anywhere.
+/// Reasons of pending steps, in a deployment or in all.
 fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
     let server = client.server.until(Instant::now().checked_add(REASONS));
@@ -318,7 +338,7 @@ fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     Ok(waiting_page(&page, client.paper).trim_end().to_owned())
 }
 
-/// When the time is over it helps to know what it was waited for.
+/// Adds the pending reasons to a timeout error.
 fn with_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> Failure {
     match (failure, stuck(deployment, client)) {
         (Failure::TimedOut(text), Ok(reasons)) if !reasons.is_empty() => {
@@ -334,12 +354,22 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
-            watch.bar.set_message(format!("{} on {}: {}", view.run.role, plain(&view.run.fqdn), word(view.run.state)));
+            watch.bar.set_message(format!(
+                "{} on {}: {}",
+                view.run.role,
+                plain(&view.run.fqdn),
+                word(view.run.state)
+            ));
             if view.run.ended.is_some() {
                 watch.end();
                 paper.either(
                     &value,
-                    &format!("Run {id} of {} on {} {}.", view.run.role, plain(&view.run.fqdn), word(view.run.state)),
+                    &format!(
+                        "Run {id} of {} on {} {}.",
+                        view.run.role,
+                        plain(&view.run.fqdn),
+                        word(view.run.state)
+                    ),
                 )?;
                 return ended(&view);
             }
@@ -364,12 +394,13 @@ fn word(state: RunState) -> &'static str {
     }
 }
 
-/// How a run's end counts.
+/// The result of a run as an exit code.
 fn ended(view: &RunView) -> Outcome {
     if view.run.state == RunState::Succeeded {
         return Ok(());
     }
-    let why = view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    let why =
+        view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
     Err(Failure::NotSo(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
 }
 
@@ -399,7 +430,7 @@ fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> 
     }
 }
 
-/// Whether a review is what is waited for; None: it may become that.
+/// Whether a review meets the condition, or `None` if it still can.
 fn reached(state: ReviewState, wanted: ReviewWish) -> Option<bool> {
     match (state, wanted) {
         (ReviewState::Committed, _) | (ReviewState::Open, ReviewWish::Open) => Some(true),
@@ -408,37 +439,51 @@ fn reached(state: ReviewState, wanted: ReviewWish) -> Option<bool> {
     }
 }
 
-/// Whether a deployment has a step at all.
+/// Whether a deployment has no steps.
 fn is_empty(counts: &StateCounts) -> bool {
     *counts == StateCounts::default()
 }
 
-/// How far those are of which the list does not tell it by itself: one whose steps are all active has nothing that could be stuck. What is
-/// stuck is the server's to say, by one rule for targets and deployments.
+/// Progress of the deployments whose counts do not show it: if all steps are active, none can be
+/// stuck. The server decides what is stuck, by one rule for blueprints and deployments.
 fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentWay>> {
     let way = |one: &DeploymentSummary| match one.steps.active {
         active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
-            Ok(DeploymentWay { deployment: one.name.clone(), way: Way::Converged, steps: one.steps })
+            Ok(DeploymentWay {
+                deployment: one.name.clone(),
+                way: Way::Converged,
+                steps: one.steps,
+            })
         }
         _ => server.read(&format!("/deployments/{}/way", part(one.name.as_str()))),
     };
     these.iter().map(way).collect()
 }
 
-/// Those that were named, all of them; else the first that is not there or has nothing to converge.
-fn chosen(all: Vec<DeploymentSummary>, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+/// The named deployments, or all. Fails at the first that does not exist or has no steps.
+fn chosen(
+    all: Vec<DeploymentSummary>,
+    names: &[String],
+    every: bool,
+) -> Outcome<Vec<DeploymentSummary>> {
     if every {
-        let some: Vec<DeploymentSummary> = all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
+        let some: Vec<DeploymentSummary> =
+            all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
         return match some.is_empty() {
-            true => Err(Failure::Nothing("no deployment has a noderole: there is nothing that could converge".into())),
+            true => Err(Failure::Nothing(
+                "no deployment has a noderole: there is nothing that could converge".into(),
+            )),
             false => Ok(some),
         };
     }
-    let known: BTreeMap<&str, &DeploymentSummary> = all.iter().map(|one| (one.name.as_str(), one)).collect();
+    let known: BTreeMap<&str, &DeploymentSummary> =
+        all.iter().map(|one| (one.name.as_str(), one)).collect();
     let one = |name: &String| match known.get(name.as_str()) {
         None => {
             let near = names::near(name, known.keys().copied());
-            Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+            Err(Failure::Nothing(format!(
+                "there is no deployment {name}{near}\n`gantry deployment list` has them."
+            )))
         }
         Some(found) if is_empty(&found.steps) => Err(Failure::Nothing(format!(
             "{name} has no noderole: there is nothing that could converge. Was the change committed? gantry review list --deployment {name}"
@@ -487,7 +532,7 @@ fn add(all: &mut StateCounts, more: &StateCounts) {
     all.error += more.error;
 }
 
-/// Nothing more happens by itself: what came of it.
+/// The result once nothing more happens without human action.
 fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     let paper = client.paper;
     let with = |way: Way| these.iter().filter(move |one| one.way == way);
@@ -497,7 +542,11 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
         paper.json(&Value::Array(these.iter().map(told).collect()))?;
     } else {
         for one in with(Way::Converged) {
-            paper.line(&format!("{}: reality matches, {}.", one.deployment, many(one.steps.active, "step")))?;
+            paper.line(&format!(
+                "{}: reality matches, {}.",
+                one.deployment,
+                many(one.steps.active, "step")
+            ))?;
         }
         for name in &stuck_in {
             paper.line(&format!("{name}: stuck."))?;
@@ -514,13 +563,14 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     }
 }
 
-/// The lines of a log that have a text, page by page.
+/// Prints the lines of a log that contain a text, page by page.
 fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
     let Client { server, paper } = client;
     let mut query = Query::default().with("text", text).with("any_case", any_case);
     let mut found = 0;
     loop {
-        let page: LogFound = server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+        let page: LogFound =
+            server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;
             match paper.json {
@@ -547,12 +597,14 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     }
     let Client { server, paper } = client;
     let mut news = logs.follow.then(|| News::while_read(server, &format!("run:{}", logs.run)));
-    // Of the whole log: a sequence may begin in one piece and end in the next.
+    // One filter for the whole log, because a sequence can span several pieces.
     let mut filter = Filter::default();
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
-        let log: LogPart = match server.read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
+        let log: LogPart = match server
+            .read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string()))))
+        {
             Ok(log) => log,
             Err(why) if why.passes() && news.is_some() && reached => {
                 let since = *away.get_or_insert_with(|| {
@@ -580,7 +632,9 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         let grew = log.next > offset;
         offset = log.next;
         match &mut news {
-            _ if log.complete => return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?),
+            _ if log.complete => {
+                return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?);
+            }
             _ if grew => {}
             None => return Ok(()),
             Some(news) => news.wait(LOOK_AGAIN)?,
@@ -607,20 +661,31 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_of_nothing_ends_with_4() {
-        let all = || vec![deployment("web", counts(0, 0, 0, 1, 0)), deployment("edge", counts(0, 0, 0, 0, 0))];
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    fn empty_selection_exits_with_4() {
+        let all = || {
+            vec![
+                deployment("web", counts(0, 0, 0, 1, 0)),
+                deployment("edge", counts(0, 0, 0, 0, 0)),
+            ]
+        };
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let code = |named: &[&str], every| {
-            chosen(all(), &names(named), every).map_err(|failure| failure.code()).map(|all| all.len())
+            chosen(all(), &names(named), every)
+                .map_err(|failure| failure.code())
+                .map(|all| all.len())
         };
         assert_eq!(code(&["web"], false), Ok(1));
         assert_eq!(code(&[], true), Ok(1), "what has nothing is left out of all");
-        assert_eq!((code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)), (Err(4), Err(4), Err(4)));
+        assert_eq!(
+            (code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)),
+            (Err(4), Err(4), Err(4))
+        );
         assert_eq!(chosen(Vec::new(), &[], true).map_err(|failure| failure.code()).err(), Some(4));
     }
 
     #[test]
-    fn a_review_is_waited_for_until_it_can_not_be_any_more() {
+    fn waiting_ends_when_review_is_closed() {
         assert_eq!(reached(ReviewState::Waiting, ReviewWish::Open), None);
         assert_eq!(reached(ReviewState::Open, ReviewWish::Open), Some(true));
         assert_eq!(reached(ReviewState::Open, ReviewWish::Committed), None);
@@ -629,10 +694,11 @@ mod tests {
     }
 
     #[test]
-    fn a_question_cut_short_by_the_end_leaves_what_is_known() {
+    fn request_cut_short_keeps_known_state() {
         let address = Address::parse("http://127.0.0.1:1", false).unwrap();
         let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
-        let silent = || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
+        let silent =
+            || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
         let ended = |answers: bool| {
             let mut watch = Watch::new(&client, Most { timeout: Duration::from_millis(50) }, "");
             if answers {

@@ -1,8 +1,7 @@
-//! Graphs of noderoles: of a deployment, and of what a review changes.
+//! Graphs of noderoles: of a deployment, and of the changes of a review.
 //!
-//! What is in one, what is folded into its role and what is marked is the server's to say, by the words of the page's address. Here a graph
-//! becomes a table that can be read from top to bottom: what waits stands below what it waits for. The key of a line is what the words
-//! `--focus`, `--from` and `--to` take.
+//! The server selects, folds and marks the vertices, with the same query parameters as on the page. This module prints a graph as a table in topological order:
+//! each vertex is below its dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
 use clap::Args;
 use engine::counting::many;
@@ -17,37 +16,37 @@ use crate::lists::{Again, Client};
 use crate::names;
 use crate::paper::{Paper, Table, outline, plain};
 
-/// Which part of a graph, and what is marked in it.
+/// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
 pub(crate) struct GraphWanted {
-    /// The noderoles of these roles one by one; several by comma
+    /// Roles whose noderoles are shown individually, separated by commas
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
-    /// The noderoles of these nodes one by one, by whole or short names; several by comma
+    /// Nodes whose noderoles are shown individually, by full or short name, separated by commas
     #[arg(long, value_name = "NODES")]
     nodes: Option<String>,
-    /// Only this, what it waits for and what waits for it: by its key, which the graph has
+    /// Show only this vertex, its dependencies and its dependents
     #[arg(long, value_name = "KEY")]
     focus: Option<String>,
-    /// Which of the two: up, what it waits for, or down, what waits for it
+    /// Direction from the vertex: up for its dependencies, down for its dependents
     #[arg(long, value_parser = ["up", "down", "both"], requires = "focus")]
     way: Option<String>,
-    /// Only what is at most so many edges away from it
+    /// Maximum distance from the vertex, in edges
     #[arg(long, value_name = "N", requires = "focus", value_parser = names::from_one::<i64>)]
     steps: Option<i64>,
-    /// Mark every way from this on, by its key
+    /// Mark all paths from this vertex
     #[arg(long, value_name = "KEY")]
     from: Option<String>,
-    /// The end of these ways, by its key
+    /// Last vertex of the marked paths
     #[arg(long, value_name = "KEY", requires = "from")]
     to: Option<String>,
-    /// Mark the longest way, by how many noderoles are on it or by how long their last runs took
+    /// Mark the longest path, by number of noderoles or by duration of their last runs
     #[arg(long, value_parser = ["count", "time"], conflicts_with = "from")]
     longest: Option<String>,
-    /// What is marked alone, one by one
+    /// Show only the marked path, with noderoles individually
     #[arg(long, value_parser = ["trail"])]
     only: Option<String>,
-    /// Of a deployment: as it was meant at this target
+    /// Show a deployment's graph as of this blueprint
     #[arg(long, value_name = "N", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
@@ -70,7 +69,7 @@ impl GraphWanted {
     }
 }
 
-/// The graph that is at a place of the server's.
+/// Prints the graph at a path of the API.
 pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outcome {
     let place = wanted.words().behind(place);
     client.show(wanted.again, || client.server.get(&place), text)
@@ -78,7 +77,8 @@ pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outco
 
 fn text(answer: &Value, paper: Paper) -> String {
     let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
-    let then = told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
+    let then =
+        told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, the last in wave {}{then}\n",
         paper.heading(&format!("{}:", told.deployment)),
@@ -89,29 +89,37 @@ fn text(answer: &Value, paper: Paper) -> String {
     text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
     text += &told.trail.as_ref().map(trail).unwrap_or_default();
     if told.vertices.is_empty() {
-        return text + if told.noderoles == 0 { "Nothing is bound there.\n" } else { "No noderole is like that.\n" };
+        return text
+            + if told.noderoles == 0 {
+                "Nothing is bound there.\n"
+            } else {
+                "No noderole is like that.\n"
+            };
     }
     text + &table(&told).text(paper)
 }
 
-/// What is marked, and of the longest way each step of it.
+/// Describes the marked path. Lists each noderole of a longest path.
 fn trail(trail: &GraphTrail) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
-    let steps = trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
+    let steps =
+        trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
     format!("{}\n{}", plain(&trail.said), steps.collect::<String>())
 }
 
-/// A line for each vertex, those of the first wave first.
+/// One line per vertex, by wave.
 fn table(graph: &GraphView) -> Table {
     let mut waits: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
     for edge in &graph.edges {
-        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to)) {
+        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to))
+        {
             waits.push(tie(edge, before));
         }
     }
     let mut lines: Vec<(&GraphVertex, Vec<String>)> = graph.vertices.iter().zip(waits).collect();
     lines.sort_by_key(|(vertex, _)| vertex.waves);
-    let mut table = Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
+    let mut table =
+        Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
     for (vertex, waits) in lines {
         table.row([
             waves(vertex),
@@ -126,7 +134,7 @@ fn table(graph: &GraphView) -> Table {
     table
 }
 
-/// `app on n1`; of a role that is folded with how many there are of it: `app (3)`.
+/// Name of a vertex: `app on n1`, or `app (3)` for a folded role with three noderoles.
 fn name(vertex: &GraphVertex) -> String {
     match &vertex.one {
         Some(one) => format!("{} on {}", vertex.role, one.short),
@@ -150,7 +158,7 @@ fn marked(vertex: &GraphVertex) -> String {
     }
 }
 
-/// `ACTIVE`; of a folded role each with how many: `2 ACTIVE, 1 ERROR`.
+/// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn looks(vertex: &GraphVertex) -> String {
     let look = |(look, count): &(Look, usize)| match vertex.one {
         Some(_) => word(*look).to_owned(),
@@ -170,7 +178,7 @@ fn word(look: Look) -> &'static str {
     }
 }
 
-/// What is waited for; of a change with what becomes of that.
+/// A dependency. In the graph of a change, with the effect of the change on the edge.
 fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
     let name = name(before);
     let becomes = match (edge.added, edge.gone, edge.count) {
@@ -190,7 +198,13 @@ mod tests {
 
     use super::*;
 
-    fn vertex(key: &str, one: Option<&str>, waves: [u32; 2], looks: Value, on_trail: usize) -> Value {
+    fn vertex(
+        key: &str,
+        one: Option<&str>,
+        waves: [u32; 2],
+        looks: Value,
+        on_trail: usize,
+    ) -> Value {
         let id = uuid::Uuid::nil();
         let members = if one.is_some() { 1 } else { 3 };
         let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
@@ -205,12 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_is_read_from_what_comes_first() {
-        let app = vertex("web:app", None, [1, 2], json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]), 2);
+    fn graph_table_is_in_topological_order() {
+        let app = vertex(
+            "web:app",
+            None,
+            [1, 2],
+            json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]),
+            2,
+        );
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([[{"state": "active"}, 1]]), 1);
         let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
         let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "took": 12}]);
-        let shown = graph(&[app, proxy], &[edge], json!({"said": "The longest way.", "noderoles": 3, "way": way}));
+        let shown = graph(
+            &[app, proxy],
+            &[edge],
+            json!({"said": "The longest way.", "noderoles": 3, "way": way}),
+        );
         assert_eq!(
             text(&shown, Paper::new(false)),
             "web: 4 noderoles, 1 edge, the last in wave 2, as target 3 meant it\n\
@@ -220,22 +244,33 @@ mod tests {
              0     yes     proxy on n1  web         ACTIVE                          web:proxy\n\
              1-2   2 of 3  app (3)      web         2 ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
-        assert!(text(&graph(&[], &[], Value::Null), Paper::new(false)).ends_with("No noderole is like that.\n"));
+        assert!(
+            text(&graph(&[], &[], Value::Null), Paper::new(false))
+                .ends_with("No noderole is like that.\n")
+        );
         let mut nothing = graph(&[], &[], Value::Null);
         nothing["noderoles"] = json!(0);
         assert!(text(&nothing, Paper::new(false)).ends_with("Nothing is bound there.\n"));
-        assert_eq!(text(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            text(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn a_change_says_what_becomes_of_what_is_waited_for() {
+    fn change_graph_marks_added_and_removed_edges() {
         let app = vertex("web:app", None, [1, 1], json!([["added", 2], ["around", 1]]), 0);
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
         let said = |count: usize, added: usize, gone: usize| {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "gone": gone});
             text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
         };
-        assert!(said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"), "{}", said(3, 0, 0));
+        assert!(
+            said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"),
+            "{}",
+            said(3, 0, 0)
+        );
         assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
         assert!(said(0, 0, 1).contains("proxy on n1 (no longer)"), "{}", said(0, 0, 1));
         assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 no longer)"), "{}", said(2, 1, 3));

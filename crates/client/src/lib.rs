@@ -1,19 +1,16 @@
-//! The command line as a client: everything that the console can do, by `/api/v1`.
+//! The client part of the CLI: everything in the console, via `/api/v1`.
 //!
-//! # Theory
+//! A command selects a server and its credentials ([`contexts`]) and sends requests ([`server`]).
+//! It prints the answers ([`paper`]) and returns an exit code ([`exit`]). The server has all rules.
+//! The client only computes the edits of a file ([`declare`], pure) and resolves names ([`names`]).
+//! It does not access the database and needs neither a runtime nor a log. A command runs in one
+//! thread, with a second one for the live stream.
 //!
-//! A command is a line of steps: find out which server is meant and how one is let in there ([`contexts`]), ask it ([`server`]), print what it
-//! says ([`paper`]), end with a number that says how it went ([`exit`]). Rules are the server's; what is worked out here is only which
-//! edits a file comes to ([`declare`]), which is pure, and where names stand for ids ([`names`]).
-//!
-//! Nothing here knows the database, and the program that holds this starts neither a runtime nor a log for it: a command that asks a
-//! server is one thread that waits, and one that listens where something is watched.
-//!
-//! * [`lists`]: lists page by page, and looking again.
+//! * [`lists`]: lists page by page, and `--watch`.
 //! * [`apply`]: from files and names to a proposal.
-//! * [`following`]: what takes long.
-//! * [`pages`]: what is much by itself, for people; [`graphs`]: what hangs together.
-//! * [`plans`], [`machines`], [`people`], [`overseeing`]: the resources.
+//! * [`following`]: long processes.
+//! * [`pages`]: large resources as text; [`graphs`]: graphs as text.
+//! * [`plans`], [`machines`], [`people`], [`overseeing`]: the other resources.
 
 mod address;
 mod apply;
@@ -50,107 +47,114 @@ use lists::Client;
 use paper::{Paper, note};
 use server::Server;
 
-/// A command that asks a server, or is about asking one.
+/// A command for a server or about servers.
 #[derive(Debug, Subcommand)]
 #[expect(private_interfaces, reason = "who runs a command does not look into it")]
 pub enum Command {
-    /// Servers by a short name, and coming in there
+    /// Manage servers (contexts) and sign in to them
     #[command(subcommand)]
     Context(context_commands::Command),
-    /// Who you are there, and what you may
+    /// Show your account and permissions on the server
     Me,
-    /// How it stands: counts, what is stuck, reviews, the last commits, the queue
+    /// Show an overview: counts, stuck steps, reviews, latest commits, queue
     Overview(overseeing::Show),
-    /// Deployments and their boards
+    /// Show and manage deployments
     #[command(subcommand)]
     Deployment(plans::Deployment),
-    /// Nodes of the inventory
+    /// Show and manage nodes
     #[command(subcommand)]
     Node(machines::Node),
-    /// Roles on nodes
+    /// Show and retry noderoles
     #[command(subcommand)]
     Noderole(machines::Noderole),
-    /// Bind a role to nodes, by a proposal
+    /// Propose to bind a role to nodes
     Bind(apply::Bind),
-    /// Take a role off nodes, by a proposal
+    /// Propose to unbind a role from nodes
     Unbind(apply::Unbind),
-    /// Propose what files declare
+    /// Propose the changes that files declare
     Apply(apply::Apply),
-    /// What `apply` would change: 0 nothing, 1 something
+    /// Show the changes that `apply` would propose; exits 0 for none, 1 for some
     Diff(apply::Files),
-    /// Proposals that are open
+    /// Show and edit open proposals
     #[command(subcommand)]
     Proposal(plans::Proposal),
-    /// Reviews: read, judge, commit
+    /// Read, approve and commit reviews
     #[command(subcommand)]
     Review(plans::Review),
-    /// The line of targets
+    /// Show and compare blueprints
     #[command(subcommand)]
     Target(plans::Target),
-    /// What waits, and who or what frees it
+    /// Show pending steps, with the reason and the action that resolves it
     Waiting(overseeing::Waiting),
-    /// Wait until something is so
+    /// Wait for a condition
     Wait(following::Wait),
-    /// Wait until reality is what is meant, and say what is stuck; never 0 where nothing matched
+    /// Wait until the actual state matches the desired state, and report stuck steps; exits 4 if
+    /// nothing matches
     Converge(following::Converge),
-    /// Runs
+    /// Show and cancel runs
     #[command(subcommand)]
     Run(machines::Run),
-    /// A run's log; ends as the run ended
+    /// Print a run's log; exits with the run's result
     Logs(following::Logs),
-    /// Barclamps on the server
+    /// Show and import barclamps on the server
     #[command(subcommand)]
     Barclamp(machines::Barclamp),
-    /// Roles of the catalog
+    /// Show roles of the catalog
     #[command(subcommand)]
     Role(machines::Role),
-    /// Workers, as the server sees them
+    /// Show workers
     Workers(machines::Workers),
-    /// People, what they may, and their one-time links
+    /// Manage people, their permissions and sign-in links
     #[command(subcommand)]
     Person(people::Person),
-    /// Service accounts
+    /// Manage service accounts
     #[command(subcommand)]
     Service(people::Service),
-    /// Tokens of programs
+    /// Manage API tokens
     #[command(subcommand)]
     Token(people::Token),
-    /// Passkeys: your own, for signed verdicts
+    /// Manage your passkeys for signed verdicts
     #[command(subcommand)]
     Passkey(people::Passkey),
-    /// Your own sessions and your password
+    /// Manage your sessions and password
     #[command(subcommand)]
     Session(people::Session),
-    /// Find deployments, nodes, roles, runs, reviews and people by a part of their name, or by number
+    /// Find deployments, nodes, roles, runs, reviews and people by part of the name, or by number
     Search(overseeing::Search),
-    /// The gate's policy that is in force
+    /// Show the approval policy in force
     Policy(overseeing::Show),
-    /// Turn execution off or on, for all
+    /// Turn execution on or off for all deployments
     Execution(overseeing::Execution),
-    /// Any operation of /api/v1, by its method and path
+    /// Send any request to /api/v1, by method and path
     Api(plans::Api),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(manual::Completions),
-    /// Write pages of the manual, one for each command
+    /// Write manual pages, one per command
     Man(manual::Man),
-    /// With which numbers commands end
+    /// Explain the exit codes
     #[command(long_about = exit::CODES)]
     ExitCodes,
 }
 
-// What every command here takes. No text for the help: each command has its own.
+// Options of all client commands. A doc comment here would replace the help text of the program.
 #[derive(Debug, Clone, clap::Args)]
 struct Options {
-    /// Ask the server of this context [env: GANTRY_CONTEXT]
+    /// Use this context's server [env: GANTRY_CONTEXT]
     #[arg(long, global = true, value_name = "NAME", help_heading = "Which server")]
     context: Option<String>,
-    /// Ask this server [env: GANTRY_SERVER, with GANTRY_TOKEN]
-    #[arg(long, global = true, value_name = "URL", help_heading = "Which server", conflicts_with = "context")]
+    /// Use this server [env: GANTRY_SERVER, with GANTRY_TOKEN]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = "Which server",
+        conflicts_with = "context"
+    )]
     server: Option<String>,
-    /// Plain HTTP will do, also to another machine: what lets you in can be read on the way
+    /// Allow plain HTTP to other machines; your credentials can be read in transit
     #[arg(long, global = true, help_heading = "Which server")]
     insecure_http: bool,
-    /// Print JSON: one document, or one a line where it goes on
+    /// Print JSON: one document, or one per line for continuous output
     #[arg(long, global = true)]
     json: bool,
 }
@@ -158,11 +162,15 @@ struct Options {
 impl Options {
     fn of(matches: &ArgMatches) -> Self {
         let none = || Self { context: None, server: None, insecure_http: false, json: false };
-        matches.subcommand().and_then(|(_, matches)| Self::from_arg_matches(matches).ok()).unwrap_or_else(none)
+        matches
+            .subcommand()
+            .and_then(|(_, matches)| Self::from_arg_matches(matches).ok())
+            .unwrap_or_else(none)
     }
 
     fn said(&self) -> Said {
-        // Not by clap: what names a server is a person's, and no setting of the server's own file.
+        // Not read by clap: the choice of a server is personal, not a setting of the configuration
+        // file.
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Said {
             context: self.context.clone(),
@@ -175,7 +183,7 @@ impl Options {
     }
 }
 
-/// The program's command line, with what every command here takes.
+/// Adds the options of all client commands to the program.
 #[must_use]
 pub fn with_options(program: clap::Command) -> clap::Command {
     #[derive(Debug, clap::Parser)]
@@ -184,27 +192,30 @@ pub fn with_options(program: clap::Command) -> clap::Command {
         _command: Command,
     }
     let own = <Own as clap::CommandFactory>::command();
-    let names: Vec<String> = own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let with = |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
+    let names: Vec<String> =
+        own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let with =
+        |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
     let audit = "audit".to_owned();
     let has_audit = program.find_subcommand(&audit).is_some();
     names.iter().chain(has_audit.then_some(&audit)).fold(program, with)
 }
 
-/// Runs a command. `matches`: of the whole line; `program`: what the line is understood by.
+/// Runs a command. `matches` are those of the whole command line; `program` is its definition.
 pub fn run(command: &Command, matches: &ArgMatches, program: clap::Command) -> ExitCode {
     let options = Options::of(matches);
     end(done(command, &options, program), options.json)
 }
 
-/// Asks the server about the audit.
+/// Runs an audit command that needs a server.
 pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
     let done = client(&options).and_then(|(client, _)| overseeing::audit(&client, command));
     end(done, options.json)
 }
 
-/// Ends where the line can't be understood, or asks for help. A program that asks for JSON reads this error as every other one.
+/// Ends after an invalid command line or a request for help. With `--json`, the error is JSON like
+/// all others.
 pub fn misunderstood(error: &clap::Error, line: &[OsString]) -> ExitCode {
     if !error.use_stderr() || !asks_json(line) {
         error.exit()
@@ -213,7 +224,7 @@ pub fn misunderstood(error: &clap::Error, line: &[OsString]) -> ExitCode {
     end(Err(Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())), true)
 }
 
-/// Whether a line asks for JSON, as far as that can be told of one that is not understood.
+/// Whether an invalid command line asks for JSON, as far as that can be determined.
 fn asks_json(line: &[OsString]) -> bool {
     line.iter().take_while(|word| word.as_os_str() != "--").any(|word| word.as_os_str() == "--json")
 }
@@ -229,12 +240,12 @@ fn end(done: Outcome, json: bool) -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// The server that is meant, and the context whose session asks it.
+/// The selected server, and the context whose session is used.
 fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
     let said = options.said();
     let by_itself = said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
     let contexts = match (by_itself && said.env_token.is_some(), contexts::usual_place()) {
-        // Programs with a token need no home.
+        // With a token, API clients need no home directory.
         (true, _) => Contexts::default(),
         (false, Ok(path)) => Contexts::read(&path)?,
         (false, Err(failure)) if !by_itself => return Err(failure),
@@ -255,7 +266,12 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
     let paper = Paper::new(options.json);
     match command {
         Command::Context(command) => {
-            return context_commands::run(paper, options.context.as_deref(), options.insecure_http, command);
+            return context_commands::run(
+                paper,
+                options.context.as_deref(),
+                options.insecure_http,
+                command,
+            );
         }
         Command::Completions(wanted) => return manual::completions(paper, wanted, program),
         Command::Man(wanted) => return manual::man(paper, wanted, program),
@@ -265,7 +281,9 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
     let (client, context) = client(options)?;
     let client = &client;
     match command {
-        Command::Context(_) | Command::Completions(_) | Command::Man(_) | Command::ExitCodes => Ok(()),
+        Command::Context(_) | Command::Completions(_) | Command::Man(_) | Command::ExitCodes => {
+            Ok(())
+        }
         Command::Me => people::me(client),
         Command::Overview(show) => overseeing::overview(client, show),
         Command::Deployment(command) => plans::deployment(client, command),

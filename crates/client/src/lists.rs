@@ -1,7 +1,7 @@
-//! Lists page by page, and looking again whenever something happens.
+//! Lists page by page, and `--watch`.
 //!
-//! A list is a value here: where it is asked for, under which word its items stand and where it goes on, and what a person reads of each.
-//! A program gets what the server says, word for word, as one page.
+//! A [`List`] describes a list: the fields with its items and its cursor, and the columns of its
+//! table. JSON output has the server's answers, combined into one page.
 
 use std::time::Duration;
 
@@ -14,66 +14,67 @@ use crate::names::from_one;
 use crate::paper::{Paper, Table, moment, note, said, steps};
 use crate::server::{News, Server, taken};
 
-/// At the latest so often is looked again while nobody tells of anything: what no stream tells moves, too.
+/// Maximum time between requests without an event: the stream does not cover all data.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// How many items of the last page were beyond `--limit`, in a list's document.
+/// Field of a list's JSON document: number of items of the last page beyond `--limit`.
 const LEFT_OUT: &str = "left_out";
 
-/// A server, and where the answers go.
+/// A server, and the output.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) server: Server,
     pub(crate) paper: Paper,
 }
 
-/// How much of a list.
+/// Limit and order of a list.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Much {
-    /// At most so many
+    /// Maximum number of items
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
     limit: u64,
-    /// Every one, page by page
+    /// All items, page by page
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// In this order; -COLUMN from its end. A word that the list has no order by is refused with those that it has
+    /// Sort column; -COLUMN for descending order. The error for an unknown column lists the valid
+    /// ones
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
     pub(crate) again: Again,
 }
 
-/// Whether to look again.
+/// Whether to repeat the request.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Again {
-    /// Show it anew whenever it changes; with --json a document a line
+    /// Show the result again whenever it changes; with --json one document per line
     #[arg(long)]
     watch: bool,
 }
 
-/// A column: its title, and what it shows of an item.
+/// A column: its title and its text for an item.
 pub(crate) type Column = (&'static str, fn(&Value) -> String);
 
-/// A list of the server's.
+/// A list of the API.
 pub(crate) struct List {
     pub(crate) path: String,
-    /// The word under which its items are.
+    /// Field with the items.
     pub(crate) items: &'static str,
-    /// The word by which it goes on; empty: it is all in one answer.
+    /// Query parameter of the cursor. Empty if the list has a single page.
     pub(crate) cursor: &'static str,
     pub(crate) columns: &'static [Column],
-    /// What is said of none.
+    /// Text for an empty list.
     pub(crate) none: &'static str,
 }
 
-/// What was read of a list.
+/// The items that were read from a list.
 struct Read {
-    /// What the first answer says beside the items.
+    /// Other fields of the first answer.
     around: Value,
     items: Vec<Value>,
-    /// The server's own place behind the last page that was read.
+    /// The server's cursor after the last page.
     next: Value,
-    /// How many items of that page are beyond what was wanted.
+    /// Number of items of the last page beyond the limit.
     left_out: usize,
 }
 
@@ -82,11 +83,18 @@ impl List {
         self.gather(|query| server.get(&query.behind(&self.path)), query, most)
     }
 
-    fn gather(&self, ask: impl Fn(&Query) -> Outcome<Value>, query: &Query, most: usize) -> Outcome<Read> {
+    fn gather(
+        &self,
+        ask: impl Fn(&Query) -> Outcome<Value>,
+        query: &Query,
+        most: usize,
+    ) -> Outcome<Read> {
         let (mut items, mut query, mut around) = (Vec::new(), query.clone(), None);
         loop {
             let mut answer = ask(&query)?;
-            let Value::Array(page) = taken(&mut answer, self.items) else { return Err(Failure::unlike("no list")) };
+            let Value::Array(page) = taken(&mut answer, self.items) else {
+                return Err(Failure::unlike("no list"));
+            };
             items.extend(page);
             let next = taken(&mut answer, "next");
             let around = around.get_or_insert(answer);
@@ -99,10 +107,11 @@ impl List {
         }
     }
 
-    /// What REST answers, its pages put together. What was cut off the last page is counted: `next` is behind that page, and no place is
-    /// within one.
+    /// The answer of the API with all pages combined. Items cut from the last page are counted.
+    /// `next` points after that page, because a cursor can't point into a page.
     fn document(&self, read: Read) -> Value {
-        let mut document = if let Value::Object(around) = read.around { around } else { Map::new() };
+        let mut document =
+            if let Value::Object(around) = read.around { around } else { Map::new() };
         document.insert(self.items.to_owned(), Value::Array(read.items));
         document.insert("next".to_owned(), read.next);
         if read.left_out > 0 {
@@ -111,7 +120,6 @@ impl List {
         Value::Object(document)
     }
 
-    /// For people.
     pub(crate) fn text(&self, document: &Value, paper: Paper) -> String {
         let items = document[self.items].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
@@ -126,15 +134,16 @@ impl List {
 }
 
 impl Client {
-    /// A list as far as it is wanted.
+    /// Reads and prints a list up to the limit.
     pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
-        let most = if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
+        let most =
+            if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
         let query = query.clone().with("sort", &much.sort);
         let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
         self.show(much.again, ask, |document, paper| list.text(document, paper))
     }
 
-    /// Something as it is now; and again whenever it changes, if that is wanted.
+    /// Prints a resource. With `--watch`, prints it again whenever it changes.
     pub(crate) fn show(
         &self,
         again: Again,
@@ -182,19 +191,23 @@ impl Client {
     }
 }
 
-/// Whether more has changed than the journal's position.
+/// Whether more than the journal position has changed.
 fn differs(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
-            let words = |object: &Map<String, Value>| object.keys().filter(|word| *word != "cursor").count();
-            let same = |(word, value): (&String, &Value)| word == "cursor" || after.get(word) == Some(value);
+            let words = |object: &Map<String, Value>| {
+                object.keys().filter(|word| *word != "cursor").count()
+            };
+            let same = |(word, value): (&String, &Value)| {
+                word == "cursor" || after.get(word) == Some(value)
+            };
             words(before) != words(after) || !before.iter().all(same)
         }
         _ => before != after,
     }
 }
 
-/// What an item says under a word.
+/// The text of a field.
 pub(crate) fn word(item: &Value, word: &str) -> String {
     said(&item[word])
 }
@@ -206,8 +219,10 @@ pub(crate) fn deployments() -> List {
         cursor: "after",
         columns: &[
             ("NAME", |v| {
-                " ".repeat(2 * usize::try_from(v["depth"].as_u64().unwrap_or_default()).unwrap_or_default())
-                    + &word(v, "name")
+                " ".repeat(
+                    2 * usize::try_from(v["depth"].as_u64().unwrap_or_default())
+                        .unwrap_or_default(),
+                ) + &word(v, "name")
             }),
             ("NODES", |v| word(v, "nodes")),
             ("STEPS", |v| steps(&v["steps"])),
@@ -320,7 +335,9 @@ pub(crate) fn reviews() -> List {
         columns: &[
             ("ID", |v| word(v, "submission")),
             ("STATE", |v| word(v, "state")),
-            ("APPROVALS", |v| format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))),
+            ("APPROVALS", |v| {
+                format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
+            }),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
             ("AUTHORS", |v| word(v, "authors")),
@@ -424,14 +441,18 @@ pub(crate) fn imports() -> List {
                 });
                 named.collect::<Vec<_>>().join(", ")
             }),
-            ("FINDINGS", |v| v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
-            ("LACKS", |v| v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()),
+            ("FINDINGS", |v| {
+                v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
+            ("LACKS", |v| {
+                v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
         ],
         none: "Nothing was imported yet.",
     }
 }
 
-/// What was found by a name.
+/// Results of a search.
 pub(crate) fn hits() -> List {
     List {
         path: "/search".into(),
@@ -441,7 +462,8 @@ pub(crate) fn hits() -> List {
             ("KIND", |v| word(v, "kind")),
             ("ID", |v| word(v, "id")),
             ("NAME", |v| {
-                let named = ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
+                let named =
+                    ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
                 named.map(|name| word(v, name)).unwrap_or_default()
             }),
             ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
@@ -481,7 +503,10 @@ pub(crate) fn audit() -> List {
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),
-            ("DETAIL", |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() }),
+            (
+                "DETAIL",
+                |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() },
+            ),
         ],
         none: "No entry is like that.",
     }
@@ -505,13 +530,16 @@ pub(crate) fn people() -> List {
     }
 }
 
-/// `viewer, operator in web`.
+/// Permissions as text, for example `viewer, operator in web`.
 fn grants(value: &Value) -> String {
     let one = |grant: &Value| match grant["deployment"].as_str() {
         Some(deployment) => format!("{} in {deployment}", word(grant, "permission")),
         None => word(grant, "permission"),
     };
-    value.as_array().map(|all| all.iter().map(one).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+    value
+        .as_array()
+        .map(|all| all.iter().map(one).collect::<Vec<_>>().join(", "))
+        .unwrap_or_default()
 }
 
 pub(crate) fn tokens() -> List {
@@ -556,7 +584,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changed_is_shown_anew() {
+    fn watch_ignores_cursor_changes() {
         let board = |cursor: u64, target: u64| json!({"cursor": cursor, "target": target});
         assert!(!differs(&board(1, 1), &board(2, 1)));
         assert!(differs(&board(1, 1), &board(1, 2)));
@@ -565,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_what_rest_answers_with_its_pages_put_together() {
+    fn json_document_combines_all_pages() {
         let pages = [
             json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}),
             json!({"targets": [7, 6], "next": 6, "head": 10}),
@@ -587,29 +615,37 @@ mod tests {
             document(usize::MAX),
             json!({"targets": [9, 8, 7, 6, 5], "next": null, "head": 9, "removed_in": null})
         );
-        assert_eq!(document(2), json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}));
+        assert_eq!(
+            document(2),
+            json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null})
+        );
         assert_eq!(
             document(3),
             json!({"targets": [9, 8, 7], "next": 6, "left_out": 1, "head": 9, "removed_in": null}),
             "a place that the server knows"
         );
-        let wrong = targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
+        let wrong =
+            targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
         assert_eq!(wrong.code(), 3, "an answer of another shape is no reason to fall");
     }
 
     #[test]
-    fn a_list_of_none_says_so() {
+    fn empty_list_prints_its_text() {
         let paper = Paper::new(false);
         assert_eq!(
             deployments().text(&json!({"deployments": [], "next": null}), paper),
             "No deployment is like that.\n"
         );
-        assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No run is like that.\n");
+        assert_eq!(
+            runs().text(&json!({"runs": [], "next": null}), paper),
+            "No run is like that.\n"
+        );
     }
 
     #[test]
-    fn grants_say_where() {
-        let value = json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
+    fn grants_include_the_deployment() {
+        let value =
+            json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
         assert_eq!(grants(&value), "viewer, operator in web");
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes, noderoles, runs, workers and barclamps: what carries a deployment, and what is carried out.
+//! Commands for nodes, noderoles, runs, workers, roles and barclamps.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -25,132 +25,132 @@ use crate::server::{With, taken};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
-    /// Nodes, by name
+    /// List nodes
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// In this state
+        /// State of the node
         #[arg(long, value_parser = ["alive", "dead", "unavailable", "record"])]
         state: Option<String>,
-        /// That belong to this deployment
+        /// Name of the deployment that the node belongs to
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Everything about a node
+    /// Show a node
     Show {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
         again: Again,
     },
-    /// Add a node to the inventory, or those of a file
+    /// Add one node, or the nodes of a file
     Add(Add),
-    /// Change what people say of a node
+    /// Change a node's record
     Edit(Edit),
-    /// Open a proposal that may touch this node alone
+    /// Open a proposal for this node only
     Propose {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
     },
-    /// Take it out of service: no step starts on it
+    /// Put a node in maintenance: no steps start on it
     Out {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
         because: Because,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Bring it back into service
+    /// End the maintenance of a node
     In {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
         because: Because,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Take out the record of a node that no target speaks of
+    /// Remove a node that is in no blueprint
     Remove {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// What workers saw of it, newest first
+    /// List health checks of a node, newest first
     Looks {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
-        /// Only those that were let in (true), or only those that were not (false)
+        /// Only successful (true) or only failed (false) health checks
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
         reached: Option<String>,
-        /// With this in an address that was tried or in what was said
+        /// Part of an address or a message
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// What it carries, in the order in which that runs
+    /// List noderoles of a node, in execution order
     Noderoles {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
-        /// In this state
+        /// State of the step
         #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
         state: Option<String>,
-        /// Of this role
+        /// Name of the role
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Results that are kept for it, newest first
+    /// List stored results of a node, newest first
     Results {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
-        /// Of runs that ended like this
+        /// Outcome of the run
         #[arg(long, value_parser = ["succeeded", "failed", "cancelled", "late"])]
         outcome: Option<String>,
-        /// Of this role
+        /// Name of the role
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Tokens that it reports with
+    /// Manage the tokens that the node uses for its reports
     #[command(subcommand)]
     Token(NodeToken),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeToken {
-    /// The tokens of a node, those that hold first, at most 50
+    /// List tokens of a node, valid ones first, at most 50
     List {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
         again: Again,
     },
-    /// Make one; it is shown this once
+    /// Create a token, which is shown only once
     Make {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
-        /// What it is for
+        /// Name that says what the token is for
         #[arg(long, value_name = "TEXT")]
         name: String,
-        /// For how many days it holds
+        /// Lifetime in days
         #[arg(long, default_value_t = api::limits::USUAL_TOKEN_DAYS)]
         days: u32,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Take one back
+    /// Revoke a token
     Revoke {
-        /// The node: its whole name, the first label of it where only one has that, or its id
+        /// The node: full name, unique first label, or id
         node: String,
-        /// The token's id, as the list of its node has it
+        /// Id of the token, from the list of the node's tokens
         token: uuid::Uuid,
         #[command(flatten)]
         on: OnVersion,
@@ -159,87 +159,100 @@ pub(crate) enum NodeToken {
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// Its name; without one it is derived from a MAC address or the serial number
+    /// Name of the node [default: derived from a MAC address or the serial number]
     #[arg(default_value = "", hide_default_value = true)]
     fqdn: String,
-    /// A MAC address; may be given again
+    /// MAC address; repeatable
     #[arg(long = "mac", value_name = "MAC")]
     macs: Vec<String>,
-    /// Its serial number
+    /// Serial number
     #[arg(long, default_value = "", hide_default_value = true)]
     serial: String,
-    /// Where a derived name lies
+    /// Domain of a derived name
     #[arg(long, default_value = "", hide_default_value = true)]
     domain: String,
-    /// The folder that stands for its file system
+    /// Folder that is the node's root file system
     #[arg(long, default_value = "", hide_default_value = true)]
     root: String,
-    /// It is reached by SSH, at this address; may be given again
+    /// SSH address of the node; repeatable
     #[arg(long = "ssh", value_name = "ADDRESS", requires_all = ["key", "host_key"])]
     addresses: Vec<String>,
-    /// The port of SSH
+    /// SSH port
     #[arg(long, default_value_t = 22)]
     port: u16,
-    /// As whom
+    /// SSH user
     #[arg(long, default_value = "root")]
     user: String,
-    /// The name of the secret that has the private key
+    /// Name of the secret that contains the private key
     #[arg(long)]
     key: Option<String>,
-    /// Which of its versions
+    /// Version of the secret
     #[arg(long, default_value_t = 1)]
     key_version: i64,
-    /// The host key, as ssh-keyscan prints it behind the name
+    /// Host key without the name, as ssh-keyscan prints it
     #[arg(long)]
     host_key: Option<String>,
-    /// Add the nodes of a file, all or none; - reads the standard input. A line has a node: its name, then what these options say, as in
-    /// web-7.rack1.example.com root=/srv/nodes/web-7 (with host_key and key_version for --host-key and --key-version)
+    /// Add the nodes of a file, all or none; - for standard input. Each line has a node: its name,
+    /// then values of these options, for example web-7.rack1.example.com root=/srv/nodes/web-7
+    /// (with host_key and key_version for --host-key and --key-version)
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ALONE)]
     file: Option<String>,
 }
 
-/// What is said of one node, and not beside a file of several.
-const ALONE: [&str; 11] =
-    ["fqdn", "macs", "serial", "domain", "root", "addresses", "port", "user", "key", "key_version", "host_key"];
+/// Options of a single node, which conflict with `--file`.
+const ALONE: [&str; 11] = [
+    "fqdn",
+    "macs",
+    "serial",
+    "domain",
+    "root",
+    "addresses",
+    "port",
+    "user",
+    "key",
+    "key_version",
+    "host_key",
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
-    /// The node: its whole name, the first label of it where only one has that, or its id
+    /// The node: full name, unique first label, or id
     node: String,
-    /// What people say of it
+    /// Description for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Its MAC addresses, instead of those before; may be given again
+    /// MAC addresses, replacing the current ones; repeatable
     #[arg(long = "mac", value_name = "MAC")]
     macs: Option<Vec<String>>,
-    /// Its serial number
+    /// Serial number
     #[arg(long)]
     serial: Option<String>,
-    /// What its roles may want to know before their first run, as a JSON object in a file
+    /// File with hints for the roles' first runs, as a JSON object
     #[arg(long, value_name = "FILE")]
     hints: Option<String>,
-    /// The folder that stands for its file system
+    /// Folder that is the node's root file system
     #[arg(long)]
     root: Option<String>,
-    /// Where SSH reaches it, instead of before; may be given again
+    /// SSH addresses, replacing the current ones; repeatable
     #[arg(long = "ssh", value_name = "ADDRESS")]
     addresses: Option<Vec<String>>,
-    /// The port of SSH
+    /// SSH port
     #[arg(long)]
     port: Option<u16>,
-    /// As whom
+    /// SSH user
     #[arg(long)]
     user: Option<String>,
-    /// The name of the secret that has the private key
+    /// Name of the secret that contains the private key
     #[arg(long)]
     key: Option<String>,
-    /// Which of its versions
+    /// Version of the secret
     #[arg(long)]
     key_version: Option<i64>,
-    /// The host key, as ssh-keyscan prints it behind the name
+    /// Host key without the name, as ssh-keyscan prints it
     #[arg(long)]
     host_key: Option<String>,
-    /// Propose the new connection or hints of a node in a blueprint: opens the proposal on the node, or adds to the open one
+    /// Propose the new connection or hints of a node in a blueprint; opens a proposal on it if none
+    /// is open
     #[arg(long, conflicts_with_all = ["description", "macs", "serial", "version"])]
     propose: bool,
     #[command(flatten)]
@@ -266,37 +279,48 @@ impl Edit {
             ("way", if way.is_empty() { Value::Null } else { Value::Object(way) }),
         ]);
         if change.is_empty() {
-            return Err(Failure::Usage("say what is to be changed, such as --description TEXT".into()));
+            return Err(Failure::Usage(
+                "say what is to be changed, such as --description TEXT".into(),
+            ));
         }
         Ok(Value::Object(change))
     }
 
-    /// The same as edits of the node's proposal.
+    /// The change as edits of the node's proposal.
     fn edits(&self, node: NodeId) -> Outcome<Vec<engine::plan::Edit>> {
-        let change: NodeChange =
-            serde_json::from_value(self.change()?).map_err(|error| Failure::Usage(error.to_string()))?;
+        let change: NodeChange = serde_json::from_value(self.change()?)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(change.edits(node))
     }
 }
 
-/// Only what says something.
+/// The fields without null values.
 fn told<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
-    words.into_iter().filter(|(_, value)| !value.is_null()).map(|(word, value)| (word.to_owned(), value)).collect()
+    words
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(word, value)| (word.to_owned(), value))
+        .collect()
 }
 
 pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     let Client { server, paper } = client;
-    // Names as people write them; the server itself knows whole names and ids only.
-    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    // The server knows full names and ids only, so short names are resolved here.
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     let available = |node: &str, available: bool, because: &Because, on: OnVersion, told: &str| {
         let body = json!({"available": available, "reason": because.reason});
         let with = With { body: Some(body), if_match: on.tag(), accept: None };
-        let answer = server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
+        let answer =
+            server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
         paper.either(&answer, &format!("{node} {told}."))
     };
     match command {
         Node::List { filter, state, deployment, much } => {
-            let query = Query::default().with("filter", filter).with("state", state).with("deployment", deployment);
+            let query = Query::default()
+                .with("filter", filter)
+                .with("state", state)
+                .with("deployment", deployment);
             client.list(&lists::nodes(), &query, much)
         }
         Node::Show { node, again } => {
@@ -319,10 +343,14 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         Node::Edit(edit) if edit.propose => {
             let node = names::node(server, &edit.node)?;
             let edits = edit.edits(node.id)?;
-            let proposal = taken(&mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?, "proposal");
+            let proposal = taken(
+                &mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?,
+                "proposal",
+            );
             let place = format!("/proposals/{}", said(&proposal));
             let version = taken(&mut server.get(&place)?, "version");
-            let mut answer = server.post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
+            let mut answer = server
+                .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
             answer["proposal"] = proposal.clone();
             let told = format!(
                 "The change is in proposal {}: submit it with gantry proposal submit {0} --title TEXT.",
@@ -338,13 +366,21 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             };
             let with = With { body: Some(change), if_match: on, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
-            paper.either(&answer, &format!("{} is at version {}.", edit.node, said(&answer["version"])))
+            paper.either(
+                &answer,
+                &format!("{} is at version {}.", edit.node, said(&answer["version"])),
+            )
         }
         Node::Propose { node } => {
             let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
-            paper.either(&answer, &format!("Proposal {} is open on {node}.", said(&answer["proposal"])))
+            paper.either(
+                &answer,
+                &format!("Proposal {} is open on {node}.", said(&answer["proposal"])),
+            )
         }
-        Node::Out { node, because, on } => available(node, false, because, *on, "is out of service"),
+        Node::Out { node, because, on } => {
+            available(node, false, because, *on, "is out of service")
+        }
         Node::In { node, because, on } => available(node, true, because, *on, "is in service"),
         Node::Remove { node, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
@@ -367,7 +403,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     }
 }
 
-/// What came of a file of nodes: how many there are, and the name of each.
+/// The result of adding the nodes of a file: their number and names.
 fn added(answer: &Value) -> Vec<String> {
     let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let told = match nodes.len() {
@@ -380,20 +416,28 @@ fn added(answer: &Value) -> Vec<String> {
 
 fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     let Client { server, paper } = client;
-    let place = |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     match command {
         NodeToken::List { node, again } => {
             let place = place(node)?;
             client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens)
         }
         NodeToken::Make { node, name, days, on } => {
-            let with = With { body: Some(json!({"name": name, "days": days})), if_match: on.tag(), accept: None };
-            let answer: Value = server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
+            let with = With {
+                body: Some(json!({"name": name, "days": days})),
+                if_match: on.tag(),
+                accept: None,
+            };
+            let answer: Value =
+                server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
             shown_once(client, &answer)
         }
         NodeToken::Revoke { node, token, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
-            let answer = server.ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
+                .read()?;
             paper.either(&answer, &format!("Token {token} is taken back."))
         }
     }
@@ -419,7 +463,7 @@ fn node_tokens(tokens: &Value, paper: Paper) -> String {
     table.text(paper)
 }
 
-/// A token that was made: itself on the answer, and what to know of it beside that.
+/// Prints a new token: the secret to standard output, notes to standard error.
 pub(crate) fn shown_once(client: &Client, answer: &Value) -> Outcome {
     client.paper.either(answer, &said(&answer["token"]))?;
     if !client.paper.json {
@@ -434,26 +478,26 @@ pub(crate) fn shown_once(client: &Client, answer: &Value) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Noderole {
-    /// Its state, why, and its data
+    /// Show a noderole's state with its reason, and its data
     Show {
-        /// NODE/ROLE, such as n1/app, or its id
+        /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
         #[command(flatten)]
         again: Again,
     },
-    /// What a run of it would see now, and where each value comes from
+    /// Show the values that a run would see now, with their sources
     Data {
-        /// NODE/ROLE, such as n1/app, or its id
+        /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
-        /// What it says itself and others see of it, instead
+        /// Show the noderole's own values and those that others see of it instead
         #[arg(long)]
         own: bool,
         #[command(flatten)]
         values: Values,
     },
-    /// Try it again after an error
+    /// Retry a step after an error
     Retry {
-        /// NODE/ROLE, such as n1/app, or its id
+        /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
         #[command(flatten)]
         because: Because,
@@ -462,7 +506,7 @@ pub(crate) enum Noderole {
 
 #[derive(Debug, Args)]
 pub(crate) struct Values {
-    /// With this in the path, the value or the source
+    /// Part of the path, the value or the source
     #[arg(long, value_name = "TEXT")]
     find: Option<String>,
 }
@@ -480,13 +524,14 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
         }
         Noderole::Retry { noderole, because } => {
             let id = names::noderole(server, noderole)?;
-            let answer = server.post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
+            let answer = server
+                .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
             paper.either(&answer, &format!("{noderole} is tried again."))
         }
     }
 }
 
-/// Every value, however many pages that takes.
+/// Reads all values, page by page.
 fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
     let Client { server, paper } = client;
     let mut query = Query::default().with("find", &wanted.find).with("own", own);
@@ -495,7 +540,9 @@ fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
         let mut more = taken(&mut server.get(&query.behind(path))?, "page");
-        if let (Some(Value::Array(all)), Value::Array(values)) = (page.get_mut("values"), taken(&mut more, "values")) {
+        if let (Some(Value::Array(all)), Value::Array(values)) =
+            (page.get_mut("values"), taken(&mut more, "values"))
+        {
             all.extend(values);
         }
         page.insert("next".into(), taken(&mut more, "next"));
@@ -513,21 +560,21 @@ fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Run {
-    /// Runs, newest first
+    /// List runs, newest first
     List {
-        /// In this state
+        /// State of the run
         #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"])]
         state: Option<String>,
-        /// Of what is bound in this deployment
+        /// Name of the deployment that the noderole is bound in
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
-        /// On this node
+        /// The node
         #[arg(long, value_name = "NAME")]
         node: Option<String>,
-        /// Of this role
+        /// Name of the role
         #[arg(long, value_name = "ROLE")]
         role: Option<String>,
-        /// That this worker carries out, or did: its name or its id
+        /// Name or id of the worker that executes or executed the run
         #[arg(long, value_name = "WORKER")]
         worker: Option<String>,
         #[command(flatten)]
@@ -535,34 +582,34 @@ pub(crate) enum Run {
         #[command(flatten)]
         much: Much,
     },
-    /// A run and everything about it
+    /// Show a run
     Show {
-        /// The run's number
+        /// Number of the run
         id: RunId,
         #[command(flatten)]
         again: Again,
     },
-    /// What it was told, and where each value came from
+    /// Show the input of a run, with the sources of its values
     Data {
-        /// The run's number
+        /// Number of the run
         id: RunId,
         #[command(flatten)]
         values: Values,
     },
-    /// End it
+    /// Cancel a run
     Cancel {
-        /// The run's number
+        /// Number of the run
         id: RunId,
     },
 }
 
-/// Between two moments.
+/// A period.
 #[derive(Debug, Args)]
 pub(crate) struct Between {
-    /// From then on: 2026-09-22T14:00:00Z, or how long ago: 90s, 30m, 2h, 7d
+    /// Start of the period: a time such as 2026-09-22T14:00:00Z, or an age: 90s, 30m, 2h, 7d
     #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
     since: Option<i64>,
-    /// Before then, the same way
+    /// End of the period, in the same form
     #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
     until: Option<i64>,
 }
@@ -577,7 +624,11 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     let Client { server, paper } = client;
     match command {
         Run::List { state, deployment, node, role, worker, between, much } => {
-            let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
             let query = Query::default()
                 .with("state", state)
                 .with("deployment", deployment)
@@ -586,7 +637,9 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("worker", worker);
             client.list(&lists::runs(), &between.words(query), much)
         }
-        Run::Show { id, again } => client.show(*again, || server.get(&format!("/runs/{id}")), pages::run),
+        Run::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/runs/{id}")), pages::run)
+        }
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
@@ -595,19 +648,19 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     }
 }
 
-/// Workers: who carries out runs.
+/// Workers, which execute runs.
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
-    /// Everything about this one, by its name or its id
+    /// Show only this worker, by name or id
     #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "name", "limit", "all", "sort"])]
     worker: Option<String>,
-    /// Only those that are heard (true), or are not (false)
+    /// Only workers that are alive (true) or only those that are not (false)
     #[arg(long, value_parser = ["true", "false"])]
     alive: Option<String>,
-    /// Only those of this phase
+    /// Only workers in this phase
     #[arg(long, value_parser = ["none", "welcomed", "integrated", "finalized", "confirmed", "nack"])]
     phase: Option<String>,
-    /// Only those with this in the name
+    /// Only workers with this text in the name
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     #[command(flatten)]
@@ -619,53 +672,56 @@ pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
         let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
         return client.show(wanted.much.again, || client.server.get(&place), pages::worker);
     }
-    let query = Query::default().with("alive", &wanted.alive).with("phase", &wanted.phase).with("name", &wanted.name);
+    let query = Query::default()
+        .with("alive", &wanted.alive)
+        .with("phase", &wanted.phase)
+        .with("name", &wanted.name);
     client.list(&lists::workers(), &query, &wanted.much)
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
-    /// Roles of the catalog, as the newest version of their barclamp has them
+    /// List roles of the catalog, in the newest version of their barclamp
     List {
-        /// With this in the name or the description
+        /// Part of the name or the description
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// Of this barclamp
+        /// Name of the barclamp
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Everything about a role: whom it requires, what it reads, its schema, where it is bound
+    /// Show a role: its requirements, the attributes it reads, its schema and its deployments
     Show {
-        /// The role's name
+        /// Name of the role
         role: String,
-        /// Of this barclamp, where several have one of that name
+        /// Name of the barclamp, if several have a role of that name
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
         again: Again,
     },
-    /// Print a script of a role, as the newest version of its barclamp has it; or any by its hash
+    /// Print a script of a role in the newest version of its barclamp, or any script by hash
     Script {
-        /// The role's name
+        /// Name of the role
         #[arg(required_unless_present = "hash")]
         role: Option<String>,
-        /// The script's name, as gantry role show has it; it may be left out where the role has one alone
+        /// Name of the script, as in gantry role show; optional if the role has only one
         script: Option<String>,
-        /// Of this barclamp, where several have a role of that name
+        /// Name of the barclamp, if several have a role of that name
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
-        /// The script of this content instead, in whatever version it is
+        /// Content hash of a script, in any version
         #[arg(long, value_name = "HASH", conflicts_with_all = ["role", "script", "barclamp"])]
         hash: Option<String>,
     },
-    /// Which role comes before which, and why
+    /// Show dependencies between roles, with the reasons
     Graph {
-        /// The roles of this barclamp and those one step around
+        /// The roles of this barclamp and their direct neighbors
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
-        /// This role, all that it builds on, and all that builds on it
+        /// This role with its dependencies and its dependents
         #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
         role: Option<String>,
         #[command(flatten)]
@@ -675,11 +731,15 @@ pub(crate) enum Role {
 
 pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
     match command {
-        Role::List { filter, barclamp, much } => {
-            client.list(&lists::roles(), &Query::default().with("filter", filter).with("barclamp", barclamp), much)
-        }
+        Role::List { filter, barclamp, much } => client.list(
+            &lists::roles(),
+            &Query::default().with("filter", filter).with("barclamp", barclamp),
+            much,
+        ),
         Role::Show { role, barclamp, again } => {
-            let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .behind(&format!("/roles/{}", part(role)));
             client.show(*again, || client.server.get(&place), pages::role)
         }
         Role::Script { role, script, barclamp, hash } => {
@@ -687,7 +747,9 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                 (Some(hash), _) => hash.clone(),
                 (None, role) => {
                     let role = role.as_deref().unwrap_or_default();
-                    let place = Query::default().with("barclamp", barclamp).behind(&format!("/roles/{}", part(role)));
+                    let place = Query::default()
+                        .with("barclamp", barclamp)
+                        .behind(&format!("/roles/{}", part(role)));
                     let told: RoleView = client.server.read(&place)?;
                     script_of(&told.role, script.as_deref())?.hash.to_string()
                 }
@@ -695,28 +757,41 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
             script_printed(client, &hash)
         }
         Role::Graph { barclamp, role, again } => {
-            let place = Query::default().with("barclamp", barclamp).with("role", role).behind("/catalog/graph");
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .with("role", role)
+                .behind("/catalog/graph");
             client.show(*again, || client.server.get(&place), |answer, _| role_ties(answer))
         }
     }
 }
 
-/// A role's script of this name; without one the only one that it has.
+/// The script of a role with this name. Without a name, the role's only script.
 fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
     let known = || role.scripts.iter().map(|script| script.name.as_str());
     let all = || known().collect::<Vec<_>>().join(", ");
     match (wanted, role.scripts.as_slice()) {
         (_, []) => Err(Failure::Nothing(format!("{} has no script", role.name))),
         (None, [only]) => Ok(only),
-        (None, _) => Err(Failure::Usage(format!("{} has several scripts, so name one of them: {}", role.name, all()))),
-        (Some(name), scripts) => scripts.iter().find(|script| script.name == name).ok_or_else(|| {
-            let near = names::near(name, known());
-            Failure::Nothing(format!("{} has no script {name}{near}\nIt has {}.", role.name, all()))
-        }),
+        (None, _) => Err(Failure::Usage(format!(
+            "{} has several scripts, so name one of them: {}",
+            role.name,
+            all()
+        ))),
+        (Some(name), scripts) => {
+            scripts.iter().find(|script| script.name == name).ok_or_else(|| {
+                let near = names::near(name, known());
+                Failure::Nothing(format!(
+                    "{} has no script {name}{near}\nIt has {}.",
+                    role.name,
+                    all()
+                ))
+            })
+        }
     }
 }
 
-/// A script as it is, but for what a terminal would obey.
+/// Prints a script unchanged, except for control sequences.
 fn script_printed(client: &Client, hash: &str) -> Outcome {
     let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
     match (client.paper.json, client.paper.is_terminal()) {
@@ -726,13 +801,15 @@ fn script_printed(client: &Client, hash: &str) -> Outcome {
     }
 }
 
-/// A line for each role with those that come before it.
+/// One line per role, with the roles that run before it.
 fn role_ties(answer: &Value) -> String {
     let Ok(graph) = RoleGraph::deserialize(answer) else { return outline(answer) };
     if graph.roles.is_empty() {
         return match graph.count {
             0 => "No role is like that.\n".to_owned(),
-            count => format!("{count} roles are too many to be told at once: name a --barclamp or a --role.\n"),
+            count => format!(
+                "{count} roles are too many to be told at once: name a --barclamp or a --role.\n"
+            ),
         };
     }
     let name = |at: usize| graph.roles.get(at).map(|role| role.name.as_str()).unwrap_or_default();
@@ -752,25 +829,25 @@ fn role_ties(answer: &Value) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Barclamp {
-    /// Barclamps that were imported, each barclamp's newest first
+    /// List imported barclamps, newest version first
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// What each import brought, and what was found in it
+    /// List imports with their barclamps and findings
     Imports {
-        /// Of this barclamp
+        /// Name of a barclamp in the import
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Import barclamps: files, or folders with all that lies in them
+    /// Import barclamps from files and folders
     Import {
-        /// Files of barclamps, or folders with them
+        /// Barclamp files, or folders that contain them
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
     },
@@ -787,7 +864,11 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
         Barclamp::Import { paths } => {
             let mut gathered = Gathered::default();
             for path in paths {
-                let base = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("")) };
+                let base = if path.is_dir() {
+                    path.as_path()
+                } else {
+                    path.parent().unwrap_or(Path::new(""))
+                };
                 gathered.add(path, base)?;
             }
             if gathered.files.is_empty() {
@@ -799,11 +880,12 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
     }
 }
 
-/// What came of an import, one line each.
+/// The result of an import, one line per barclamp.
 fn imported(answer: &Value) -> Vec<String> {
     let list = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let version = |barclamp: &Value| {
-        let how = if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
+        let how =
+            if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
         let hash: String = said(&barclamp[2]).chars().take(8).collect();
         format!("{} {} ({hash}) {how}.", plain(&said(&barclamp[0])), plain(&said(&barclamp[1])))
     };
@@ -811,22 +893,24 @@ fn imported(answer: &Value) -> Vec<String> {
     list("barclamps").iter().map(version).chain(others).collect()
 }
 
-/// Most files of an import, and most bytes of all of them: what the server takes is less.
+/// Limits of an import: files, and total bytes. The server's limits are lower.
 const MOST_FILES: usize = 2_000;
 const MOST_BYTES: u64 = 16 << 20;
 
-/// What is imported, by the names that it has below its folder.
+/// Files to import, by path relative to their folder.
 #[derive(Debug, Default)]
 struct Gathered {
     files: BTreeMap<String, String>,
     bytes: u64,
-    /// The folders that lead to where is looked, as they really are: a link to one of them leads around in a circle.
+    /// Real paths of the folders on the path to the current one, to detect links that form a cycle.
     above: Vec<PathBuf>,
 }
 
 impl Gathered {
     fn add(&mut self, path: &Path, base: &Path) -> Outcome {
-        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.') && path != base);
         match () {
             () if hidden => Ok(()),
             () if path.is_dir() => self.folder(path, base),
@@ -838,7 +922,10 @@ impl Gathered {
         let unread = |error| unread(path, &error);
         let real = path.canonicalize().map_err(unread)?;
         if self.above.contains(&real) {
-            return Err(wrong(path, "is a link to a folder around it: name folders without such links"));
+            return Err(wrong(
+                path,
+                "is a link to a folder around it: name folders without such links",
+            ));
         }
         self.above.push(real);
         for entry in std::fs::read_dir(path).map_err(unread)? {
@@ -851,20 +938,27 @@ impl Gathered {
     fn file(&mut self, path: &Path, base: &Path) -> Outcome {
         let mut bytes = Vec::new();
         let left = MOST_BYTES.saturating_sub(self.bytes);
-        // One more than there is room for, however large the file is.
-        let read = std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
+        // Read one byte more than the limit, regardless of the file's size.
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
         let read = read.map_err(|error| unread(path, &error))?;
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
         if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
-            let much = format!("is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder");
+            let much = format!(
+                "is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder"
+            );
             return Err(wrong(path, &much));
         }
         let text = String::from_utf8(bytes);
-        let text = text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
+        let text =
+            text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
         let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
         match self.files.insert(name.clone(), text) {
             None => Ok(()),
-            Some(_) => Err(wrong(path, &format!("{name} is there twice: import the folders one after the other"))),
+            Some(_) => Err(wrong(
+                path,
+                &format!("{name} is there twice: import the folders one after the other"),
+            )),
         }
     }
 }
@@ -882,11 +976,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_named_from_their_folder_on() {
+    fn imported_files_have_relative_paths() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("demo/app")).unwrap();
         std::fs::create_dir_all(folder.path().join("demo/.git")).unwrap();
-        for (name, text) in [("demo/demo.yml", "a"), ("demo/app/10.sh", "b"), ("demo/.git/x", "c")] {
+        for (name, text) in [("demo/demo.yml", "a"), ("demo/app/10.sh", "b"), ("demo/.git/x", "c")]
+        {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let base = folder.path().join("demo");
@@ -898,7 +993,7 @@ mod tests {
     }
 
     #[test]
-    fn an_import_is_neither_endless_nor_larger_than_it_may_be() {
+    fn import_rejects_link_cycles_and_large_files() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().join("demo");
         std::fs::create_dir_all(base.join("app")).unwrap();
@@ -907,37 +1002,48 @@ mod tests {
         let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
         assert!(said.contains("app/again: is a link to a folder around it"), "{said}");
         std::fs::remove_file(base.join("app/again")).unwrap();
-        // A link to a folder beside it is no circle.
+        // A link to a sibling folder is not a cycle.
         std::fs::create_dir_all(folder.path().join("shared")).unwrap();
         std::fs::write(folder.path().join("shared/x.sh"), "x").unwrap();
         std::os::unix::fs::symlink(folder.path().join("shared"), base.join("shared")).unwrap();
         let mut gathered = Gathered::default();
         gathered.add(&base, &base).unwrap();
         assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["demo.yml", "shared/x.sh"]);
-        // However large a file is: no more of it is read than there is room for.
+        // A large file is read only up to the limit.
         std::fs::File::create(base.join("huge")).unwrap().set_len(1 << 34).unwrap();
         let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
         assert!(said.contains("huge: is beyond"), "{said}");
     }
 
     #[test]
-    fn an_import_is_told_line_by_line() {
+    fn import_is_printed_line_by_line() {
         let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported(&answer);
-        assert_eq!(lines, ["demo 2 (3e3390a7) was there already, with the same content.", "demo.yml:1:1: note: x"]);
+        assert_eq!(
+            lines,
+            [
+                "demo 2 (3e3390a7) was there already, with the same content.",
+                "demo.yml:1:1: note: x"
+            ]
+        );
     }
 
     #[test]
-    fn a_script_is_named_where_there_are_several() {
+    fn script_name_is_required_if_ambiguous() {
         let role = |scripts: &[&str]| -> CatalogRole {
             let hash = "5f".repeat(32);
-            let scripts: Vec<Value> = scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
-            serde_json::from_value(json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
-                "scripts": scripts}))
+            let scripts: Vec<Value> =
+                scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
+            serde_json::from_value(
+                json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "scripts": scripts}),
+            )
             .unwrap()
         };
         let found = |scripts: &[&str], wanted: Option<&str>| {
-            script_of(&role(scripts), wanted).map(|script| script.name.clone()).map_err(|failure| failure.to_string())
+            script_of(&role(scripts), wanted)
+                .map(|script| script.name.clone())
+                .map_err(|failure| failure.to_string())
         };
         assert_eq!(found(&["10-a.sh"], None), Ok("10-a.sh".to_owned()));
         assert_eq!(found(&["10-a.sh", "20-b.sh"], Some("20-b.sh")), Ok("20-b.sh".to_owned()));
@@ -949,15 +1055,21 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_a_file_are_told_by_name() {
+    fn nodes_of_a_file_are_printed_by_name() {
         let node = |name: &str| json!({"node": "0", "fqdn": name});
-        assert_eq!(added(&json!({"nodes": [node("n1.a.example")]})), ["1 node is added:", "  n1.a.example"]);
+        assert_eq!(
+            added(&json!({"nodes": [node("n1.a.example")]})),
+            ["1 node is added:", "  n1.a.example"]
+        );
         let two = added(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
         assert_eq!(two, ["2 nodes are added:", "  n1.a.example", "  n2.a.example"]);
     }
 
     #[test]
-    fn a_change_has_only_what_was_said() {
-        assert_eq!(told([("a", json!(1)), ("b", Value::Null)]), Map::from_iter([("a".to_owned(), json!(1))]));
+    fn node_change_has_only_given_fields() {
+        assert_eq!(
+            told([("a", json!(1)), ("b", Value::Null)]),
+            Map::from_iter([("a".to_owned(), json!(1))])
+        );
     }
 }

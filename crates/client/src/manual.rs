@@ -1,4 +1,4 @@
-//! Completions for shells and pages of the manual, both made from the options themselves.
+//! Shell completions and manual pages, generated from the options.
 
 use std::path::{Path, PathBuf};
 
@@ -10,32 +10,40 @@ use crate::paper::Paper;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// For which shell
+    /// Name of the shell
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder that the pages are written to
+    /// Folder to write the pages to
     folder: PathBuf,
 }
 
-pub(crate) fn completions(paper: Paper, wanted: &Completions, mut command: clap::Command) -> Outcome {
+pub(crate) fn completions(
+    paper: Paper,
+    wanted: &Completions,
+    mut command: clap::Command,
+) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
     paper.raw(&String::from_utf8_lossy(&text))
 }
 
-/// A page for each command, `gantry-node-list.1`.
+/// Writes a page for each command, for example `gantry-node-list.1`.
 pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
-    let wrong =
-        |path: &Path, error: std::io::Error| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+    let wrong = |path: &Path, error: std::io::Error| {
+        Failure::Usage(format!("{} can't be written: {error}", path.display()))
+    };
     std::fs::create_dir_all(&wanted.folder).map_err(|error| wrong(&wanted.folder, error))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let mut count = 0;
     write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
-    paper.either(&serde_json::json!({"pages": count}), &format!("{count} pages are in {}.", wanted.folder.display()))
+    paper.either(
+        &serde_json::json!({"pages": count}),
+        &format!("{count} pages are in {}.", wanted.folder.display()),
+    )
 }
 
 fn write(command: &clap::Command, folder: &Path, count: &mut usize) -> std::io::Result<()> {
@@ -45,7 +53,10 @@ fn write(command: &clap::Command, folder: &Path, count: &mut usize) -> std::io::
     page.render(&mut text)?;
     std::fs::write(folder.join(format!("{name}.1")), text)?;
     *count += 1;
-    command.get_subcommands().filter(|sub| !sub.is_hide_set()).try_for_each(|sub| write(sub, folder, count))
+    command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .try_for_each(|sub| write(sub, folder, count))
 }
 
 #[cfg(test)]
@@ -61,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_a_page_and_each_shell_a_script() {
+    fn every_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Man { folder: folder.path().join("man") };
         man(Paper::new(true), &wanted, Program::command()).unwrap();
@@ -77,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn client_arguments_pass_clap_checks() {
         crate::with_options(Program::command()).debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! Things by their names: what people write, and what the server knows them by.
+//! Resolves the names that people type to ids and full names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -15,33 +15,37 @@ use crate::exit::{Failure, Outcome};
 use crate::paper::said;
 use crate::server::Server;
 
-/// As many names are asked one by one; for more the list is read, which has many on a page.
+/// Up to this many names are resolved with one request each. For more, a list with many items per
+/// page is cheaper.
 const ONE_BY_ONE: usize = 8;
 
-/// `; is web meant?` of the one that is nearest; nothing where none is near.
+/// A suggestion such as `; is web meant?` for the most similar name, or an empty text.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     nearest(wrong, known.into_iter()).map(|name| format!("; is {name} meant?")).unwrap_or_default()
 }
 
-/// A target's number.
+/// Parses a blueprint number.
 pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
     text.parse::<TargetNo>().map(|number| number.0)
 }
 
-/// A number from one on.
+/// Parses a number that is at least one.
 pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
     let number = text.parse::<N>().ok().filter(|number| *number >= N::from(1_u8));
     number.ok_or_else(|| "it is a whole number from 1 on".to_owned())
 }
 
-/// A deployment by its name.
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
     named(name, |query| server.read(&query.behind("/deployments")))
 }
 
-/// Those of these names, each of which has to be there; or all that there are. Many are looked for in the list of all, so there are as
-/// many requests as that has pages, and not one for each name.
-pub(crate) fn deployments(server: &Server, names: &[String], every: bool) -> Outcome<Vec<DeploymentSummary>> {
+/// The deployments with these names, or all. Fails if one does not exist. Many names are resolved
+/// via the list, with one request per page instead of one per name.
+pub(crate) fn deployments(
+    server: &Server,
+    names: &[String],
+    every: bool,
+) -> Outcome<Vec<DeploymentSummary>> {
     if !every && names.len() <= ONE_BY_ONE {
         return names.iter().map(|name| deployment(server, name)).collect();
     }
@@ -57,7 +61,10 @@ pub(crate) fn deployments(server: &Server, names: &[String], every: bool) -> Out
     Ok(all)
 }
 
-fn named(name: &str, ask: impl Fn(&Query) -> Outcome<DeploymentPage>) -> Outcome<DeploymentSummary> {
+fn named(
+    name: &str,
+    ask: impl Fn(&Query) -> Outcome<DeploymentPage>,
+) -> Outcome<DeploymentSummary> {
     let mut found = None;
     pages(Query::default().with("filter", name), &ask, |page| {
         found = page.into_iter().find(|one| one.name.as_str() == name);
@@ -72,10 +79,12 @@ fn named(name: &str, ask: impl Fn(&Query) -> Outcome<DeploymentPage>) -> Outcome
         true
     })?;
     let near = near(name, all.iter().map(|one| one.name.as_str()));
-    Err(Failure::Nothing(format!("there is no deployment {name}{near}\n`gantry deployment list` has them.")))
+    Err(Failure::Nothing(format!(
+        "there is no deployment {name}{near}\n`gantry deployment list` has them."
+    )))
 }
 
-/// Shows pages of deployments to whoever says whether to go on.
+/// Reads pages of deployments until `see` returns false.
 fn pages(
     mut query: Query,
     ask: impl Fn(&Query) -> Outcome<DeploymentPage>,
@@ -91,16 +100,20 @@ fn pages(
     }
 }
 
-/// What a name of a node comes to; else what is wrong with it, for whoever asks to place.
+/// The node of a name, or an error text without a position, for the caller to add it.
 pub(crate) type Found = Result<NodeSummary, String>;
 
-/// A node by its whole name, by the first label of it where only one has that, or by its id.
+/// Finds a node by full name, unique first label, or id.
 pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
     find_node(server, name)?.map_err(Failure::Nothing)
 }
 
-/// The same of several. Many are looked for in the list of nodes: there are as many requests as it has pages, and not one for each name.
-pub(crate) fn find_nodes<'n>(server: &Server, names: &BTreeSet<&'n str>) -> Outcome<BTreeMap<&'n str, Found>> {
+/// Finds several nodes. Many names are resolved via the list of nodes, with one request per page
+/// instead of one per name.
+pub(crate) fn find_nodes<'n>(
+    server: &Server,
+    names: &BTreeSet<&'n str>,
+) -> Outcome<BTreeMap<&'n str, Found>> {
     let mut found = match names.len() > ONE_BY_ONE {
         true => listed(names, |query| server.read(&query.behind("/nodes")))?,
         false => BTreeMap::new(),
@@ -113,13 +126,14 @@ pub(crate) fn find_nodes<'n>(server: &Server, names: &BTreeSet<&'n str>) -> Outc
     Ok(found)
 }
 
-/// Those of some names that the list decides: whole names anywhere in it, first labels once it was read to its end. It is read for at
-/// most as many pages as there are names, since asking for each by itself takes no more requests.
+/// Resolves names via the list: full names on any page, first labels once all pages are read. It
+/// reads at most as many pages as there are names, because one request per name costs no more.
 fn listed<'n>(
     names: &BTreeSet<&'n str>,
     ask: impl Fn(&Query) -> Outcome<NodePage>,
 ) -> Outcome<BTreeMap<&'n str, Found>> {
-    let names: BTreeSet<&str> = names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
+    let names: BTreeSet<&str> =
+        names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
     let mut query = Query::default().with("filter", shared_beginning(&names));
     let (mut found, mut all) = (BTreeMap::new(), Vec::new());
     for _ in &names {
@@ -134,7 +148,10 @@ fn listed<'n>(
             _ if found.len() == names.len() => return Ok(found),
             Some(next) => next,
             None => {
-                found.extend(by_label(names.iter().copied().filter(|name| !found.contains_key(name)).collect(), &all));
+                found.extend(by_label(
+                    names.iter().copied().filter(|name| !found.contains_key(name)).collect(),
+                    &all,
+                ));
                 return Ok(found);
             }
         };
@@ -143,7 +160,7 @@ fn listed<'n>(
     Ok(found)
 }
 
-/// What first labels come to among all nodes that there are of such names.
+/// Resolves first labels, given all nodes that can match.
 fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
     let mut labels: BTreeMap<&str, Vec<&NodeSummary>> = BTreeMap::new();
     for node in all {
@@ -151,16 +168,20 @@ fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, F
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
     let none = |name: &str| format!("there is no node {name}{}", near(name, known()));
-    let one = |name: &'n str| (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none));
+    let one = |name: &'n str| {
+        (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none))
+    };
     names.into_iter().map(one).collect()
 }
 
-/// The one that has this first label; what is said of none is somebody else's.
+/// The only node with this first label. `none` is the error text for no match.
 fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
     match such {
         [one] => Ok((*one).clone()),
         [] => Err(none(name)),
-        [first, second, ..] => Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn)),
+        [first, second, ..] => {
+            Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn))
+        }
     }
 }
 
@@ -168,9 +189,9 @@ fn label(fqdn: &str) -> &str {
     fqdn.split('.').next().unwrap_or(fqdn)
 }
 
-/// What all of them begin with.
+/// The longest common prefix.
 fn shared_beginning(names: &BTreeSet<&str>) -> String {
-    // Of what is sorted the first and the last differ the most.
+    // In a sorted set, the first and the last name differ most.
     let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
 }
@@ -184,7 +205,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     let mut query = Query::default().with("filter", name);
     loop {
         let page: NodePage = server.read(&query.behind("/nodes"))?;
-        // A whole name decides; first labels only once all are known.
+        // A full name is unambiguous at once; a first label only once all nodes are read.
         if let Some(found) = page.nodes.iter().find(|node| node.fqdn == name) {
             return Ok(Ok(found.clone()));
         }
@@ -199,7 +220,8 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     Ok(only(name, &such, |name| format!("there is no node {name}{near}")))
 }
 
-/// Names beside a wrong one: those that have it within, else the nearest of those that begin like it.
+/// A suggestion for an unknown name: names that contain it, or the most similar of those with the
+/// same start.
 fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
     if !like.is_empty() {
         let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
@@ -212,7 +234,7 @@ fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<Stri
     Ok(near(name, labels))
 }
 
-/// A noderole: its id, or `NODE/ROLE` (`n1/app`, `n1/app/1`).
+/// Finds a noderole by id or `NODE/ROLE` (`n1/app`, `n1/app/1`).
 pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -221,38 +243,54 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     Ok(key.id(node))
 }
 
-/// What a node carries, or would: `NODE/ROLE` (`n1/app`, `n1/app/1`).
+/// Parses `NODE/ROLE` (`n1/app`, `n1/app/1`). The noderole need not exist.
 pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
-    let form = || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
+    let form =
+        || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
     let (node, key) = text.split_once('/').ok_or_else(form)?;
     let key: NoderoleKey = key.parse().map_err(|_| form())?;
     Ok((self::node(server, node)?.id, key))
 }
 
-/// Somebody by their name, or by their id.
+/// Finds a person by name or id.
 pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } =
-        look_up(server, ("/people", "people", "after"), Query::default().with("filter", name), name)?;
-    let none = || Failure::Nothing(format!("there is nobody called {name}{near}\n`gantry person list` has everybody."));
+    let Looked { found, near } = look_up(
+        server,
+        ("/people", "people", "after"),
+        Query::default().with("filter", name),
+        name,
+    )?;
+    let none = || {
+        Failure::Nothing(format!(
+            "there is nobody called {name}{near}\n`gantry person list` has everybody."
+        ))
+    };
     found.ok_or_else(none)
 }
 
-/// A worker by its name, or by its id.
+/// Finds a worker by name or id.
 pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } =
-        look_up(server, ("/workers", "workers", "before"), Query::default().with("name", name), name)?;
-    let none =
-        || Failure::Nothing(format!("there is no worker {name}{near}\n`gantry workers` has those that there are."));
+    let Looked { found, near } = look_up(
+        server,
+        ("/workers", "workers", "before"),
+        Query::default().with("name", name),
+        name,
+    )?;
+    let none = || {
+        Failure::Nothing(format!(
+            "there is no worker {name}{near}\n`gantry workers` has those that there are."
+        ))
+    };
     found.ok_or_else(none)
 }
 
-/// The id of what has a name; else what may be meant.
+/// The id of a name, or a suggestion for an unknown name.
 struct Looked {
     found: Option<String>,
     near: String,
 }
 
-/// Looks for a name in a list: where that is, under which word its items stand, and by which it goes on.
+/// Looks up a name in a list, given its path, its field with items and its cursor parameter.
 fn look_up(
     server: &Server,
     (place, items, on): (&str, &str, &'static str),
@@ -267,7 +305,10 @@ fn look_up(
         let page = server.get(&query.behind(place))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(found) = all.iter().find(|one| one["name"] == name) {
-            return Ok(Looked { found: found["id"].as_str().map(str::to_owned), near: String::new() });
+            return Ok(Looked {
+                found: found["id"].as_str().map(str::to_owned),
+                near: String::new(),
+            });
         }
         others.extend(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
         match &page["next"] {
@@ -285,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_name_is_told_with_the_nearest() {
+    fn unknown_name_suggests_most_similar() {
         assert_eq!(near("proxi", ["app", "proxy", "runtime"]), "; is proxy meant?");
         assert_eq!(near("wob", ["web", "wobs", "database"]), "; is web meant?");
         assert_eq!(near("zzzzzz", ["web"]), "");
@@ -298,14 +339,20 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    /// What names come to in a list of these nodes, so many on a page; and what it was asked.
-    fn looked_up<'n>(names: &[&'n str], nodes: &[&str], on_page: usize) -> (BTreeMap<&'n str, Found>, Vec<String>) {
+    /// Resolves names in a list of these nodes, and returns the requests too. The second number is
+    /// the page size.
+    fn looked_up<'n>(
+        names: &[&'n str],
+        nodes: &[&str],
+        on_page: usize,
+    ) -> (BTreeMap<&'n str, Found>, Vec<String>) {
         let asked = std::cell::RefCell::new(Vec::new());
         let ask = |query: &Query| {
             let behind = asked.borrow().len() * on_page;
             asked.borrow_mut().push(query.behind(""));
             let page = nodes.iter().skip(behind).take(on_page).map(|fqdn| summary(fqdn)).collect();
-            let next = (behind + on_page < nodes.len()).then(|| api::listing::Cursor::from("x".to_owned()));
+            let next = (behind + on_page < nodes.len())
+                .then(|| api::listing::Cursor::from("x".to_owned()));
             Ok(NodePage { nodes: page, next })
         };
         let found = listed(&names.iter().copied().collect(), ask).unwrap();
@@ -313,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_found_in_as_many_requests_as_the_list_has_pages() {
+    fn many_names_need_one_request_per_page() {
         let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
         let (found, asked) = looked_up(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
         assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
@@ -322,19 +369,30 @@ mod tests {
         let no = |text: &str| Err(text.to_owned());
         assert_eq!(said["n1"], Ok("n1.demo".to_owned()));
         assert_eq!(said["n2"], no("n2 could be n2.demo or n2.edge: write the whole name"));
-        assert_eq!((&said["n2.edge"], &said["n3.demo"]), (&Ok("n2.edge".into()), &Ok("n3.demo".into())));
+        assert_eq!(
+            (&said["n2.edge"], &said["n3.demo"]),
+            (&Ok("n2.edge".into()), &Ok("n3.demo".into()))
+        );
         assert_eq!(said["n4"], no("there is no node n4"));
     }
 
     #[test]
-    fn a_long_list_is_read_no_further_than_names_are_worth() {
+    fn long_list_is_read_partially() {
         let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
         let (found, asked) = looked_up(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
-        assert_eq!((found.into_keys().collect::<Vec<_>>(), asked.len()), (vec!["n01.demo"], 3), "others are asked for");
+        assert_eq!(
+            (found.into_keys().collect::<Vec<_>>(), asked.len()),
+            (vec!["n01.demo"], 3),
+            "others are asked for"
+        );
         let (found, asked) = looked_up(&["n01.demo", "n00.demo"], &nodes, 2);
         assert_eq!((found.len(), asked.len()), (2, 1), "nor than they are found");
         let id = uuid::Uuid::nil().to_string();
-        assert_eq!(looked_up(&[&id, "n00", "n01"], &nodes, 100).1, ["?filter=n0"], "ids are no names");
+        assert_eq!(
+            looked_up(&[&id, "n00", "n01"], &nodes, 100).1,
+            ["?filter=n0"],
+            "ids are no names"
+        );
     }
 }

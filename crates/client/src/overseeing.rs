@@ -1,4 +1,4 @@
-//! How it stands, what waits, who did what, and whether anything starts at all.
+//! Commands for the overview, search, pending steps, the audit log and execution.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
@@ -22,17 +22,17 @@ use crate::plans::OnOff;
 use crate::server::{taken, understood};
 use crate::terminal;
 
-/// What can be shown again and again.
+/// A resource that `--watch` can repeat.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     #[command(flatten)]
     pub(crate) again: Again,
 }
 
-/// What to look for.
+/// A search.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// A part of a name or a title, or a number
+    /// Part of a name or a title, or a number
     text: String,
 }
 
@@ -57,16 +57,16 @@ pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Waiting {
-    /// In this deployment
+    /// Name of a deployment
     #[arg(long, value_name = "NAME")]
     deployment: Option<String>,
-    /// On this node
+    /// The node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// For this reason, by its word (failed, held, ...), and then all of it
+    /// List all steps with this reason (failed, held, ...)
     #[arg(long, value_name = "WORD")]
     reason: Option<String>,
-    /// In this order, within each reason: since, those that wait longest first, or -since, those that began to wait last
+    /// Sort order within each reason: since (longest pending first) or -since
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
@@ -75,18 +75,26 @@ pub(crate) struct Waiting {
 
 pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     let server = &client.server;
-    let node = wanted.node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+    let node = wanted
+        .node
+        .as_deref()
+        .map(|node| names::node(server, node))
+        .transpose()?
+        .map(|node| node.fqdn);
     let query = Query::default()
         .with("deployment", &wanted.deployment)
         .with("node", &node)
         .with("reason", &wanted.reason)
         .with("sort", &wanted.sort);
-    // Of one reason the pages are one list.
+    // With one reason, the pages form one list.
     let ask = || {
         let mut whole = server.get(&query.behind("/waiting"))?;
-        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next")) {
+        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next"))
+        {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
-            if let (Some(all), Some(steps)) = (steps_of(&mut whole, reason), steps_of(&mut more, reason)) {
+            if let (Some(all), Some(steps)) =
+                (steps_of(&mut whole, reason), steps_of(&mut more, reason))
+            {
                 all.append(steps);
             }
             if let Some(page) = whole.as_object_mut() {
@@ -95,35 +103,47 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         }
         Ok(whole)
     };
-    client.show(wanted.again, ask, |value, paper| match serde_json::from_value::<WaitingPage>(value.clone()) {
-        Ok(page) => match wanted.reason {
-            None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
-            None => waiting_page(&page, paper),
-            Some(_) => waiting_for_one(page, paper),
-        },
-        Err(_) => outline(value),
+    client.show(wanted.again, ask, |value, paper| {
+        match serde_json::from_value::<WaitingPage>(value.clone()) {
+            Ok(page) => match wanted.reason {
+                None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
+                None => waiting_page(&page, paper),
+                Some(_) => waiting_for_one(page, paper),
+            },
+            Err(_) => outline(value),
+        }
     })
 }
 
-/// What waits for the reason that was asked for: a page has the other reasons, too, by their numbers alone.
+/// Pending steps of the requested reason. The answer also has the counts of the other reasons.
 fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
-    if page.groups.is_empty() { "Nothing waits for that.\n".to_owned() } else { waiting_page(&page, paper) }
+    if page.groups.is_empty() {
+        "Nothing waits for that.\n".to_owned()
+    } else {
+        waiting_page(&page, paper)
+    }
 }
 
-/// The steps of a page that wait for this. A page has the other reasons, too: their numbers without their steps.
+/// The steps of one reason. The other reasons have only counts.
 fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>> {
     let groups = page.get_mut("groups")?.as_array_mut()?;
     groups.iter_mut().find(|group| group["reason"] == reason)?.get_mut("steps")?.as_array_mut()
 }
 
-/// What waits by reason, each with who or what frees it.
+/// Pending steps by reason, each with the action that resolves it.
 pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
     let mut text = String::new();
     for group in &page.groups {
-        let count =
-            group.count.map(|count| format!(" ({count}{})", if group.more { "+" } else { "" })).unwrap_or_default();
-        text += &format!("{}{count} - freed by {}\n", paper.heading(&plain(&group.heading)), plain(&group.frees));
+        let count = group
+            .count
+            .map(|count| format!(" ({count}{})", if group.more { "+" } else { "" }))
+            .unwrap_or_default();
+        text += &format!(
+            "{}{count} - freed by {}\n",
+            paper.heading(&plain(&group.heading)),
+            plain(&group.frees)
+        );
         let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "WAITS FOR"]);
         for step in &group.steps {
             table.row([
@@ -142,30 +162,30 @@ pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
     text
 }
 
-/// What is asked of a server about the audit.
+/// Audit commands that need a server.
 #[derive(Debug, Subcommand)]
 pub enum Audit {
-    /// Who did what, newest first
+    /// List audit entries, newest first
     List(AuditList),
-    /// The sealed audit as lines of JSON, which `gantry audit verify` checks
+    /// Export the sealed audit log as JSON lines, for `gantry audit verify`
     Export(AuditExport),
-    /// Check the whole chain on the server, part by part
+    /// Verify the whole hash chain on the server, part by part
     Chain(AuditChain),
 }
 
-/// Which entries.
+/// Filters of the audit log.
 #[derive(Debug, Args)]
 pub struct AuditList {
-    /// By this person; gantry: by Gantry itself
+    /// Name of a person, or gantry for Gantry itself
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Of this action, such as submission.commit
+    /// Action, for example submission.commit
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// About this: a number, an id
+    /// Subject: a number or an id
     #[arg(long, value_name = "WHAT")]
     subject: Option<String>,
-    /// Entries of the application (with reasons), of the database (each changed row), or all
+    /// Origin: application (with reasons), database (each changed row), or all
     #[arg(long, value_name = "SOURCE", value_parser = ["application", "database", "all"])]
     source: Option<String>,
     #[command(flatten)]
@@ -174,21 +194,21 @@ pub struct AuditList {
     much: Much,
 }
 
-/// Which part, and where to.
+/// Range and file of an export.
 #[derive(Debug, Args)]
 pub struct AuditExport {
-    /// Write it to this new file instead of the standard output
+    /// Write to this new file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// From behind this place on
+    /// Start after this position of the chain
     #[arg(long, value_name = "N")]
     after: Option<i64>,
 }
 
-/// From where on.
+/// Range of a verification.
 #[derive(Debug, Args)]
 pub struct AuditChain {
-    /// From behind this place on
+    /// Start after this position of the chain
     #[arg(long, value_name = "N", default_value_t = 0)]
     after: u64,
 }
@@ -214,13 +234,18 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     let Some(path) = &wanted.output else {
         if client.paper.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
-            return lines.try_for_each(|line| client.paper.line(&terminal::json(&copied(line, "the terminal")?)));
+            return lines.try_for_each(|line| {
+                client.paper.line(&terminal::json(&copied(line, "the terminal")?))
+            });
         }
-        return copied(std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop), "the standard output");
+        return copied(
+            std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop),
+            "the standard output",
+        );
     };
     let shown = path.display();
-    let mut file =
-        File::create_new(path).map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
+    let mut file = File::create_new(path)
+        .map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
     copied(std::io::copy(&mut stream, &mut file).and_then(|_| file.flush()), &shown.to_string())?;
     note(&format!("Check it: gantry audit verify {shown}"));
     Ok(())
@@ -244,7 +269,8 @@ fn chain(client: &Client, after: u64) -> Outcome {
         if let Some(broken) = &view.broken {
             paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
             return Err(Failure::NotSo(
-                "Somebody changed the audit, or lost a part of it: compare it with an export.".into(),
+                "Somebody changed the audit, or lost a part of it: compare it with an export."
+                    .into(),
             ));
         }
         match view.next {
@@ -270,16 +296,17 @@ fn chain(client: &Client, after: u64) -> Outcome {
 
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
-    /// Whether steps start
+    /// New state of execution
     state: OnOff,
-    /// Why; everybody reads it
+    /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
 pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
     let enabled = wanted.state == OnOff::On;
-    let answer = client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
+    let answer =
+        client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
     let state = if enabled { "Steps start" } else { "No step starts" };
     client.paper.either(&answer, &format!("{state} from target {} on.", said(&answer["target"])))
 }
@@ -289,27 +316,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_one_reason_the_others_are_not_told() {
+    fn reason_filter_hides_other_reasons() {
         let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
             "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "somebody", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> WaitingPage {
-            let groups = [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
+            let groups =
+                [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
         let told = waiting_for_one(page(json!([step])), Paper::new(false));
-        assert!(told.contains(" (1) - freed by somebody\n") && told.contains("It failed."), "{told}");
+        assert!(
+            told.contains(" (1) - freed by somebody\n") && told.contains("It failed."),
+            "{told}"
+        );
         assert!(!told.contains("Held"), "{told}");
-        assert_eq!(waiting_for_one(page(json!([])), Paper::new(false)), "Nothing waits for that.\n");
+        assert_eq!(
+            waiting_for_one(page(json!([])), Paper::new(false)),
+            "Nothing waits for that.\n"
+        );
     }
 
     #[test]
-    fn the_steps_of_a_reason_are_found_beside_other_reasons() {
+    fn steps_of_requested_reason_are_found() {
         let mut page = json!({"groups": [{"reason": "held", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
         assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));
         assert!(steps_of(&mut page, "nothing").is_none());
-        for other in [json!(null), json!([]), json!({"groups": []}), json!({"groups": [{"reason": "failed"}]})] {
+        for other in [
+            json!(null),
+            json!([]),
+            json!({"groups": []}),
+            json!({"groups": [{"reason": "failed"}]}),
+        ] {
             assert!(steps_of(&mut other.clone(), "failed").is_none(), "{other}");
         }
     }

@@ -1,8 +1,8 @@
-//! What is much by itself, for people: the overview, a node, a noderole, a role, a run, a worker. A few lines each, and where to look for
-//! the rest.
+//! Text output for large resources: the overview, a node, a noderole, a role, a run, a worker. Each
+//! is a few lines, with commands for the details.
 //!
-//! A program gets what the server says. An answer that this program does not know (of a newer server) is outlined, so nobody is left with
-//! less than there is.
+//! An answer of unknown form, for example from a newer server, is printed as an outline. So nothing
+//! is missing.
 
 use std::borrow::Borrow;
 
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use api::catalog::{Meant, RoleView};
 use api::console::{
-    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView, TargetSummary,
+    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView,
+    TargetSummary,
 };
 use api::nodes::{Life, LookView, NodeView, Way};
 use api::overview::Overview;
@@ -23,40 +24,58 @@ use engine::ids::by_whom;
 use crate::overseeing::waiting_page;
 use crate::paper::{Paper, Table, facts, moment_of, outline, plain, steps};
 
-/// As many of a list are told as are read at a glance.
+/// Maximum number of items of a list that are printed.
 const FIRST: usize = 10;
 
 pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
     let Ok(told) = Overview::deserialize(answer) else { return outline(answer) };
     let starts = if told.enabled { "steps start" } else { "no step starts: execution is off" };
     let mut text = format!("{}, {starts}\n", paper.heading(&format!("Target {}", told.target)));
-    let queued = told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
+    let queued =
+        told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
         (
             "deployments",
             counted(
                 told.deployments.all,
-                [(told.deployments.held, "held"), (told.deployments.proposed, "with an open proposal")],
+                [
+                    (told.deployments.held, "held"),
+                    (told.deployments.proposed, "with an open proposal"),
+                ],
             ),
         ),
-        ("nodes", counted(told.nodes.all, [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")])),
+        (
+            "nodes",
+            counted(
+                told.nodes.all,
+                [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")],
+            ),
+        ),
         ("steps", steps(&answer["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
-        ("workers", format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run"))),
+        (
+            "workers",
+            format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run")),
+        ),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
     if !told.commits.is_empty() {
-        text += &format!("\n{}\n{}", paper.heading("Last commits"), commits(&told.commits).text(paper));
+        text +=
+            &format!("\n{}\n{}", paper.heading("Last commits"), commits(&told.commits).text(paper));
     }
     if !told.stuck.is_empty() {
-        text += &format!("\n{}", waiting_page(&WaitingPage { groups: told.stuck, next: None }, paper));
+        text +=
+            &format!("\n{}", waiting_page(&WaitingPage { groups: told.stuck, next: None }, paper));
     }
     text
 }
 
-/// `30, 2 dead, 1 out of service`; what there is none of is not said.
+/// A total with non-zero parts, for example `30, 2 dead, 1 out of service`.
 fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
-    let some = some.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {count} {what}"));
+    let some = some
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!(", {count} {what}"));
     format!("{all}{}", some.collect::<String>())
 }
 
@@ -65,7 +84,13 @@ fn commits(targets: &[TargetSummary]) -> Table {
     for target in targets {
         let by = by_whom(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();
-        table.row([target.number.to_string(), deployment, target.title.clone(), by, moment_of(target.at.0)]);
+        table.row([
+            target.number.to_string(),
+            deployment,
+            target.title.clone(),
+            by,
+            moment_of(target.at.0),
+        ]);
     }
     table
 }
@@ -75,8 +100,13 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
     let life = &told.life;
     let since = at(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
-    let mut text = format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
-    let hints = told.hints.as_object().is_some_and(|hints| !hints.is_empty()).then(|| told.hints.to_string());
+    let mut text =
+        format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
+    let hints = told
+        .hints
+        .as_object()
+        .is_some_and(|hints| !hints.is_empty())
+        .then(|| told.hints.to_string());
     let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
     let by = by_whom(told.added_by.as_deref());
     let only_record = if told.record { " (a record alone: no target speaks of it)" } else { "" };
@@ -86,7 +116,15 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
         ("out of service", out_of_service(life)),
         ("seen", at(life.seen)),
         ("joined", format!("{} {}", life.joined, at(life.joined_since))),
-        ("boot", [&life.bootenv, &life.boot_id].into_iter().flatten().cloned().collect::<Vec<_>>().join(", ")),
+        (
+            "boot",
+            [&life.bootenv, &life.boot_id]
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         ("reached by", way(&told.way)),
         ("last look", told.looks.first().map(look).unwrap_or_default()),
         ("MAC", told.macs.join(", ")),
@@ -111,7 +149,9 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
             ]);
         }
         let more = match told.more_noderoles {
-            true => format!("It carries more than these: gantry node noderoles {} --all\n", told.id),
+            true => {
+                format!("It carries more than these: gantry node noderoles {} --all\n", told.id)
+            }
             false => String::new(),
         };
         text += &format!("\n{}{more}", table.text(paper));
@@ -165,7 +205,11 @@ fn way(way: &Way) -> String {
 }
 
 fn look(look: &LookView) -> String {
-    let came = if look.reached { format!("reached at {}", look.address) } else { "not reached".to_owned() };
+    let came = if look.reached {
+        format!("reached at {}", look.address)
+    } else {
+        "not reached".to_owned()
+    };
     let said = if look.said.is_empty() { String::new() } else { format!(": {}", look.said) };
     format!("{came}, {} by {}{said}", moment_of(look.at.0), look.by)
 }
@@ -173,8 +217,12 @@ fn look(look: &LookView) -> String {
 pub(crate) fn role(answer: &Value, paper: Paper) -> String {
     let Ok(told) = RoleView::deserialize(answer) else { return outline(answer) };
     let role = &told.role;
-    let mut text =
-        format!("{} of {} {}\n", paper.heading(&format!("Role {}:", role.name)), role.barclamp, plain(&told.version));
+    let mut text = format!(
+        "{} of {} {}\n",
+        paper.heading(&format!("Role {}:", role.name)),
+        role.barclamp,
+        plain(&told.version)
+    );
     text += &facts([
         ("about", role.description.clone()),
         ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
@@ -185,7 +233,10 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         ("conflicts with", names(&role.conflicts)),
         ("comes before", names(&role.preceeds)),
         ("required by", names(&told.required_by)),
-        ("scripts", role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", ")),
+        (
+            "scripts",
+            role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", "),
+        ),
         ("also in", names(&told.namesakes)),
         ("content", told.hash.to_string()),
     ]);
@@ -215,15 +266,20 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         let same = if one.same { "as in the newest" } else { "different" };
         table.row([one.version.clone(), same.to_owned(), names(&one.used_by)]);
     }
-    text + &format!("\n{}Among other roles: gantry role graph --role {}\n", table.text(paper), role.name)
+    text + &format!(
+        "\n{}Among other roles: gantry role graph --role {}\n",
+        table.text(paper),
+        role.name
+    )
 }
 
-/// `one, other`.
+/// Names separated by commas.
 fn names<N: ToString>(all: impl IntoIterator<Item = N>) -> String {
     all.into_iter().map(|name| name.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Names that a role says, each with who answers to it where that is another one: `dns (by bind), runtime`.
+/// Names in a role, each with the role that provides it if its name is different: `dns (by bind),
+/// runtime`.
 fn meant<N: ToString>(all: &[Meant<N>]) -> String {
     let one = |one: &Meant<N>| {
         let said = one.name.to_string();
@@ -283,8 +339,11 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
         ("retry", leave(&told.may_retry)),
         ("id", told.id.to_string()),
     ]);
-    let layers: Vec<&DataLayer> =
-        told.layers.iter().filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty())).collect();
+    let layers: Vec<&DataLayer> = told
+        .layers
+        .iter()
+        .filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty()))
+        .collect();
     if !layers.is_empty() {
         let mut table = Table::new(["DATA OF", "SAYS"]);
         for layer in layers {
@@ -298,7 +357,7 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
     text + &format!("Every value and where it comes from: gantry noderole data {}\n", told.id)
 }
 
-/// A noderole as an open proposal would have it.
+/// A noderole in an open proposal.
 pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
     let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
     let is = match (told.proposed, told.rerun) {
@@ -322,7 +381,7 @@ pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
     text
 }
 
-/// `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
+/// For example `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
 fn steps_of(all: &[impl Borrow<NoderoleRef>]) -> String {
     let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.word());
     let first: Vec<String> = all.iter().take(FIRST).map(|step| one(step.borrow())).collect();
@@ -365,7 +424,10 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
         text += &format!("\n{}", attempts(&told.attempts).text(paper));
     }
     let id = run.id;
-    text + &format!("What it was told: gantry run data {id}\nIts log of {} bytes: gantry logs {id}\n", told.log_bytes)
+    text + &format!(
+        "What it was told: gantry run data {id}\nIts log of {} bytes: gantry logs {id}\n",
+        told.log_bytes
+    )
 }
 
 fn result(told: &RunView) -> String {
@@ -376,7 +438,7 @@ fn result(told: &RunView) -> String {
     }
 }
 
-/// A run's state, as lists and filters write it.
+/// The state of a run as in lists and filters.
 fn word(state: RunState) -> &'static str {
     match state {
         RunState::Queued => "queued",
@@ -416,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_in_aligned_lines() {
+    fn run_page_has_aligned_lines() {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
             "result_gone": false, "wall": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "submission": null,
             "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
@@ -433,11 +495,15 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert!(!text.contains("started") && !text.contains("secret"), "{text}");
-        assert_eq!(run(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            run(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn a_node_is_told_with_what_it_carries_and_how_it_is_reached() {
+    fn node_page_has_noderoles_and_connection() {
         let moment = 1_790_000_000_000_i64;
         let id = uuid::Uuid::from_u128(2);
         let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
@@ -477,7 +543,10 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert!(text.ends_with(&format!("gantry node results {id}\n")), "{text}");
-        assert!(!text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'), "{text}");
+        assert!(
+            !text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'),
+            "{text}"
+        );
         view["life"] = json!({"alive": false, "alive_since": null, "seen": null, "against": 0, "enough": 3, "unavailable": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["way"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
@@ -491,11 +560,15 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert_eq!(node(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            node(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn a_role_is_told_with_who_is_meant_and_who_uses_it() {
+    fn role_page_has_providers_and_users() {
         let hash = "5f".repeat(32);
         let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
                 "description": "An\napplication", "provides": ["http"], "scripts": [],
@@ -518,12 +591,19 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert!(text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"), "{text}");
-        assert_eq!(role(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert!(
+            text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"),
+            "{text}"
+        );
+        assert_eq!(
+            role(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn a_drafted_noderole_is_told_with_what_its_role_expects() {
+    fn drafted_noderole_page_has_attribute_schemas() {
         let mut view = json!({"data": {"port": 81}, "below": {"port": 80}, "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
         let text = drafted(&view, Paper::new(false));
@@ -537,11 +617,15 @@ mod tests {
         }
         view["proposed"] = json!(true);
         assert!(drafted(&view, Paper::new(false)).contains("only the proposal has it"));
-        assert_eq!(drafted(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            drafted(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn a_worker_is_told_with_the_runs_that_it_holds() {
+    fn worker_page_lists_leased_runs() {
         let moment = 1_790_000_000_000_i64;
         let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "held": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "heard": moment,
@@ -561,13 +645,22 @@ mod tests {
         (view["alive"], view["held"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
         let text = worker(&view, Paper::new(false));
-        assert!(text.starts_with("Worker w1: none, not heard in time\n  left          it was stopped\n"), "{text}");
+        assert!(
+            text.starts_with(
+                "Worker w1: none, not heard in time\n  left          it was stopped\n"
+            ),
+            "{text}"
+        );
         assert!(!text.contains("  runs"), "{text}");
-        assert_eq!(worker(&json!({"of": "another"}), Paper::new(false)), "of: another\n", "nothing is lost");
+        assert_eq!(
+            worker(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "nothing is lost"
+        );
     }
 
     #[test]
-    fn an_overview_counts_and_says_what_waits() {
+    fn overview_has_counts_and_pending_steps() {
         let view = json!({"target": 3, "enabled": false, "deployments": {"all": 2, "held": 1, "proposed": 0},
             "nodes": {"all": 30, "dead": 2, "unavailable": 0},
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],

@@ -1,7 +1,8 @@
-//! What a person reads, and what a program reads: where it is written to, and how it looks.
+//! Output to standard output and standard error, as text or JSON.
 //!
-//! Only what was asked for goes to standard output; progress, notes and errors go to standard error. All of it goes through
-//! [`crate::terminal`], so nobody's title moves the cursor; only [`Paper::raw`] does not.
+//! Only results go to standard output. Progress, notes and errors go to standard error. All texts
+//! pass [`crate::terminal`], so that no text from elsewhere can control the terminal.
+//! [`Paper::raw`] is the only exception.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -14,11 +15,11 @@ use serde_json::Value;
 use crate::exit::Outcome;
 use crate::terminal::{self, BOLD, printable};
 
-/// Where a command's words go.
+/// The output of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paper {
     pub(crate) json: bool,
-    /// Columns of the terminal; None: it is none.
+    /// Columns of the terminal, or `None` without a terminal.
     pub(crate) width: Option<usize>,
     colour: bool,
 }
@@ -28,11 +29,13 @@ impl Paper {
         let terminal = std::io::stdout().is_terminal();
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        let width = terminal.then(|| usize::from(console::Term::stdout().size().1)).filter(|width| *width > 0);
+        let width = terminal
+            .then(|| usize::from(console::Term::stdout().size().1))
+            .filter(|width| *width > 0);
         Self { json, width, colour: terminal && !plain }
     }
 
-    /// Whether somebody sits before it.
+    /// Whether standard output is a terminal.
     pub(crate) fn is_terminal(self) -> bool {
         self.width.is_some()
     }
@@ -41,7 +44,7 @@ impl Paper {
         self.raw(&printable(text))
     }
 
-    /// As it is, with all that a terminal obeys.
+    /// Writes a text unchanged, including control sequences.
     pub(crate) fn raw(self, text: &str) -> Outcome {
         let mut out = std::io::stdout().lock();
         out.write_all(text.as_bytes())?;
@@ -52,22 +55,21 @@ impl Paper {
         self.write(&format!("{text}\n"))
     }
 
-    /// One document.
     pub(crate) fn json(self, value: &Value) -> Outcome {
         self.line(&terminal::json(&serde_json::to_string_pretty(value).unwrap_or_default()))
     }
 
-    /// One document on one line.
+    /// Writes a document on one line.
     pub(crate) fn json_line(self, value: &Value) -> Outcome {
         self.line(&terminal::json(&value.to_string()))
     }
 
-    /// The answer for programs, or the sentence for people.
+    /// Writes the answer as JSON, or the sentence as text.
     pub(crate) fn either(self, answer: &Value, sentence: &str) -> Outcome {
         if self.json { self.json(answer) } else { self.line(sentence) }
     }
 
-    /// A page from its top, in the place of the one before.
+    /// Clears the screen and writes a page.
     pub(crate) fn anew(self, text: &str) -> Outcome {
         let top = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
         self.raw(&format!("{top}{}", printable(text)))
@@ -79,10 +81,11 @@ impl Paper {
     }
 }
 
-/// Waits until nobody reads the standard output any more. False where that is never told, as of a file.
+/// Waits until the reader of standard output closes the pipe. Returns false if that can't be
+/// detected, for example for a file.
 pub(crate) fn is_left_unread() -> bool {
     let out = std::io::stdout();
-    // Nothing is asked for: that the other end is gone is told anyway.
+    // No events are requested: POLLERR and POLLHUP are always reported.
     let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
     loop {
         match poll(&mut asked, PollTimeout::NONE) {
@@ -95,18 +98,18 @@ pub(crate) fn is_left_unread() -> bool {
     asked.iter().filter_map(|one| one.revents()).any(|found| found.intersects(gone))
 }
 
-/// A note beside the answer. Nobody depends on it, so it is no error when it can't be written.
+/// Writes a note to standard error. Errors are ignored, because no one depends on notes.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }
 
-/// A text on one line, with what can't be seen spelled out.
+/// Puts a text on one line and escapes invisible characters.
 pub(crate) fn plain(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     shown(&line).chars().filter(|c| !c.is_control()).collect()
 }
 
-/// Several lines, each as [`plain`] has it, indentation kept.
+/// Applies [`plain`] to each line and keeps the indentation.
 pub(crate) fn plain_lines(text: &str) -> String {
     let line = |line: &str| {
         let kept: String = line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
@@ -115,14 +118,14 @@ pub(crate) fn plain_lines(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A table: columns as wide as they need, the widest ones cut where the terminal ends.
+/// A table. Columns are as wide as their content; the widest are shortened to fit the terminal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     titles: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-/// Narrowest that a column is cut to.
+/// Minimum width of a shortened column.
 const NARROWEST: usize = 8;
 const BETWEEN: usize = 2;
 
@@ -132,7 +135,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // Indentation at the beginning is a tree's.
+        // Leading spaces are the indentation of a tree.
         let cell = |cell: String| {
             let indent = cell.len() - cell.trim_start_matches(' ').len();
             format!("{}{}", " ".repeat(indent), plain(&cell))
@@ -151,7 +154,8 @@ impl Table {
     }
 
     fn widths(&self, most: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.titles.iter().map(|title| console::measure_text_width(title)).collect();
+        let mut widths: Vec<usize> =
+            self.titles.iter().map(|title| console::measure_text_width(title)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(console::measure_text_width(cell));
@@ -161,7 +165,9 @@ impl Table {
         loop {
             let all = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
             let over = all.saturating_sub(most);
-            let Some(widest) = widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST) else {
+            let Some(widest) =
+                widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST)
+            else {
                 return widths;
             };
             *widest -= 1;
@@ -179,19 +185,20 @@ fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {
     cells.join(&" ".repeat(BETWEEN)).trim_end().to_owned()
 }
 
-/// A moment, as an answer has it.
+/// Formats the time in an answer.
 pub(crate) fn moment(value: &Value) -> String {
     value.as_i64().map(moment_of).unwrap_or_default()
 }
 
-/// `2026-09-22 14:05:09Z`.
+/// Formats a time, for example `2026-09-22 14:05:09Z`.
 pub(crate) fn moment_of(millis: i64) -> String {
-    let format = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
+    let format =
+        time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
     let at = time::OffsetDateTime::from_unix_timestamp(millis.div_euclid(1000)).ok();
     at.and_then(|at| at.format(format).ok()).unwrap_or_default()
 }
 
-/// How many steps are in which state: `3 ACTIVE, 1 ERROR`.
+/// Numbers of steps by state, for example `3 ACTIVE, 1 ERROR`.
 pub(crate) fn steps(value: &Value) -> String {
     let states = ["error", "transition", "todo", "blocked", "active"];
     let some = states.iter().filter_map(|state| {
@@ -202,7 +209,7 @@ pub(crate) fn steps(value: &Value) -> String {
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 
-/// What a word of an answer says, for people: texts as they are, lists by comma, nothing as nothing.
+/// A field's value as text: lists are separated by commas, null is empty.
 pub(crate) fn said(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -213,15 +220,18 @@ pub(crate) fn said(value: &Value) -> String {
     }
 }
 
-/// Names with what they say, one below the other; what says nothing is left out.
+/// Names and values, one per line. Empty values are left out.
 pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
-    let told: Vec<(&str, String)> =
-        all.into_iter().map(|(name, says)| (name, plain(&says))).filter(|(_, says)| !says.is_empty()).collect();
+    let told: Vec<(&str, String)> = all
+        .into_iter()
+        .map(|(name, says)| (name, plain(&says)))
+        .filter(|(_, says)| !says.is_empty())
+        .collect();
     let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     told.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
 }
 
-/// Names of moments in answers.
+/// Names of fields that contain times.
 const MOMENTS: [&str; 19] = [
     "at",
     "since",
@@ -244,10 +254,10 @@ const MOMENTS: [&str; 19] = [
     "oldest",
 ];
 
-/// What is smaller is no moment of anything here, but a count under the same word: some day of 1973.
+/// Smaller numbers (before March 1973) are counts in a field of the same name.
 const LONG_AGO: i64 = 100_000_000_000;
 
-/// An answer line by line, for what has no page of its own: each word with what it says, what lies within below it.
+/// Prints any answer as an outline: one field per line, nested fields indented.
 pub(crate) fn outline(value: &Value) -> String {
     let mut text = String::new();
     outline_into(&mut text, value, 0);
@@ -258,7 +268,9 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(entries) => {
-            for (name, value) in entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null()) {
+            for (name, value) in
+                entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null())
+            {
                 let name = plain(name);
                 match one_line(&name, value) {
                     Some(line) => *text += &format!("{indent}{name}: {line}\n"),
@@ -281,14 +293,20 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// What fits on the line of its name; None: it has lines of its own.
+/// A field that fits on one line, or `None`.
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
-        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => Some(moment(value)),
+        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => {
+            Some(moment(value))
+        }
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
-        Value::Object(entries) if name == "steps" && entries.contains_key("active") => Some(steps(value)),
-        // Whether somebody may.
-        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => Some("yes".to_owned()),
+        Value::Object(entries) if name == "steps" && entries.contains_key("active") => {
+            Some(steps(value))
+        }
+        // A permission field, which is a result with the reason as its error.
+        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => {
+            Some("yes".to_owned())
+        }
         Value::Object(entries) if entries.len() == 1 => {
             entries.get("Err").map(|why| format!("no: {}", plain(&said(why))))
         }
@@ -318,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_they_need() {
+    fn columns_fit_their_content() {
         let text = table().text(paper(None));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in front of everything\n  n22\n");
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_the_widest_column() {
+    fn narrow_terminal_shortens_widest_column() {
         let text = table().text(paper(Some(20)));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in f…\n  n22\n");
         assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
@@ -333,15 +351,18 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_title_moves_the_cursor() {
+    fn control_characters_in_titles_are_escaped() {
         let mut table = Table::new(["TITLE"]);
         table.row(["a\x1b[2Jb\nc\u{202e}d".into()]);
         let text = table.text(paper(None));
-        assert!(!text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"), "{text:?}");
+        assert!(
+            !text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"),
+            "{text:?}"
+        );
     }
 
     #[test]
-    fn an_answer_is_outlined_with_moments_and_leave() {
+    fn outline_formats_times_and_permissions() {
         let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"Err": "not\nyours"}, "can": {"Ok": null},
             "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);

@@ -1,4 +1,5 @@
-//! People, service accounts, sessions and tokens. What lets somebody in is printed once, when it is made, and kept nowhere here.
+//! Commands for people, service accounts, sessions and tokens. New credentials are printed once and
+//! not stored.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -20,70 +21,70 @@ use crate::server::With;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Person {
-    /// People and service accounts, by name
+    /// List people and service accounts
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// Of this kind
+        /// Kind of the account
         #[arg(long, value_parser = ["human", "service"])]
         kind: Option<String>,
-        /// Only those who are kept out (true), or are not (false)
+        /// Only disabled (true) or only enabled (false) accounts
         #[arg(long, value_parser = ["true", "false"])]
         disabled: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// A person or a service account
+    /// Show a person or a service account
     Show {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         again: Again,
     },
-    /// Add a person, who gets a one-time link
+    /// Add a person and create a one-time sign-in link
     Add {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         grants: Grants,
     },
-    /// Say what somebody may, in the place of all that they might before: name all that they keep
+    /// Replace all permissions of a person
     Grant {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         grants: AllGrants,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Keep somebody out from now on
+    /// Disable an account
     Disable {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Let somebody in again
+    /// Enable a disabled account
     Enable {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Confirm somebody's access as a second admin: their approvals count at once
+    /// Confirm a person's access as a second admin, so that their approvals count at once
     Confirm {
-        /// Their name
+        /// Name of the account
         name: String,
     },
-    /// Remove the authenticator app and passkeys of a person who lost them, and end their sessions
+    /// Remove a person's lost authenticator app and passkeys, and end their sessions
     ResetSecondFactor {
-        /// Their name
+        /// Name of the account
         name: String,
     },
-    /// Make a one-time link for somebody
+    /// Create a one-time sign-in link
     Link {
-        /// Their name
+        /// Name of the account
         name: String,
         #[command(flatten)]
         on: OnVersion,
@@ -92,7 +93,8 @@ pub(crate) enum Person {
 
 #[derive(Debug, Args)]
 pub(crate) struct Grants {
-    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only there and below; may be given again
+    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
+    /// repeatable
     #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
     may: Vec<String>,
 }
@@ -103,27 +105,31 @@ impl Grants {
     }
 }
 
-/// What comes in the place of everything before. That it is nothing has to be said: a forgotten option would say it, too.
+/// New permissions, which replace all current ones. Removing all needs an option of its own, so
+/// that a forgotten option has no effect.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct AllGrants {
-    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only there and below; may be given again
+    /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
+    /// repeatable
     #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
     may: Vec<String>,
-    /// They may nothing from now on, not even look
+    /// Remove all permissions, including viewer
     #[arg(long)]
     nothing: bool,
 }
 
 fn grants_of(may: &[String]) -> Value {
     let grant = |text: &String| match text.split_once('@') {
-        Some((permission, deployment)) => json!({"permission": permission, "deployment": deployment}),
+        Some((permission, deployment)) => {
+            json!({"permission": permission, "deployment": deployment})
+        }
         None => json!({"permission": text}),
     };
     may.iter().map(grant).collect()
 }
 
-/// What a person may, each as it is typed.
+/// A person's permissions, each in the form of the option.
 fn granted(person: &Value) -> BTreeSet<String> {
     let typed = |grant: &Value| match grant["deployment"].as_str() {
         Some(deployment) => format!("{}@{deployment}", said(&grant["permission"])),
@@ -132,7 +138,7 @@ fn granted(person: &Value) -> BTreeSet<String> {
     person["grants"].as_array().into_iter().flatten().map(typed).collect()
 }
 
-/// What somebody may now, and what is new about it.
+/// A sentence with a person's permissions, and the changes.
 fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String {
     let listed = |grants: Vec<&str>| grants.join(", ");
     let of = |grants: &BTreeSet<String>, but: &BTreeSet<String>| {
@@ -157,7 +163,8 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
 
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     let Client { server, paper } = client;
-    let place = |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
+    let place =
+        |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
     let post = |name: &str, what: &str, on: OnVersion| {
         let with = With { body: Some(json!({})), if_match: on.tag(), accept: None };
         server.ask(&Method::POST, &format!("{}/{what}", place(name)?), &with)?.read::<Value>()
@@ -173,7 +180,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             client.show(*again, || server.get(&place), |answer, _| outline(answer))
         }
         Person::Add { name, grants } => {
-            let answer = server.post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
+            let answer = server
+                .post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
             link_told(client, name, answer, "/link")
         }
         Person::Grant { name, grants, on } => {
@@ -182,7 +190,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             let before: Value = seen.read()?;
             let body = json!({"grants": grants_of(&grants.may)});
             let with = With { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
-            let answer: Value = server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
+            let answer: Value =
+                server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name, on } => {
@@ -191,16 +200,27 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Enable { name, on } => {
             let answer = post(name, "enable", *on)?;
-            paper.either(&answer, &format!("{name} can come in. Tokens from before stay taken back."))
+            paper.either(
+                &answer,
+                &format!("{name} can come in. Tokens from before stay taken back."),
+            )
         }
         Person::Confirm { name } => {
             let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
-            paper.either(&answer, &format!("The access of {name} is confirmed. Approvals by {name} count from now on."))
+            paper.either(
+                &answer,
+                &format!(
+                    "The access of {name} is confirmed. Approvals by {name} count from now on."
+                ),
+            )
         }
         Person::ResetSecondFactor { name } => {
             let place = format!("{}/second-factor", place(name)?);
             let answer: Value = server.ask(&Method::DELETE, &place, &With::default())?.read()?;
-            paper.either(&answer, &format!("The second factor of {name} is removed, and their sessions have ended."))
+            paper.either(
+                &answer,
+                &format!("The second factor of {name} is removed, and their sessions have ended."),
+            )
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
@@ -209,19 +229,21 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     }
 }
 
-/// The whole address of a one-time link, as who gets it can open it, for programs, too. `at`: where the answer has the link, as a JSON
-/// pointer.
+/// Prints a one-time link with its full URL, also in JSON output. `at` is the JSON pointer to the
+/// link in the answer.
 fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcome {
     let whole = made_whole(&mut answer, at, client.server.address());
     client.paper.either(&answer, &whole)?;
     if !client.paper.json {
         let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
-        note(&format!("{name} comes in by this once, within {minutes} minutes. It is shown this once."));
+        note(&format!(
+            "{name} comes in by this once, within {minutes} minutes. It is shown this once."
+        ));
     }
     Ok(())
 }
 
-/// Puts the server before the way that an answer has, and says the whole.
+/// Replaces the path in an answer by the full URL, and returns it.
 fn made_whole(answer: &mut Value, at: &str, server: &Address) -> String {
     let Some(link) = answer.pointer_mut(&format!("{at}/link")) else { return String::new() };
     let way = said(link);
@@ -232,17 +254,17 @@ fn made_whole(answer: &mut Value, at: &str, server: &Address) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Service {
-    /// Service accounts, by name
+    /// List service accounts
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Add a service account: it has tokens only, and its verdicts never count
+    /// Add a service account, which has only tokens and no valid verdicts
     Add {
-        /// The service account's name
+        /// Name of the service account
         name: String,
         #[command(flatten)]
         grants: Grants,
@@ -251,12 +273,16 @@ pub(crate) enum Service {
 
 pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
     match command {
-        Service::List { filter, much } => {
-            client.list(&lists::people(), &Query::default().with("filter", filter).with("kind", "service"), much)
-        }
+        Service::List { filter, much } => client.list(
+            &lists::people(),
+            &Query::default().with("filter", filter).with("kind", "service"),
+            much,
+        ),
         Service::Add { name, grants } => {
-            let answer =
-                client.server.post("/people", json!({"name": name, "kind": "service", "grants": grants.json()}))?;
+            let answer = client.server.post(
+                "/people",
+                json!({"name": name, "kind": "service", "grants": grants.json()}),
+            )?;
             let next = format!(
                 "{name} is added. Make a token for it: gantry token make --for {name} --name TEXT --may viewer"
             );
@@ -267,45 +293,46 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Token {
-    /// Your own tokens, or those of a service account: all that hold, then the newest of the others, at most 100
+    /// List your tokens or those of a service account, valid ones first, at most 100
     List {
-        /// Whose
+        /// Name of the service account [default: yourself]
         #[arg(long = "for", value_name = "NAME")]
         whose: Option<String>,
-        /// Only those that hold (true), or only those that do not (false)
+        /// Only valid (true) or only invalid (false) tokens
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
         holds: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Make one; it is shown this once
+    /// Create a token, which is shown only once
     Make {
-        /// What it is for
+        /// Name that says what the token is for
         #[arg(long, value_name = "TEXT")]
         name: String,
-        /// What it may at most: viewer, operator or admin; may be given again
+        /// Permission of the token: viewer, operator or admin; repeatable
         #[arg(long = "may", value_name = "PERMISSION", required = true)]
         may: Vec<String>,
-        /// Only in this deployment and below; not with --may admin
+        /// Limit the token to this deployment and its descendants; not with --may admin
         #[arg(long = "in", value_name = "DEPLOYMENT")]
         deployment: Option<String>,
-        /// For how many days it holds
+        /// Lifetime in days
         #[arg(long, default_value_t = 90)]
         days: u32,
-        /// The service account that it is for; without it yourself
+        /// Name of the service account that gets the token [default: yourself]
         #[arg(long = "for", value_name = "NAME")]
         whose: Option<String>,
     },
-    /// Take one back
+    /// Revoke a token
     Revoke {
-        /// The token's id, as the list of tokens has it
+        /// Id of the token, from the list of tokens
         id: Uuid,
     },
 }
 
 pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let Client { server, paper } = client;
-    let whose = |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
+    let whose =
+        |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
         Token::List { whose: name, holds, much } => {
             let query = Query::default().with("person", &whose(name)?).with("holds", holds);
@@ -322,7 +349,8 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             shown_once(client, &server.post("/tokens", Value::Object(body))?)
         }
         Token::Revoke { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
+            let answer =
+                server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
             paper.either(&answer, &format!("Token {id} is taken back."))
         }
     }
@@ -330,9 +358,9 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Passkey {
-    /// Revoke one: what it signed does not count for later commits
+    /// Revoke a passkey: its signatures no longer count for later commits
     Revoke {
-        /// The passkey's id, as `me` shows it
+        /// Id of the passkey, from gantry me
         id: Uuid,
     },
 }
@@ -341,7 +369,9 @@ pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
     let Client { server, paper } = client;
     match command {
         Passkey::Revoke { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?
+                .read()?;
             paper.either(&answer, &format!("Passkey {id} is revoked."))
         }
     }
@@ -349,27 +379,28 @@ pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
-    /// Where you are signed in
+    /// List your sessions
     List {
         #[command(flatten)]
         much: Much,
     },
-    /// Sign out somewhere
+    /// End a session
     End {
-        /// The session's id, as the list of sessions has it
+        /// Id of the session, from the list of sessions
         id: Uuid,
     },
-    /// Sign out everywhere but here
+    /// End all sessions except the current one
     EndOthers,
-    /// Dismiss the notices of resets of your sign-in
+    /// Dismiss the notices of sign-in resets
     DismissNotices,
     /// Remove your authenticator app
     RemoveTotp,
-    /// Set or change your password; both are read from the standard input, a line each: the old one, where there is one, and the new one
+    /// Set or change your password; reads the current one, if any, and the new one from standard
+    /// input, one per line
     Password,
 }
 
-/// What became of the other sessions.
+/// A sentence with the number of other sessions that ended.
 fn ended(sessions: u64) -> String {
     match sessions {
         0 => "There was no other session.".to_owned(),
@@ -378,43 +409,51 @@ fn ended(sessions: u64) -> String {
     }
 }
 
-/// `context`: the one whose session asks.
+/// `context` is the one whose session authenticates the request.
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
     let Client { server, paper } = client;
     match command {
         Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
-            let answer = server.ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?
+                .read()?;
             paper.either(&answer, "That session is over.")
         }
         Session::EndOthers => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
             paper.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::DismissNotices => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
             paper.either(&answer, "The notices are dismissed.")
         }
         Session::RemoveTotp => {
-            let answer: Value = server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
             paper.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {
             let mut text = String::new();
             let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
-            read.map_err(|error| Failure::Usage(format!("the standard input can't be read: {error}")))?;
+            read.map_err(|error| {
+                Failure::Usage(format!("the standard input can't be read: {error}"))
+            })?;
             let body = match text.lines().collect::<Vec<_>>().as_slice() {
                 [new] => json!({"new": new}),
                 [old, new] => json!({"old": old, "new": new}),
                 _ => {
                     return Err(Failure::Usage(
-                        "give the new password on a line, behind the old one where there is one".into(),
+                        "give the new password on a line, behind the old one where there is one"
+                            .into(),
                     ));
                 }
             };
             let with = With { body: Some(body), ..With::default() };
             let answer = server.ask(&Method::PUT, "/me/password", &with)?;
-            // The session goes on under another cookie.
+            // The session continues with a new cookie.
             if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
                 let path = usual_place()?;
                 let mut contexts = Contexts::read(&path)?;
@@ -428,7 +467,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
     }
 }
 
-/// Who asks, and what they may.
+/// Prints your account and permissions.
 pub(crate) fn me(client: &Client) -> Outcome {
     let answer = client.server.get("/people/me")?;
     client.paper.either(&answer, outline(&answer).trim_end())
@@ -439,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_has_its_server_wherever_an_answer_has_it() {
+    fn sign_in_link_contains_the_server() {
         let server = Address::parse("https://gantry.example.com", false).unwrap();
         let whole = "https://gantry.example.com/sign-in#token=x";
         let link = || json!({"link": "/sign-in#token=x", "minutes": 15});
@@ -451,19 +490,25 @@ mod tests {
     }
 
     #[test]
-    fn ended_sessions_are_counted_as_people_say_it() {
+    fn ended_sessions_are_counted() {
         let said = [0, 1, 2].map(ended);
-        assert_eq!(said, ["There was no other session.", "One session is over.", "2 sessions are over."]);
+        assert_eq!(
+            said,
+            ["There was no other session.", "One session is over.", "2 sessions are over."]
+        );
     }
 
     #[test]
-    fn a_grant_may_say_where() {
+    fn grant_may_name_a_deployment() {
         let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
-        assert_eq!(grants.json(), json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]));
+        assert_eq!(
+            grants.json(),
+            json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}])
+        );
     }
 
     #[test]
-    fn that_somebody_may_nothing_has_to_be_said() {
+    fn removing_all_permissions_needs_an_option() {
         let program = Person::augment_subcommands(clap::Command::new("person"));
         let taken = |words: &[&str]| {
             let words = [&["person", "grant", "dan"][..], words].concat();
@@ -476,17 +521,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_and_what_was_taken_away_is_told() {
+    fn permission_changes_are_printed() {
         let person = |grants: &[&str]| {
             let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
             granted(&json!({"grants": grants_of(&grants)}))
         };
-        let (all, some) = (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
+        let (all, some) =
+            (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
         assert_eq!(
             told("dan", &all, &some),
             "dan may reviewer@edge, viewer.\nGiven: reviewer@edge.\nTaken away: admin, operator@web."
         );
-        assert_eq!(told("dan", &some, &person(&[])), "dan may nothing.\nTaken away: reviewer@edge, viewer.");
-        assert_eq!(told("dan", &some, &some), "dan may reviewer@edge, viewer.\nThat is what it was before.");
+        assert_eq!(
+            told("dan", &some, &person(&[])),
+            "dan may nothing.\nTaken away: reviewer@edge, viewer."
+        );
+        assert_eq!(
+            told("dan", &some, &some),
+            "dan may reviewer@edge, viewer.\nThat is what it was before."
+        );
     }
 }

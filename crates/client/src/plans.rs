@@ -1,4 +1,4 @@
-//! Deployments, proposals, reviews and targets: what is meant, and how that is changed.
+//! Commands for deployments, proposals, reviews and blueprints.
 
 use std::ops::RangeInclusive;
 
@@ -25,88 +25,88 @@ use crate::pages;
 use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{Server, With, taken};
 
-/// Priorities that a deployment can have.
+/// Valid priorities of a deployment.
 const PRIORITIES: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
-    /// Deployments, from system down
+    /// List deployments, from system down
     List {
-        /// With this in the name
+        /// Part of the name
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// Of which this is so
+        /// State of the deployment
         #[arg(long, value_parser = ["held", "proposed", "review", "error", "working", "idle"])]
         state: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// Its board: roles, who carries them, and how that is
+    /// Show the board: roles, their nodes and states
     Show {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         again: Again,
     },
-    /// How its noderoles hang together, from what comes first to what waits for it
+    /// Show the graph of noderoles in topological order
     Graph {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         wanted: GraphWanted,
     },
-    /// Every node that carries a role; the board has the first of many
+    /// List all nodes of a role; the board has only the first of many
     Carriers {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// The role's name
+        /// Name of the role
         role: String,
-        /// Of this deployment above it, whose role it is
+        /// Name of the ancestor that the role belongs to
         #[arg(long, value_name = "NAME")]
         of_ancestor: Option<String>,
-        /// On this node alone
+        /// Only this node
         #[arg(long, value_name = "NAME")]
         node: Option<String>,
         #[command(flatten)]
         again: Again,
     },
-    /// Open a proposal on it, or join the open one
+    /// Open a proposal on a deployment, or join the open one
     Propose {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
     },
-    /// Start no new runs in it and below it
+    /// Put a deployment and its descendants on hold: no new runs start
     Hold {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         because: Because,
     },
-    /// Start runs again
+    /// End the hold of a deployment
     Release {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
         #[command(flatten)]
         because: Because,
     },
-    /// Say which deployment's runs start first
+    /// Set the priority of a deployment's runs
     Priority {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// Higher comes first
+        /// Priority; runs of higher priority start first
         #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITIES))]
         priority: i32,
         #[command(flatten)]
         because: Because,
     },
-    /// Propose what it was at a target
+    /// Propose to restore a deployment's state at an earlier blueprint
     Restore {
-        /// The deployment's name
+        /// Name of the deployment
         name: String,
-        /// The target's number
+        /// Number of the blueprint
         #[arg(long, value_name = "N", value_parser = names::target)]
         target: i64,
-        /// Leave out what can't be brought back
+        /// Leave out things that can't be restored
         #[arg(long)]
         partial: bool,
     },
@@ -114,18 +114,22 @@ pub(crate) enum Deployment {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Because {
-    /// Why; everybody reads it
+    /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
 }
 
 pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     let Client { server, paper } = client;
-    let post = |name: &str, what: &str, body: Value| server.post(&format!("/deployments/{}/{what}", part(name)), body);
+    let post = |name: &str, what: &str, body: Value| {
+        server.post(&format!("/deployments/{}/{what}", part(name)), body)
+    };
     match command {
-        Deployment::List { filter, state, much } => {
-            client.list(&lists::deployments(), &Query::default().with("filter", filter).with("state", state), much)
-        }
+        Deployment::List { filter, state, much } => client.list(
+            &lists::deployments(),
+            &Query::default().with("filter", filter).with("state", state),
+            much,
+        ),
         Deployment::Show { name, again } => {
             names::deployment(server, name)?;
             let path = format!("/deployments/{}/board", part(name));
@@ -137,15 +141,24 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
         }
         Deployment::Carriers { name, role, of_ancestor, node, again } => {
             names::deployment(server, name)?;
-            let node = node.as_deref().map(|node| names::node(server, node)).transpose()?.map(|node| node.fqdn);
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
             let place = format!("/deployments/{}/carriers", part(name));
-            let query =
-                Query::default().with("role", role.as_str()).with("of_ancestor", of_ancestor).with("node", &node);
+            let query = Query::default()
+                .with("role", role.as_str())
+                .with("of_ancestor", of_ancestor)
+                .with("node", &node);
             client.show(*again, || carriers(server, &place, &query), carriers_text)
         }
         Deployment::Propose { name } => {
             let answer = post(name, "proposals", json!({}))?;
-            paper.either(&answer, &format!("Proposal {} is open on {name}.", said(&answer["proposal"])))
+            paper.either(
+                &answer,
+                &format!("Proposal {} is open on {name}.", said(&answer["proposal"])),
+            )
         }
         Deployment::Hold { name, because } => {
             let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
@@ -156,13 +169,17 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             paper.either(&answer, &format!("{name} goes on."))
         }
         Deployment::Priority { name, priority, because } => {
-            let answer = post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
+            let answer =
+                post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
             paper.either(&answer, &format!("{name} has priority {priority}."))
         }
         Deployment::Restore { name, target, partial } => {
             let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
             let missing = answer["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let missing: String = missing.iter().map(|what| format!("\n  left out: {}", plain(&said(what)))).collect();
+            let missing: String = missing
+                .iter()
+                .map(|what| format!("\n  left out: {}", plain(&said(what))))
+                .collect();
             let edits = many(answer["edits"].as_u64().unwrap_or_default(), "edit");
             let proposal = said(&answer["proposal"]);
             paper.either(
@@ -173,13 +190,13 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     }
 }
 
-/// Everything that carries a role, however many pages that takes.
+/// Reads all noderoles of a role, page by page.
 fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
     let mut whole: Carriers = server.read(&query.behind(place))?;
     while whole.more > 0 {
         let Some(last) = whole.chips.last().map(|chip| chip.noderole.to_string()) else { break };
         let page: Carriers = server.read(&query.clone().with("after", last).behind(place))?;
-        // Who says that there are more and has none would be asked for ever.
+        // An empty page that claims to have more would cause an endless loop.
         whole.more = if page.chips.is_empty() { 0 } else { page.more };
         whole.chips.extend(page.chips);
     }
@@ -205,13 +222,19 @@ fn carriers_text(value: &Value, paper: Paper) -> String {
     table.text(paper)
 }
 
-/// A board for people. What this program does not know of an answer is outlined.
+/// A board as text. An answer with an unknown form is printed as an outline.
 fn board(value: &Value, paper: Paper) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
-    let path: Vec<&str> = board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
+    let path: Vec<&str> =
+        board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
     let mut text = format!("{}, target {}\n", paper.heading(&path.join(" / ")), board.target);
     if let Some(hold) = &board.hold {
-        text += &format!("Held by {} at {}: {}\n", plain(&hold.by), hold.deployment, plain(&hold.reason));
+        text += &format!(
+            "Held by {} at {}: {}\n",
+            plain(&hold.by),
+            hold.deployment,
+            plain(&hold.reason)
+        );
     }
     if board.priority != 0 {
         text += &format!("Priority {}; 0 is usual\n", board.priority);
@@ -245,7 +268,12 @@ fn board(value: &Value, paper: Paper) -> String {
             } else {
                 role.data.to_string()
             };
-            table.row([role.role.to_string(), format!("{}{of}", group.barclamp), chips.join(", "), data]);
+            table.row([
+                role.role.to_string(),
+                format!("{}{of}", group.barclamp),
+                chips.join(", "),
+                data,
+            ]);
         }
     }
     text + &table.text(paper)
@@ -253,102 +281,102 @@ fn board(value: &Value, paper: Paper) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Proposal {
-    /// Open proposals, newest first
+    /// List open proposals, newest first
     List {
-        /// Those that you opened or edited
+        /// Only proposals that you opened or edited
         #[arg(long)]
         mine: bool,
-        /// Those that are not submitted as they are
+        /// Only proposals with edits that are not submitted
         #[arg(long)]
         drafts: bool,
-        /// Of this deployment
+        /// Name of the deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
-        /// With this in the name of the deployment or of the node
+        /// Part of the name of the deployment or node
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// A proposal with its edits
+    /// Show a proposal with its edits
     Show {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         again: Again,
     },
-    /// The data of a noderole as it would be, the proposal's edits included
+    /// Show the data of a noderole with the proposal's edits
     Noderole {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
-        /// NODE/ROLE, such as n1/app
+        /// NODE/ROLE, for example n1/app
         noderole: String,
         #[command(flatten)]
         again: Again,
     },
     /// Append edits, all or none
     Edit {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// What further edits would come to, without making them
+    /// Preview further edits without adding them
     Foresee {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         edits: Edits,
     },
-    /// Take back the last edit
+    /// Undo the last edit
     Undo {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Bring back the last edit that was taken back
+    /// Redo the last undone edit
     Redo {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Close it without a change
+    /// Discard a proposal
     Discard {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// Submit it for review
+    /// Submit a proposal for review
     Submit {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
-        /// What it is for
+        /// Title of the review
         #[arg(long, value_name = "TEXT")]
         title: String,
         #[command(flatten)]
         on: OnVersion,
     },
-    /// How it was planned, stage by stage
+    /// Show the planning report, stage by stage
     Report {
-        /// The proposal's number
+        /// Number of the proposal
         id: ProposalId,
     },
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OnVersion {
-    /// The version that it was decided on, as show has it: refused if there is a newer one. Without it, on whatever is newest
+    /// Expected version, from show; fails if there is a newer one [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<i32>,
 }
 
 impl OnVersion {
-    /// As the header of a request says it; nothing, where none was said.
+    /// The version as an `If-Match` header, if one was given.
     pub(crate) fn tag(self) -> Option<String> {
         self.version.map(|version| format!("\"{version}\""))
     }
@@ -356,7 +384,7 @@ impl OnVersion {
 
 #[derive(Debug, Args)]
 pub(crate) struct Edits {
-    /// A JSON list of edits; - reads the standard input
+    /// JSON file with a list of edits, or - for standard input
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
 }
@@ -377,10 +405,13 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let query = query.with("deployment", deployment).with("text", text);
             client.list(&lists::proposals(), &query, much)
         }
-        Proposal::Show { id, again } => client.show(*again, || server.get(&format!("/proposals/{id}")), draft),
+        Proposal::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/proposals/{id}")), draft)
+        }
         Proposal::Noderole { id, noderole, again } => {
             let (node, key) = names::carried(server, noderole)?;
-            let query = Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+            let query =
+                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
             let place = query.behind(&format!("/proposals/{id}/noderole"));
             client.show(*again, || server.get(&place), pages::drafted)
         }
@@ -389,7 +420,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
         }
         Proposal::Foresee { id, edits } => {
-            let answer = server.post(&format!("/proposals/{id}/foresee"), json!({"edits": edits_of(&edits.file)?}))?;
+            let answer = server.post(
+                &format!("/proposals/{id}/foresee"),
+                json!({"edits": edits_of(&edits.file)?}),
+            )?;
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
             paper.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
@@ -399,11 +433,20 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         }
         Proposal::Undo { id, on } => {
             let answer = on_version(id, on, "undo", json!({}))?;
-            paper.either(&answer, &format!("The last edit is taken back: proposal {id} is at version {}.", at(&answer)))
+            paper.either(
+                &answer,
+                &format!(
+                    "The last edit is taken back: proposal {id} is at version {}.",
+                    at(&answer)
+                ),
+            )
         }
         Proposal::Redo { id, on } => {
             let answer = on_version(id, on, "redo", json!({}))?;
-            paper.either(&answer, &format!("The edit is back: proposal {id} is at version {}.", at(&answer)))
+            paper.either(
+                &answer,
+                &format!("The edit is back: proposal {id} is at version {}.", at(&answer)),
+            )
         }
         Proposal::Discard { id, on } => {
             let answer = on_version(id, on, "discard", json!({}))?;
@@ -412,7 +455,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         Proposal::Submit { id, title, on } => {
             let answer = on_version(id, on, "submit", json!({"title": title}))?;
             let review = said(&answer["submission"]);
-            paper.either(&answer, &format!("Review {review} waits for somebody else: gantry review show {review}"))
+            paper.either(
+                &answer,
+                &format!("Review {review} waits for somebody else: gantry review show {review}"),
+            )
         }
         Proposal::Report { id } => {
             let answer = server.get(&format!("/proposals/{id}/report"))?;
@@ -423,7 +469,10 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
 
 fn draft(value: &Value, paper: Paper) -> String {
     let count = |word: &str| said(&value[word]);
-    let node = value["scope"]["node"]["fqdn"].as_str().map(|node| format!(", node {node}")).unwrap_or_default();
+    let node = value["scope"]["node"]["fqdn"]
+        .as_str()
+        .map(|node| format!(", node {node}"))
+        .unwrap_or_default();
     let mut text = format!(
         "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
         paper.heading(&format!("Proposal {}", count("id"))),
@@ -438,7 +487,11 @@ fn draft(value: &Value, paper: Paper) -> String {
         text += &format!("in review {}\n", count("submission"));
     }
     if let Some(back) = replanned(&value["sent_back"]) {
-        text += &format!("sent back from review {}: its base moved\n{}", back.before, indented(&reasons(&back)));
+        text += &format!(
+            "sent back from review {}: its base moved\n{}",
+            back.before,
+            indented(&reasons(&back))
+        );
     }
     let mut table = Table::new(["EDIT", "WHAT", "BY", "AT"]);
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -448,7 +501,11 @@ fn draft(value: &Value, paper: Paper) -> String {
     }
     text += &table.text(paper);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        text += &format!("refused: edit {}: {}\n", said(&refused["edit"]), plain(&said(&refused["reason"])));
+        text += &format!(
+            "refused: edit {}: {}\n",
+            said(&refused["edit"]),
+            plain(&said(&refused["reason"]))
+        );
     }
     text
 }
@@ -461,14 +518,18 @@ fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What changed since a submission was planned, and why its proposal was sent back.
+/// Changes of the base since a review was submitted, and the reasons why its proposal is back with
+/// its authors.
 fn reasons(replanned: &Replanned) -> Vec<String> {
     let moved = plain(&format!("Changed since: {}.", replanned.moved.join(", ")));
-    let refused = replanned.refused.iter().map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
+    let refused = replanned
+        .refused
+        .iter()
+        .map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
     [moved].into_iter().chain(refused).collect()
 }
 
-/// How a review differs from the one that it was planned again from.
+/// Differences between a review and the one that it replaces.
 fn shift(came: &Replanned, value: &Value) -> Vec<String> {
     let mut lines = vec![match came.refused.is_empty() {
         true => format!("Planned again from review {}.", came.before),
@@ -476,7 +537,8 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
     }];
     lines.extend(reasons(came));
     if !came.dropped.is_empty() {
-        lines.push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
+        lines
+            .push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
     }
     if came.same_effect {
         lines.push("The effect is unchanged.".to_owned());
@@ -487,7 +549,8 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         return lines;
     }
     let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
-    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)] {
+    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)]
+    {
         lines.push(title.to_owned());
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
@@ -505,133 +568,133 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Review {
-    /// Reviews, newest first
+    /// List reviews, newest first
     List {
-        /// Whose: all, those for you to judge or commit, or your own
+        /// Your part in the review: any, waiting for you, or author
         #[arg(long, value_parser = ["all", "for_me", "mine"])]
         whose: Option<String>,
-        /// What became of them
+        /// Outcome of the review
         #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
         fate: Option<String>,
-        /// Of this deployment
+        /// Name of the deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
-        /// With this in the title
+        /// Part of the title
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// The change, its gate, and what was said of it
+    /// Show a review with its gate and discussion
     Show {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         again: Again,
     },
-    /// What it changes
+    /// Show the differences of a review
     Diff {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// What differs from the version of it that you looked at before
+    /// Show differences to the version that you viewed before
     Since {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say that you have looked at it: when it comes again, changed, since tells what differs
+    /// Mark a review as viewed; since then shows later differences
     Look {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Which of its changes you have opened
+    /// Show which changes of a review you have viewed
     Opened {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// Note that you have opened these: deployment/ID or node/ID
+        /// Mark these changes as viewed: deployment/ID or node/ID
         #[arg(value_name = "ANCHOR")]
         anchors: Vec<String>,
     },
-    /// What it changes, and one step around it, from what comes first to what waits for it
+    /// Show the graph of the changed noderoles and their neighbors, in topological order
     Graph {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         wanted: GraphWanted,
     },
-    /// What would start, stop and wait once it is committed
+    /// Show the impact of a commit: steps that would start, stop and wait
     Consequences {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// How it was planned, stage by stage
+    /// Show the planning report, stage by stage
     Report {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say that it may be committed
+    /// Approve a review
     Approve {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// Why
+        /// Reason of the verdict
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Say that not like this
+    /// Request changes
     RequestChanges {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
-    /// Say that not at all
+    /// Reject a review
     Reject {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
         #[command(flatten)]
         because: Because,
     },
-    /// Make it the target
+    /// Commit a review as the next blueprint
     Commit {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// The name that has to be typed where it can't be undone
+        /// Name that confirms a change that can't be undone
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// End the runs under way of steps that it changes
+        /// Cancel running steps that the change replaces
         #[arg(long)]
         cancel: bool,
     },
-    /// What was said about it
+    /// Show the discussion of a review
     Discussion {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
     },
-    /// Say something about it
+    /// Comment on a review
     Comment {
-        /// The review's number
+        /// Number of the review
         id: SubmissionId,
-        /// What to say
+        /// Text of the comment
         body: String,
-        /// The change that it is about, as the discussion names it; without it the whole
+        /// The change to comment on, as in the discussion [default: the whole review]
         #[arg(long, default_value = "", hide_default_value = true)]
         anchor: String,
     },
-    /// Reply in a thread of its discussion
+    /// Reply in a thread
     Reply {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
-        /// What to say
+        /// Text of the comment
         body: String,
     },
     /// Resolve a thread
     Resolve {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
     },
-    /// Open a thread again
+    /// Reopen a thread
     Reopen {
-        /// The thread's number, as the discussion has it
+        /// Number of the thread, from the discussion
         thread: CommentId,
     },
 }
@@ -639,7 +702,10 @@ pub(crate) enum Review {
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, paper } = client;
     let verdict = |id: &SubmissionId, kind: &str, reason: &str, told: &str| {
-        let answer = server.post(&format!("/submissions/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
+        let answer = server.post(
+            &format!("/submissions/{id}/verdicts"),
+            json!({"kind": kind, "reason": reason}),
+        )?;
         paper.either(&answer, &format!("Review {id}: {told}."))
     };
     match command {
@@ -651,12 +717,21 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 .with("text", text);
             client.list(&lists::reviews(), &query, much)
         }
-        Review::Show { id, again } => client.show(*again, || server.get(&format!("/submissions/{id}")), review_page),
-        Review::Diff { id } => difference(client, &format!("/submissions/{id}/difference"), &Query::default()),
+        Review::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/submissions/{id}")), review_page)
+        }
+        Review::Diff { id } => {
+            difference(client, &format!("/submissions/{id}/difference"), &Query::default())
+        }
         Review::Since { id } => since(client, *id),
         Review::Look { id } => {
             let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
-            paper.either(&answer, &format!("You have looked at review {id}. When it comes again: gantry review since"))
+            paper.either(
+                &answer,
+                &format!(
+                    "You have looked at review {id}. When it comes again: gantry review since"
+                ),
+            )
         }
         Review::Opened { id, anchors } => {
             let place = format!("/submissions/{id}/opened");
@@ -666,7 +741,9 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             };
             if paper.json { paper.json(&answer) } else { paper.write(&opened(&answer, *id)) }
         }
-        Review::Graph { id, wanted } => graphs::graph(client, &format!("/submissions/{id}/graph"), wanted),
+        Review::Graph { id, wanted } => {
+            graphs::graph(client, &format!("/submissions/{id}/graph"), wanted)
+        }
         Review::Consequences { id } => {
             let answer = server.get(&format!("/submissions/{id}/consequences"))?;
             if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
@@ -683,14 +760,18 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Commit { id, name, cancel } => {
             let body = json!({"name": name, "cancel": cancel});
             let answer =
-                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| match paper.json {
-                    true => failure,
-                    false => failure.with_name_typed(*id),
+                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| {
+                    match paper.json {
+                        true => failure,
+                        false => failure.with_name_typed(*id),
+                    }
                 })?;
             let target = said(&answer["target"]);
             paper.either(
                 &answer,
-                &format!("Review {id} is target {target}. Follow it: gantry converge --target {target}"),
+                &format!(
+                    "Review {id} is target {target}. Follow it: gantry converge --target {target}"
+                ),
             )
         }
         Review::Discussion { id } => {
@@ -698,11 +779,15 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             if paper.json { paper.json(&answer) } else { paper.write(&discussion(&answer)) }
         }
         Review::Comment { id, body, anchor } => {
-            let answer = server.post(&format!("/submissions/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
+            let answer = server.post(
+                &format!("/submissions/{id}/threads"),
+                json!({"anchor": anchor, "body": body}),
+            )?;
             paper.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
         }
         Review::Reply { thread, body } => {
-            let answer = server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
+            let answer =
+                server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
             paper.either(&answer, &format!("Said, as {}.", said(&answer["comment"])))
         }
         Review::Resolve { thread } => {
@@ -716,16 +801,18 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     }
 }
 
-/// What differs: as text the whole, as JSON every document of it, however many pages that takes.
+/// Prints all differences, page by page: as text, or as JSON with all documents.
 fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     let Client { server, paper } = client;
     if !paper.json {
-        return paper.write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
+        return paper
+            .write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
     }
     let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
     while let Some(after) = whole.next.take() {
-        let page: Comparison =
-            server.read(&query.clone().with("as", "json").with("after", after.to_string()).behind(path))?;
+        let page: Comparison = server.read(
+            &query.clone().with("as", "json").with("after", after.to_string()).behind(path),
+        )?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.names.deployments.extend(page.names.deployments);
@@ -738,13 +825,14 @@ fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     paper.json(&serde_json::to_value(&whole).unwrap_or_default())
 }
 
-/// What differs since the reader looked, however many pages that takes.
+/// Prints all differences since the last view, page by page.
 fn since(client: &Client, id: SubmissionId) -> Outcome {
     let Client { server, paper } = client;
     let path = format!("/submissions/{id}/since");
     let mut whole: SinceLook = server.read(&path)?;
     while let Some(after) = whole.next.take() {
-        let page: SinceLook = server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
+        let page: SinceLook =
+            server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.noderoles.extend(page.noderoles);
@@ -759,15 +847,18 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
         Some(before) if whole.same_effect => {
             format!("It does the same as review {before}, which you looked at before.")
         }
-        Some(before) => format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end()),
+        Some(before) => {
+            format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end())
+        }
     };
     paper.either(&answer, &told)
 }
 
-/// Which changes somebody has opened, by the names that open them.
+/// The viewed changes, by anchor.
 fn opened(value: &Value, id: SubmissionId) -> String {
     let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
-    let mut text = format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
+    let mut text =
+        format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
     text += &told.opened.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     if !told.outdated.is_empty() {
         text += "These you opened when they were others:\n";
@@ -777,13 +868,21 @@ fn opened(value: &Value, id: SubmissionId) -> String {
 }
 
 fn lines_of(value: &Value) -> Vec<String> {
-    value.as_array().map(|all| all.iter().map(|line| plain(&said(line))).collect()).unwrap_or_default()
+    value
+        .as_array()
+        .map(|all| all.iter().map(|line| plain(&said(line))).collect())
+        .unwrap_or_default()
 }
 
 fn review_page(value: &Value, paper: Paper) -> String {
     let word = |word: &str| plain(&said(&value[word]));
-    let mut text = format!("{} {}\n", paper.heading(&format!("Review {}:", word("submission"))), word("title"));
-    let node = value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
+    let mut text = format!(
+        "{} {}\n",
+        paper.heading(&format!("Review {}:", word("submission"))),
+        word("title")
+    );
+    let node =
+        value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
     let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
     text += &format!(
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on target {})\n",
@@ -810,7 +909,9 @@ fn review_page(value: &Value, paper: Paper) -> String {
             Some(after) => {
                 let same = if became.same_effect { "the same effect" } else { "another effect" };
                 let mut lines = reasons(&became);
-                lines.push(format!("Planned again as review {after}, with {same}: gantry review show {after}"));
+                lines.push(format!(
+                    "Planned again as review {after}, with {same}: gantry review show {after}"
+                ));
                 part("The base moved", lines);
             }
             None => part("Sent back to its authors", reasons(&became)),
@@ -820,14 +921,21 @@ fn review_page(value: &Value, paper: Paper) -> String {
         part("The base moved", shift(&came, value));
     }
     part("What it does", lines_of(&value["summary"]));
-    let secrets = serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
-    part("Secrets", secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect());
+    let secrets =
+        serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
+    part(
+        "Secrets",
+        secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
+    );
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("What is wrong with it", checks.iter().map(check_line).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
     part(
         "The order",
-        waves.iter().map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"])))).collect(),
+        waves
+            .iter()
+            .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
+            .collect(),
     );
     part("What waits", lines_of(&value["waits"]));
     let gate = &value["gate"];
@@ -839,7 +947,9 @@ fn review_page(value: &Value, paper: Paper) -> String {
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
         lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
     }
-    for (may, what) in [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")] {
+    for (may, what) in
+        [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")]
+    {
         if let Some(why) = value[may]["Err"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
         }
@@ -855,20 +965,29 @@ fn review_page(value: &Value, paper: Paper) -> String {
             said(&verdict["reason"])
         ))
     };
-    part("Verdicts", value["verdicts"].as_array().map(|all| all.iter().map(verdict).collect()).unwrap_or_default());
+    part(
+        "Verdicts",
+        value["verdicts"]
+            .as_array()
+            .map(|all| all.iter().map(verdict).collect())
+            .unwrap_or_default(),
+    );
     text
 }
 
-/// What lint found, on a line.
+/// A lint finding on one line.
 fn check_line(value: &Value) -> String {
-    let [level, at, what, remedy] = ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
+    let [level, at, what, remedy] =
+        ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
     plain(&format!("{level}: {at}: {what}. {remedy}"))
 }
 
-/// What a proposal would come to, and which edits can't take effect.
+/// The preview of a proposal, with the edits that can't take effect.
 fn foreseen(answer: &Value) -> String {
     let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
-    let each = |word: &str| lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>();
+    let each = |word: &str| {
+        lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
+    };
     let come_to = match lines("lines") {
         [] => "The proposal changes nothing.\n".to_owned(),
         _ => format!("The proposal comes to:\n{}", each("lines")),
@@ -879,9 +998,11 @@ fn foreseen(answer: &Value) -> String {
     }
 }
 
-/// What a change leads to, line by line.
+/// The impact of a change, line by line.
 fn consequences(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else { return outline(value) };
+    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else {
+        return outline(value);
+    };
     let mut text = format!("On {}.\n", many(told.nodes, "node"));
     let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
@@ -896,16 +1017,25 @@ fn consequences(value: &Value) -> String {
     };
     let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
     let restarts = told.restarts.first.iter().map(|restart| {
-        let because = restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let because =
+            restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
         format!("{}{in_use}{because}", restart.touched)
     });
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("Runs for the first time", told.starts.count, touched(&told.starts));
     part("Runs again", told.restarts.count, restarts.collect());
-    part("Stays as it is, and takes the new with its next run", told.kept.count, touched(&told.kept));
+    part(
+        "Stays as it is, and takes the new with its next run",
+        told.kept.count,
+        touched(&told.kept),
+    );
     part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
-    part("Loses data, which no later change brings back", told.irreversible.count, touched(&told.irreversible));
+    part(
+        "Loses data, which no later change brings back",
+        told.irreversible.count,
+        touched(&told.irreversible),
+    );
     part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
         text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
@@ -916,7 +1046,12 @@ fn consequences(value: &Value) -> String {
     if !told.downstream.is_empty() {
         text += "Depends on what runs again or goes, and does not run itself:\n";
         for behind in &told.downstream {
-            let such = behind.noderoles.first.first().map(|first| format!(", such as {first}")).unwrap_or_default();
+            let such = behind
+                .noderoles
+                .first
+                .first()
+                .map(|first| format!(", such as {first}"))
+                .unwrap_or_default();
             text += &format!("  {} in {}{such}\n", behind.noderoles.count, behind.deployment);
         }
     }
@@ -933,20 +1068,22 @@ fn consequences(value: &Value) -> String {
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
-        let when = if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
+        let when =
+            if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
         text += &format!("  {when}: {}\n", groups.join("; "));
     }
     if told.more_waves > 0 {
         text += &format!("  and {} more\n", many(told.more_waves, "wave"));
     }
-    let risks: Vec<String> = value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
+    let risks: Vec<String> =
+        value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
     if !risks.is_empty() {
         text += &format!("Risks: {}\n", risks.join(", "));
     }
     text
 }
 
-/// What an item says under a word; of what is so or not so the word alone.
+/// An item with the text of a field. For a boolean, only the field's name.
 fn entry_line(word: &str, value: &Value) -> String {
     let word = word.replace('_', " ");
     match value {
@@ -956,22 +1093,30 @@ fn entry_line(word: &str, value: &Value) -> String {
     }
 }
 
-/// What an item says, on a line; ids are for programs.
+/// An item on one line. Ids are left out of text output.
 fn item_line(item: &Value) -> String {
     match item {
-        // What is touched: a noderole, where it is, and whatever else there is to say.
-        Value::Object(entries) if entries.contains_key("noderole") && entries.contains_key("fqdn") => {
+        // A noderole with its node, and any other fields.
+        Value::Object(entries)
+            if entries.contains_key("noderole") && entries.contains_key("fqdn") =>
+        {
             let word = |word: &str| entries.get(word).map(item_line).unwrap_or_default();
-            let place = entries.get("deployment").map(|name| format!(" in {}", item_line(name))).unwrap_or_default();
+            let place = entries
+                .get("deployment")
+                .map(|name| format!(" in {}", item_line(name)))
+                .unwrap_or_default();
             let known = ["noderole", "fqdn", "deployment", "id", "kind"];
-            let rest = entries.iter().filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
-            let rest: String = rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
+            let rest = entries
+                .iter()
+                .filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
+            let rest: String =
+                rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
             format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
         }
         Value::Object(entries) => {
-            let told = entries
-                .iter()
-                .filter(|(word, value)| !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id"));
+            let told = entries.iter().filter(|(word, value)| {
+                !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id")
+            });
             told.map(|(word, value)| entry_line(word, value)).collect::<Vec<_>>().join(", ")
         }
         Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
@@ -980,7 +1125,9 @@ fn item_line(item: &Value) -> String {
 }
 
 fn discussion(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else { return outline(value) };
+    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else {
+        return outline(value);
+    };
     if told.threads.is_empty() {
         return format!("Nothing was said yet: gantry review comment {} TEXT\n", told.submission);
     }
@@ -994,7 +1141,10 @@ fn discussion(value: &Value) -> String {
         text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
-            text += &plain_lines(&comment.body).lines().map(|line| format!("    {line}\n")).collect::<String>();
+            text += &plain_lines(&comment.body)
+                .lines()
+                .map(|line| format!("    {line}\n"))
+                .collect::<String>();
         }
     }
     text
@@ -1002,29 +1152,29 @@ fn discussion(value: &Value) -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Target {
-    /// The line of targets, newest first
+    /// List blueprints, newest first
     List {
-        /// Those that changed this deployment
+        /// Name of a deployment that the blueprint changed
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
         much: Much,
     },
-    /// A target, and how far reality has come
+    /// Show a blueprint and its progress
     Show {
-        /// The target's number
+        /// Number of the blueprint
         #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
         again: Again,
     },
-    /// What differs between two: numbers of targets, or hashes of roots
+    /// Compare two blueprints, by number or by hash of the root
     Compare {
-        /// The number of the target before, or a root's hash
+        /// Number of the old blueprint, or hash of its root
         from: String,
-        /// The number of the target behind, or a root's hash
+        /// Number of the new blueprint, or hash of its root
         to: String,
-        /// In this deployment alone
+        /// Only this deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
     },
@@ -1036,12 +1186,16 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
         Target::List { deployment, much } => {
             client.list(&lists::targets(), &Query::default().with("deployment", deployment), much)
         }
-        Target::Show { number, again } => {
-            client.show(*again, || server.get(&format!("/targets/{}", TargetNo(*number))), target_page)
-        }
+        Target::Show { number, again } => client.show(
+            *again,
+            || server.get(&format!("/targets/{}", TargetNo(*number))),
+            target_page,
+        ),
         Target::Compare { from, to, deployment } => {
-            let query =
-                Query::default().with("from", from.as_str()).with("to", to.as_str()).with("deployment", deployment);
+            let query = Query::default()
+                .with("from", from.as_str())
+                .with("to", to.as_str())
+                .with("deployment", deployment);
             difference(client, "/targets/compare", &query)
         }
     }
@@ -1063,18 +1217,18 @@ fn target_page(value: &Value, paper: Paper) -> String {
     )
 }
 
-/// Any operation by its method and path, for what has no command of its own.
+/// Any request by method and path, for operations without a command of their own.
 #[derive(Debug, Args)]
 pub(crate) struct Api {
     /// GET, POST, PUT, PATCH or DELETE
     #[arg(value_parser = method)]
     method: Method,
-    /// Below /api/v1: /nodes?filter=n1
+    /// Path below /api/v1, for example /nodes?filter=n1
     path: String,
-    /// What to send, as JSON; - reads the standard input
+    /// JSON file with the request body, or - for standard input
     #[arg(long, value_name = "FILE")]
     body: Option<String>,
-    /// The version that a change is made on: "3", or an ETag as it came
+    /// If-Match header: a version such as "3", or an ETag from a response
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
 }
@@ -1087,7 +1241,10 @@ fn method(text: &str) -> Result<Method, String> {
 
 pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
     if !api.path.starts_with('/') {
-        return Err(Failure::Usage(format!("{} is no path: begin it with /, as in /nodes?filter=n1", api.path)));
+        return Err(Failure::Usage(format!(
+            "{} is no path: begin it with /, as in /nodes?filter=n1",
+            api.path
+        )));
     }
     let body = api.body.as_deref().map(crate::apply::json_of).transpose()?;
     let with = With { body, if_match: api.if_match.clone(), accept: None };
@@ -1102,7 +1259,7 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
 pub(crate) enum OnOff {
     /// Steps start
     On,
-    /// No step starts, in no deployment
+    /// No steps start in any deployment
     Off,
 }
 
@@ -1121,18 +1278,19 @@ mod tests {
 
     #[test]
     fn review_lists_secrets_by_version() {
-        let text = review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
-        let line = "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
+        let text =
+            review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
+        let line =
+            "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
     }
 
     #[test]
-    fn consequences_are_told_in_lines() {
+    fn impact_is_printed_line_by_line() {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
         let mut value = serde_json::to_value(told).unwrap();
         assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
-        let touched =
-            json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
+        let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
@@ -1145,18 +1303,21 @@ mod tests {
     }
 
     #[test]
-    fn the_waves_that_are_listed_are_those_that_are_counted() {
+    fn wave_count_matches_listed_waves() {
         let wave = |number: u32| json!({"number": number, "runs": 1, "instants": 0, "groups": []});
         let mut value = serde_json::to_value(Consequences::default()).unwrap();
         assert!(!consequences(&value).contains("wave"), "nothing runs");
         value["waves"] = json!([wave(0), wave(1), wave(2)]);
         value["more_waves"] = json!(3);
         let text = consequences(&value);
-        assert!(text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"), "{text}");
+        assert!(
+            text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn what_was_opened_is_named_as_it_is_opened() {
+    fn viewed_changes_are_listed_by_anchor() {
         let node = format!("node/{}", uuid::Uuid::from_u128(2));
         let value = json!({"all": 2, "opened": [node], "outdated": []});
         let all = "All of them, with their ids: gantry review diff 7 --json\n";
@@ -1169,7 +1330,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_carry_a_role_are_told_with_what_becomes_of_them() {
+    fn role_nodes_are_listed_with_pending_removal() {
         let id = uuid::Uuid::nil();
         let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
             "touched": false, "going": true, "alive": true, "error": null});
@@ -1180,15 +1341,18 @@ mod tests {
     }
 
     #[test]
-    fn what_edits_would_come_to_is_told_in_lines() {
+    fn preview_is_printed_line_by_line() {
         let nothing = json!({"refused": [], "lines": []});
         assert_eq!(foreseen(&nothing), "The proposal changes nothing.\n");
         let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
-        assert_eq!(foreseen(&some), "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n");
+        assert_eq!(
+            foreseen(&some),
+            "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n"
+        );
     }
 
     #[test]
-    fn a_review_says_who_may_not_and_why() {
+    fn review_text_has_missing_permissions_with_reasons() {
         let value = json!({"submission": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
             "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
@@ -1218,19 +1382,23 @@ mod tests {
         let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = draft(&json!({"sent_back": back}), Paper::new(false));
-        let lines =
-            "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        let lines = "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
     }
 
     #[test]
-    fn submitted_again_review_shows_its_shift() {
+    fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
         let lines = |came: &Value| review_page(&json!({"came_from": came}), Paper::new(false));
         let text = lines(&came);
-        assert!(text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"), "{text}");
         assert!(
-            text.contains("  Verdicts that do not count here: bo (approved).\n  The same values change;"),
+            text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "  Verdicts that do not count here: bo (approved).\n  The same values change;"
+            ),
             "{text}"
         );
         let policy = |approvals: u32| Policy { approvals, ..Policy::default() };
@@ -1250,7 +1418,12 @@ mod tests {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
         let text = review_page(&json!({"checks": [found]}), Paper::new(false));
-        assert!(text.contains("What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
+        assert!(
+            text.contains(
+                "What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"
+            ),
+            "{text}"
+        );
         let text = draft(
             &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "app is on n1 already"}]}),
             Paper::new(false),
@@ -1259,7 +1432,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_those_of_the_interface() {
+    fn only_http_methods_of_the_api_are_accepted() {
         assert_eq!(method("get"), Ok(Method::GET));
         assert!(method("TRACE").is_err());
     }

@@ -1,12 +1,12 @@
-//! Asking a server: one request, one answer, and what is made of lost connections.
+//! HTTP requests to a server, with retries.
 //!
-//! What changes something by POST carries a key of its own, so it can be sent again when the answer is lost, and is done once. What has no
-//! such key (PUT, PATCH, DELETE) is sent once: most of it names a version.
+//! A POST has an idempotency key, so it can be repeated after a lost response and takes effect
+//! once. PUT, PATCH and DELETE have no key and are sent once; most of them name a version.
 //!
 //! Invariants:
-//! * nothing is sent again that the server answered, but for the answer *not now, later*: a refusal did nothing, and `Retry-After` says when
-//!   to come back. Where the answer is that nobody knows whether it was done, a person has to look;
-//! * whoever has an end ([`Server::until`]) is answered by then: no request, no wait and no repetition goes beyond it.
+//! * After a response, the client retries only if the server asks for it: 429, 503, or `under_way`.
+//!   `Retry-After` has the delay. If the outcome is unknown, a person must check.
+//! * With a time limit ([`Server::until`]), no request, wait or retry exceeds it.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -28,34 +28,36 @@ use crate::contexts::{Key, Secret};
 use crate::exit::{Failure, Outcome};
 use crate::paper::is_left_unread;
 
-/// Before everything that is asked.
+/// Prefix of all paths.
 const ROOT: &str = api::names::ROOT;
-/// How long a server may say nothing. A stream has a word every 15 seconds, and what waits is answered within 30.
+/// Maximum time without data from the server. A stream has data every 15 seconds, and long polls
+/// are answered within 30.
 const SILENCE: Duration = Duration::from_secs(45);
-/// Waits between tries of what nobody answered.
+/// Delays before retries after a lost connection.
 const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
-/// How long in all a request is put off that the server wants later, by whoever has no end: a token's minute, and some of another.
+/// Maximum total delay that the server can ask for, in addition to any time limit. Rate limits
+/// refill within a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// When a request is repeated whose first one is still under way, if the server does not say.
+/// Delay before a retry while the first request is still under way, if the server gives none.
 const UNDER_WAY: Duration = Duration::from_secs(1);
-/// Largest answer that is taken, in bytes.
+/// Maximum size of a response, in bytes.
 const LARGEST: u64 = 256 << 20;
 
-/// A server, and how one is let in there.
+/// A server with the client's credentials.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     agent: Agent,
     address: Address,
     key: Option<Key>,
-    /// When whoever asks does not want to know any more.
+    /// Time limit of all requests.
     end: Option<Instant>,
 }
 
-/// What a server answered.
+/// A successful response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) etag: Option<String>,
-    /// The cookie of a session that begins, or goes on under another.
+    /// Cookie of a new or renewed session.
     pub(crate) session: Option<Secret>,
     pub(crate) text: String,
 }
@@ -67,17 +69,17 @@ impl Answer {
     }
 }
 
-/// An answer as one of the wire's types; `otherwise` is what it is when it is none.
+/// Converts an answer to a wire type. `otherwise` describes an answer of another form.
 pub(crate) fn understood<T: DeserializeOwned>(answer: &Value, otherwise: &str) -> Outcome<T> {
     T::deserialize(answer).map_err(|_| Failure::unlike(otherwise))
 }
 
-/// What an answer says under a word, taken out of it; nothing where it does not say that, or is of another shape.
+/// Removes a field from an answer. Null if the field is absent or the answer is no object.
 pub(crate) fn taken(answer: &mut Value, word: &str) -> Value {
     answer.get_mut(word).map(Value::take).unwrap_or_default()
 }
 
-/// What is sent along.
+/// Optional parts of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct With {
     pub(crate) body: Option<Value>,
@@ -100,7 +102,7 @@ impl Server {
         Self { agent: config.build().into(), address, key, end: None }
     }
 
-    /// The same, for whoever wants to know by then or not at all.
+    /// The same server with a time limit.
     pub(crate) fn until(&self, end: Option<Instant>) -> Self {
         Self { end, ..self.clone() }
     }
@@ -109,7 +111,7 @@ impl Server {
         self.end.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Waits, if there is the time for it; whether there was.
+    /// Waits, unless that exceeds the time limit. Returns whether it waited.
     fn waited(&self, wait: Duration) -> bool {
         let in_time = self.left().is_none_or(|left| wait < left);
         if in_time {
@@ -122,12 +124,12 @@ impl Server {
         &self.address
     }
 
-    /// What is there, as JSON.
+    /// Sends a GET request and returns the JSON.
     pub(crate) fn get(&self, path: &str) -> Outcome<Value> {
         self.read(path)
     }
 
-    /// What is there, as one of the wire's types.
+    /// Sends a GET request and returns a wire type.
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
         self.question(path, &With::default())?.read()
     }
@@ -137,7 +139,7 @@ impl Server {
         Ok(self.question(path, &with)?.text)
     }
 
-    /// A question by the words of the command line.
+    /// Sends a GET request whose query comes from the command line.
     fn question(&self, path: &str, with: &With) -> Outcome<Answer> {
         self.ask(&Method::GET, path, with).map_err(Failure::of_words)
     }
@@ -146,7 +148,7 @@ impl Server {
         self.ask(&Method::POST, path, &With { body: Some(body), ..With::default() })?.read()
     }
 
-    /// One request below `/api/v1`, and its answer if it is none that refuses.
+    /// Sends a request below `/api/v1`, with retries. Returns an error for a rejection.
     pub(crate) fn ask(&self, method: &Method, path: &str, with: &With) -> Outcome<Answer> {
         let key = (*method == Method::POST).then(Uuid::new_v4);
         let again = *method == Method::GET || key.is_some();
@@ -176,13 +178,24 @@ impl Server {
         ))
     }
 
-    fn send(&self, method: &Method, path: &str, with: &With, key: Option<Uuid>) -> Result<Response<Body>, Sent> {
+    fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        with: &With,
+        key: Option<Uuid>,
+    ) -> Result<Response<Body>, Sent> {
         let place = if path.starts_with(ROOT) { path.to_owned() } else { format!("{ROOT}{path}") };
         let mut request = Request::builder().method(method).uri(format!("{}{place}", self.address));
-        request = request.header("accept", with.accept.unwrap_or("application/json, application/problem+json"));
+        request = request
+            .header("accept", with.accept.unwrap_or("application/json, application/problem+json"));
         request = match &self.key {
-            Some(Key::Token(token)) => request.header("authorization", format!("Bearer {}", token.reveal())),
-            Some(Key::Session(cookie)) => request.header("cookie", cookie.reveal()).header("x-gantry", "1"),
+            Some(Key::Token(token)) => {
+                request.header("authorization", format!("Bearer {}", token.reveal()))
+            }
+            Some(Key::Session(cookie)) => {
+                request.header("cookie", cookie.reveal()).header("x-gantry", "1")
+            }
             None => request,
         };
         if let Some(key) = key {
@@ -198,12 +211,15 @@ impl Server {
         };
         let sent = match (&with.body, method) {
             (Some(body), _) => {
-                let request =
-                    request.header("content-type", "application/json").body(body.to_string()).map_err(wrong)?;
+                let request = request
+                    .header("content-type", "application/json")
+                    .body(body.to_string())
+                    .map_err(wrong)?;
                 self.run(request)
             }
             (None, &Method::POST | &Method::PUT | &Method::PATCH) => {
-                let request = request.header("content-type", "application/json").body("{}").map_err(wrong)?;
+                let request =
+                    request.header("content-type", "application/json").body("{}").map_err(wrong)?;
                 self.run(request)
             }
             (None, _) => self.run(request.body(()).map_err(wrong)?),
@@ -211,26 +227,37 @@ impl Server {
         sent.map_err(lost)
     }
 
-    /// Sends it, and hears the answer until the end, if there is one.
+    /// Sends a request within the time limit, including the response.
     fn run(&self, request: Request<impl AsSendBody>) -> Result<Response<Body>, ureq::Error> {
-        // None at all would be no bound.
+        // A zero timeout would mean no timeout.
         let left = self.left().map(|left| left.max(Duration::from_millis(1)));
         self.agent.run(self.agent.configure_request(request).timeout_global(left).build())
     }
 
     fn taken(&self, answer: Response<Body>) -> Result<Answer, Sent> {
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| {
+            answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
         let (status, etag, session) = (answer.status(), header("etag"), session_of(&answer));
         let kind = header("content-type").unwrap_or_default();
-        let later = header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        let text = answer.into_body().with_config().limit(LARGEST).lossy_utf8(true).read_to_string().map_err(lost)?;
+        let later =
+            header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        let text = answer
+            .into_body()
+            .with_config()
+            .limit(LARGEST)
+            .lossy_utf8(true)
+            .read_to_string()
+            .map_err(lost)?;
         if status.is_success() {
             return Ok(Answer { etag, session, text });
         }
-        let problem = kind.starts_with("application/problem+json").then(|| serde_json::from_str::<Problem>(&text).ok());
+        let problem = kind
+            .starts_with("application/problem+json")
+            .then(|| serde_json::from_str::<Problem>(&text).ok());
         let problem = problem.flatten();
         let later = match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
-            // It may have been done: sent again it may be there twice.
+            // The change may have taken effect. A retry could repeat it.
             (_, Some(UNKNOWN_OUTCOME)) => None,
             (429 | 503, _) => later,
             (_, Some("under_way")) => later.or(Some(UNDER_WAY)),
@@ -244,44 +271,58 @@ impl Server {
             )),
         };
         Err(match later {
-            // Who says *at once* has as much to do then.
+            // A delay of zero must not overload the server.
             Some(wait) => Sent::Later(failure, wait.max(AGAIN[0])),
             None => Sent::No(failure),
         })
     }
 
-    /// Spends a one-time link, or takes a name and a password: the session that begins.
+    /// Signs in with a one-time link, or with name and password. Returns the new session.
     pub(crate) fn sign_in(&self, form: &[(&str, &str)]) -> Outcome<Secret> {
-        let form: Vec<String> =
-            form.iter().map(|(name, value)| format!("{name}={}", crate::address::part(value))).collect();
+        let form: Vec<String> = form
+            .iter()
+            .map(|(name, value)| format!("{name}={}", crate::address::part(value)))
+            .collect();
         let request = Request::post(format!("{}/sign-in", self.address))
             .header("content-type", "application/x-www-form-urlencoded")
             .header("x-gantry", "1")
             .body(form.join("&"))
             .map_err(|error| Failure::Usage(format!("this can't be asked: {error}")))?;
-        // Sent once: a link is good once.
+        // No retry: a link is valid only once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
             Sent::Lost(why) => self.unreachable(&why),
             Sent::No(failure) | Sent::Later(failure, _) => failure,
         })?;
         if answer.status().is_redirection() {
             return session_of(&answer).ok_or_else(|| {
-                Failure::SignedOut("the server began no session: ask for another link, and try it once more".into())
+                Failure::SignedOut(
+                    "the server began no session: ask for another link, and try it once more"
+                        .into(),
+                )
             });
         }
         match self.taken(answer) {
             Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Ok(_) => Err(Failure::Unreachable(format!("{} is no Gantry: it begins no session", self.address))),
+            Ok(_) => Err(Failure::Unreachable(format!(
+                "{} is no Gantry: it begins no session",
+                self.address
+            ))),
         }
     }
 
-    /// An answer as it comes, for what may be long.
-    pub(crate) fn stream(&self, path: &str, accept: &'static str) -> Outcome<impl Read + Send + use<>> {
+    /// Returns a response as a stream, for long content.
+    pub(crate) fn stream(
+        &self,
+        path: &str,
+        accept: &'static str,
+    ) -> Outcome<impl Read + Send + use<>> {
         let with = With { accept: Some(accept), ..With::default() };
-        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| match answer.status().is_success() {
-            true => Ok(answer),
-            false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| {
+            match answer.status().is_success() {
+                true => Ok(answer),
+                false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+            }
         });
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
@@ -291,11 +332,11 @@ impl Server {
     }
 }
 
-/// Why there is no answer that says yes.
+/// Reasons for a request without success.
 enum Sent {
-    /// Nobody knows whether it arrived.
+    /// The connection was lost. The request may have arrived.
     Lost(String),
-    /// Not now: it did nothing, and is worth asking for again after this time.
+    /// The server asks to retry after this time. The request had no effect.
     Later(Failure, Duration),
     No(Failure),
 }
@@ -319,9 +360,10 @@ fn lost(error: ureq::Error) -> Sent {
     Sent::Lost(why)
 }
 
-/// The cookie of a session, as it has to be sent.
+/// The session cookie of a response, in the form of a request.
 fn session_of(answer: &Response<Body>) -> Option<Secret> {
-    let cookies = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    let cookies =
+        answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
     let mut sessions = pairs.filter(|pair| {
         pair.split_once('=').is_some_and(|(name, value)| {
@@ -331,7 +373,7 @@ fn session_of(answer: &Response<Body>) -> Option<Secret> {
     sessions.next().map(Secret::new)
 }
 
-/// Tells when something happened, by the live stream; by the clock while there is none.
+/// Reports events of the live stream. Without a stream, it reports at a fixed interval.
 pub(crate) struct News {
     heard: Receiver<Heard>,
     listens: bool,
@@ -339,30 +381,32 @@ pub(crate) struct News {
 
 enum Heard {
     Something,
-    /// Nothing is heard until the next word.
+    /// The stream is interrupted.
     Silence,
     Listening,
-    /// Nobody reads what is told.
+    /// The reader of standard output closed the pipe.
     Unread,
 }
 
-/// How long to wait when nobody tells.
+/// Interval without a stream.
 const BY_CLOCK: Duration = Duration::from_secs(2);
-/// What happens together is told once.
+/// Events within this time are reported together.
 const TOGETHER: Duration = Duration::from_millis(150);
 
 impl News {
-    /// Listens to some topics; to all when none is named. Ends with this value, at the stream's next word.
+    /// Subscribes to topics, or to all if none is given. The thread ends at the first message after
+    /// this value is dropped.
     pub(crate) fn of(server: &Server, topics: &str) -> Self {
         Self::told(server, topics).0
     }
 
-    /// The same for what is written as it happens: when nobody reads the standard output any more, that is told, too.
+    /// Like [`News::of`], but also reports when the reader of standard output closes the pipe. For
+    /// continuous output.
     pub(crate) fn while_read(server: &Server, topics: &str) -> Self {
         let (news, tell) = Self::told(server, topics);
         std::thread::spawn(move || {
             if is_left_unread() {
-                // Who hears nothing any more has ended.
+                // The receiver is gone, so the command has ended.
                 let _ = tell.send(Heard::Unread);
             }
         });
@@ -374,7 +418,7 @@ impl News {
         let (server, topics, teller) = (server.clone(), topics.to_owned(), tell.clone());
         std::thread::spawn(move || {
             let mut after = String::new();
-            // Ends when nobody listens any more.
+            // Ends once the receiver is gone.
             while listen(&server, &topics, &mut after, &teller).is_some() {
                 std::thread::sleep(BY_CLOCK);
             }
@@ -382,7 +426,8 @@ impl News {
         (Self { heard, listens: false }, tell)
     }
 
-    /// Returns when something happened, or at the latest then; with nobody telling, soon.
+    /// Returns after an event, or after `most` at the latest. Without a stream, it returns after
+    /// [`BY_CLOCK`].
     pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
         let most = if self.listens { most } else { most.min(BY_CLOCK) };
         match self.heard.recv_timeout(most) {
@@ -415,9 +460,15 @@ impl News {
     }
 }
 
-/// Hands on what a stream tells until it breaks off. None: nobody wants to know any more.
-fn listen(server: &Server, topics: &str, after: &mut String, tell: &SyncSender<Heard>) -> Option<()> {
-    let query = crate::address::Query::default().with("topics", topics).with("after", after.as_str());
+/// Forwards the events of a stream until it breaks. Returns `None` once the receiver is gone.
+fn listen(
+    server: &Server,
+    topics: &str,
+    after: &mut String,
+    tell: &SyncSender<Heard>,
+) -> Option<()> {
+    let query =
+        crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
         return tell.send(Heard::Silence).ok();
     };
@@ -426,12 +477,13 @@ fn listen(server: &Server, topics: &str, after: &mut String, tell: &SyncSender<H
         let Ok(line) = line else { break };
         match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
             Some(("id", place)) => place.clone_into(after),
-            Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => match tell.try_send(Heard::Something)
-            {
-                Err(TrySendError::Disconnected(_)) => return None,
-                // Whoever is to be told has enough to do.
-                Ok(()) | Err(TrySendError::Full(_)) => {}
-            },
+            Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => {
+                match tell.try_send(Heard::Something) {
+                    Err(TrySendError::Disconnected(_)) => return None,
+                    // A full channel already has an event that the receiver has not read.
+                    Ok(()) | Err(TrySendError::Full(_)) => {}
+                }
+            }
             _ => {}
         }
     }
@@ -445,10 +497,12 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers each request with the next of these, and is silent afterwards; and how many requests it got.
+    /// A server that answers each request with the next of these answers, and then stays silent.
+    /// Also returns the requests.
     fn saying(answers: Vec<String>) -> (Server, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
+        let address =
+            Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
         let (tell, asked) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut answers = answers.into_iter();
@@ -465,13 +519,16 @@ mod tests {
         (Server::new(address, None), asked)
     }
 
-    /// A whole request: what is left unread when a connection ends would break off the answer, too.
+    /// Reads a whole request. Closing a connection with unread data would reset it and lose the
+    /// answer.
     fn request(stream: &mut impl Read) -> String {
         let mut reader = BufReader::new(stream);
         let (mut head, mut length) = (String::new(), 0);
         while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {
             let line = head.lines().last().unwrap_or_default();
-            length = line.strip_prefix("content-length: ").map_or(length, |length| length.parse().unwrap());
+            length = line
+                .strip_prefix("content-length: ")
+                .map_or(length, |length| length.parse().unwrap());
         }
         reader.take(length).read_to_string(&mut head).unwrap();
         head
@@ -490,19 +547,29 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_wants_later_is_asked_later_under_the_same_key() {
-        let busy = || answer("429 Too Many Requests", "retry-after: 0\r\n", &refusal(429, "too_many_requests"));
+    fn delayed_retry_keeps_the_idempotency_key() {
+        let busy = || {
+            answer(
+                "429 Too Many Requests",
+                "retry-after: 0\r\n",
+                &refusal(429, "too_many_requests"),
+            )
+        };
         let (server, asked) = saying(vec![busy(), busy(), answer("200 OK", "", "{}")]);
         server.post("/x", Value::Null).unwrap();
         let requests: Vec<String> = asked.try_iter().collect();
-        let key =
-            |request: &String| request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned);
+        let key = |request: &String| {
+            request.lines().find(|line| line.starts_with("idempotency-key")).map(str::to_owned)
+        };
         assert_eq!(requests.len(), 3);
-        assert!(key(&requests[0]).is_some() && requests.iter().all(|one| key(one) == key(&requests[0])));
+        assert!(
+            key(&requests[0]).is_some() && requests.iter().all(|one| key(one) == key(&requests[0]))
+        );
 
-        // Not without being told when, not for longer than anybody waits, and nothing that has no key.
+        // No retry without `Retry-After`, beyond the time limit, or without an idempotency key.
         let never = answer("429 Too Many Requests", "", &refusal(429, "too_many_keys"));
-        let long = answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
+        let long =
+            answer("503 Service Unavailable", "retry-after: 3600\r\n", &refusal(503, "busy"));
         let (server, asked) = saying(vec![never, long, busy()]);
         assert_eq!(server.get("/x").unwrap_err().code(), 5);
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
@@ -511,20 +578,25 @@ mod tests {
     }
 
     #[test]
-    fn a_question_whose_words_are_wrong_was_called_wrongly() {
+    fn invalid_query_parameter_is_a_usage_error() {
         let wrong = || answer("400 Bad Request", "", &refusal(400, "invalid"));
         let (server, _asked) = saying((0..5).map(|_| wrong()).collect());
         assert_eq!(server.get("/x").unwrap_err().code(), 2);
         assert_eq!(server.read::<Value>("/x").unwrap_err().code(), 2);
         assert_eq!(server.text("/x").unwrap_err().code(), 2);
         assert_eq!(server.stream("/x", "text/plain").map(drop).unwrap_err().code(), 2);
-        assert_eq!(server.post("/x", Value::Null).unwrap_err().code(), 5, "what was to be done is refused");
+        assert_eq!(
+            server.post("/x", Value::Null).unwrap_err().code(),
+            5,
+            "what was to be done is refused"
+        );
     }
 
     #[test]
-    fn what_may_have_been_done_is_not_done_again() {
+    fn unknown_outcome_is_not_retried() {
         let nobody_knows = refusal(503, UNKNOWN_OUTCOME);
-        let (server, asked) = saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
+        let (server, asked) =
+            saying(vec![answer("503 Service Unavailable", "retry-after: 0\r\n", &nobody_knows)]);
         assert!(
             matches!(server.post("/x", Value::Null), Err(Failure::Refused(problem)) if problem.code == UNKNOWN_OUTCOME)
         );
@@ -532,9 +604,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_beyond_the_end() {
-        let (server, asked) =
-            saying(vec![answer("503 Service Unavailable", "retry-after: 30\r\n", &refusal(503, "busy"))]);
+    fn requests_end_at_the_time_limit() {
+        let (server, asked) = saying(vec![answer(
+            "503 Service Unavailable",
+            "retry-after: 30\r\n",
+            &refusal(503, "busy"),
+        )]);
         let begin = Instant::now();
         let soon = || server.until(Some(Instant::now() + Duration::from_millis(300)));
         assert_eq!(soon().get("/x").unwrap_err().code(), 3, "it would be too late then");

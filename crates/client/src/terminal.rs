@@ -1,16 +1,18 @@
-//! Text for terminals and pipes without the control sequences that others put into it.
+//! Removes control sequences from text for terminals and pipes.
 //!
-//! Logs, titles and errors come from machines and people. A terminal obeys sequences in them: it clears its screen, changes its title or
-//! answers as if somebody typed. So everything that is printed goes through [`Filter`], which removes control sequences (ECMA-48: CSI,
-//! OSC, DCS and the others), also in two pieces, and every control character but line feed and tab. Characters that nobody sees are
-//! spelled out. No escape character is ever passed on, so what is left of a sequence is plain text.
+//! Logs, titles and errors come from machines and other people. A terminal executes control
+//! sequences in them: it clears the screen, changes its title or types answers. So all output
+//! passes [`Filter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even if
+//! pieces split them. It also removes all control characters except line feed and tab. Invisible
+//! characters are escaped. The output contains no ESC, so the rest of a broken sequence is plain
+//! text.
 
 use engine::text::{deceives, number};
 
-/// The two sequences that this program prints itself: bold, and no longer bold.
+/// The only sequences that this client prints: start and end of bold text.
 pub(crate) const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
-/// Removes control sequences from a text that comes in pieces.
+/// Removes control sequences from a text in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     state: State,
@@ -22,16 +24,16 @@ enum State {
     Text,
     /// After ESC.
     Escape,
-    /// In a control sequence, before its last character.
+    /// In a control sequence, before its final byte.
     Sequence,
-    /// In a string for the terminal, such as its title.
+    /// In a control string, such as a title.
     String,
-    /// After ESC in such a string.
+    /// After ESC in a control string.
     StringEscape,
 }
 
 impl Filter {
-    /// The text of the next piece.
+    /// Filters the next piece.
     pub(crate) fn text(&mut self, piece: &str) -> String {
         let mut text = String::with_capacity(piece.len());
         piece.chars().for_each(|c| self.take(c, &mut text));
@@ -40,12 +42,12 @@ impl Filter {
 
     fn take(&mut self, c: char, text: &mut String) {
         self.state = match (self.state, c) {
-            // No sequence goes on behind a line's end, so one without an end hides one line at most.
+            // A line feed ends every sequence, so an unfinished one hides at most one line.
             (_, '\n') => {
                 text.push('\n');
                 State::Text
             }
-            // Cancels a sequence.
+            // CAN and SUB cancel a sequence.
             (_, '\u{18}' | '\u{1a}') => State::Text,
             (State::StringEscape, '\\') => State::Text,
             (State::String | State::StringEscape, '\u{1b}') => State::StringEscape,
@@ -56,7 +58,7 @@ impl Filter {
             (_, '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}') => State::String,
             (State::Escape | State::StringEscape, '[') => State::Sequence,
             (State::Escape | State::StringEscape, ']' | 'P' | 'X' | '^' | '_') => State::String,
-            // What stands between ESC and its last character.
+            // Intermediate bytes between ESC and the final byte.
             (State::Escape | State::StringEscape, ' '..='/') => State::Escape,
             (State::Escape | State::StringEscape, '0'..='~') => State::Text,
             (State::Sequence, ' '..='?') => State::Sequence,
@@ -79,7 +81,7 @@ fn push(c: char, text: &mut String) {
     }
 }
 
-/// A whole text without control sequences, but for [`BOLD`].
+/// A whole text without control sequences, except for [`BOLD`].
 pub(crate) fn printable(text: &str) -> String {
     let mut filter = Filter::default();
     let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
@@ -92,16 +94,17 @@ pub(crate) fn printable(text: &str) -> String {
     printable + &filter.text(rest)
 }
 
-/// JSON in which every character that a terminal obeys, or nobody sees, is written as its number. It is the same JSON.
+/// JSON with control and invisible characters escaped. Its value is unchanged.
 pub(crate) fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\n' => escaped.push(c),
-            // Only within texts can such characters be: all others of JSON are ASCII.
-            c if deceives(c) => {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped += &format!("\\u{unit:04x}"))
-            }
+            // Such characters occur only within strings: the rest of JSON is ASCII.
+            c if deceives(c) => c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .for_each(|unit| escaped += &format!("\\u{unit:04x}")),
             c => escaped.push(c),
         }
     }
@@ -128,18 +131,25 @@ mod tests {
         ("\x1b\x1b[2Jx", "x"),
         ("\x1b[1\x18visible\x1b]x\x1avisible", "visiblevisible"),
         ("a\u{202e}b\u{200b}", "a<U+202E>b<U+200B>"),
-        ("\u{e4} \u{6f22} \u{1f600}\x1b\u{e4}\x1b[\u{6f22}", "\u{e4} \u{6f22} \u{1f600}\u{e4}\u{6f22}"),
+        (
+            "\u{e4} \u{6f22} \u{1f600}\x1b\u{e4}\x1b[\u{6f22}",
+            "\u{e4} \u{6f22} \u{1f600}\u{e4}\u{6f22}",
+        ),
     ];
 
     #[test]
-    fn control_sequence_is_removed_wherever_it_is_cut() {
+    fn split_control_sequence_is_removed() {
         for (hostile, expected) in HOSTILE {
             assert_eq!(Filter::default().text(hostile), expected, "{hostile:?}");
             let ends: Vec<usize> = hostile.char_indices().map(|(at, _)| at).collect();
             for cut in ends {
                 let mut filter = Filter::default();
                 let (first, second) = hostile.split_at(cut);
-                assert_eq!(filter.text(first) + &filter.text(second), expected, "{first:?} {second:?}");
+                assert_eq!(
+                    filter.text(first) + &filter.text(second),
+                    expected,
+                    "{first:?} {second:?}"
+                );
             }
             let mut filter = Filter::default();
             let each: String = hostile.chars().map(|c| filter.text(&c.to_string())).collect();
@@ -148,14 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn printed_text_has_bold_alone() {
-        assert_eq!(printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"), "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my");
+    fn printed_text_keeps_only_bold() {
+        assert_eq!(
+            printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"),
+            "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my"
+        );
         assert_eq!(printable("plain\n"), "plain\n");
     }
 
     #[test]
-    fn json_with_control_characters_is_the_same_json() {
-        let value = serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
+    fn escaped_json_has_the_same_value() {
+        let value =
+            serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
         let escaped = json(&value.to_string());
         assert!(escaped.chars().all(|c| !deceives(c)), "{escaped:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);

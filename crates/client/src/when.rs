@@ -1,8 +1,8 @@
-//! Moments and times as people write them.
+//! Times and durations as people write them.
 
 use std::time::Duration;
 
-/// `90s`, `30m`, `2h`, `7d`; a bare number is seconds.
+/// Parses a duration: `90s`, `30m`, `2h`, `7d`. A plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write it like 90s, 30m, 2h or 7d");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -18,16 +18,23 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(unit).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// Seconds until 1970 from the year 1, where a server begins to take moments.
+/// Unix time of the year 1, the earliest time that servers accept.
 const YEAR_1: i64 = -62_135_596_800;
 
-/// A moment in milliseconds since 1970: by the calendar, or how long ago.
+/// Parses a date and time, or an age, to milliseconds since 1970.
 pub(crate) fn moment(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text:?} is no moment: write it like 2026-09-22T14:00:00Z, or how long ago, like 2h");
+    let wrong = || {
+        format!(
+            "{text:?} is no moment: write it like 2026-09-22T14:00:00Z, or how long ago, like 2h"
+        )
+    };
     let now = time::OffsetDateTime::now_utc();
     let at = match duration(text) {
-        Ok(ago) if !text.is_empty() => now.checked_sub(ago.try_into().map_err(|_| wrong())?).ok_or_else(wrong)?,
-        _ => time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339).map_err(|_| wrong())?,
+        Ok(ago) if !text.is_empty() => {
+            now.checked_sub(ago.try_into().map_err(|_| wrong())?).ok_or_else(wrong)?
+        }
+        _ => time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339)
+            .map_err(|_| wrong())?,
     };
     if at.unix_timestamp() < YEAR_1 {
         return Err(format!("{text:?} is before the year 1: no moment is looked for there"));
@@ -40,23 +47,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_have_units() {
         let seconds = |text: &str| duration(text).map(|time| time.as_secs());
         assert_eq!(
             (seconds("90"), seconds("90s"), seconds("2h"), seconds("7d")),
             (Ok(90), Ok(90), Ok(7_200), Ok(604_800))
         );
-        for wrong in ["", "h", "2 h", "-1s", "2w", "99999999999999999999s", "18446744073709551615d"] {
+        for wrong in ["", "h", "2 h", "-1s", "2w", "99999999999999999999s", "18446744073709551615d"]
+        {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn moments_are_dates_or_ages() {
+    fn times_are_dates_or_ages() {
         assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1_000));
         assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(0));
         assert!(moment("1h").unwrap() < moment("1s").unwrap());
         assert!(moment("99999999h").unwrap_err().contains("before the year 1"));
-        assert!(moment("yesterday").is_err() && moment("").is_err() && moment("999999999999999d").is_err());
+        assert!(
+            moment("yesterday").is_err()
+                && moment("").is_err()
+                && moment("999999999999999d").is_err()
+        );
     }
 }

@@ -1,18 +1,20 @@
-//! What the console shows as *same by CLI* is a command line that this program understands.
+//! The client accepts every command that the console shows.
 
 use clap::{FromArgMatches as _, Subcommand as _};
 
 #[test]
-fn every_command_that_a_page_shows_is_understood() {
+fn every_shown_command_is_accepted() {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
-    let program = client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit);
+    let program =
+        client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit);
     let program = client::with_options(program);
     for call in api::calls::samples().expect("names") {
         let words = std::iter::once("gantry".to_owned()).chain(call.arguments());
         let matches = program.clone().try_get_matches_from(words);
         let matches = matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli()));
         if matches.subcommand_name() != Some("audit") {
-            client::Command::from_arg_matches(&matches).unwrap_or_else(|error| panic!("{}: {error}", call.cli()));
+            client::Command::from_arg_matches(&matches)
+                .unwrap_or_else(|error| panic!("{}: {error}", call.cli()));
         }
     }
 }

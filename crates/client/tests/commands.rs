@@ -1,14 +1,15 @@
-//! The commands as a whole: what each kind of them has, that the book names them, and that whatever the interface does has one.
+//! All commands: their common options, their mention in the book, and their coverage of the REST
+//! API.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Subcommand as _;
 use serde_json::Value;
 
-/// Commands about this machine alone, or about the program itself. The book has sections of their own for them.
+/// Commands without a server. The book describes them in sections of their own.
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
-/// By which commands each operation of the interface is asked.
+/// REST operations by the commands that use them.
 const COMMANDS: [(&str, &[&str]); 98] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
@@ -110,10 +111,13 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("undoEdit", &["proposal undo"]),
 ];
 
-/// Operations without a command, and why.
+/// REST operations without a command, with the reason.
 const NO_COMMAND: [(&str, &str); 16] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
-    ("watch", "what is watched and waited for listens to it: --watch, wait, converge, logs --follow"),
+    (
+        "watch",
+        "what is watched and waited for listens to it: --watch, wait, converge, logs --follow",
+    ),
     ("confirmTotp", "an authenticator app is set up in a browser"),
     ("startTotp", "an authenticator app is set up in a browser"),
     ("getSecondFactor", "part of what me shows"),
@@ -130,47 +134,64 @@ const NO_COMMAND: [(&str, &str); 16] = [
     ("reportStartup", "a node's word of itself, by a token of its own"),
 ];
 
-/// Commands that ask what other commands ask, too.
-const MADE_OF_OTHERS: [(&str, &str); 2] =
-    [("diff", "boards, catalog and nodes, held against files"), ("api", "any operation, by its method and path")];
+/// Commands that use only operations of other commands.
+const MADE_OF_OTHERS: [(&str, &str); 2] = [
+    ("diff", "boards, catalog and nodes, held against files"),
+    ("api", "any operation, by its method and path"),
+];
 
 fn program() -> clap::Command {
     let audit = client::Audit::augment_subcommands(clap::Command::new("audit"));
     client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit)
 }
 
-/// Every command from here on that has none below it, as it is typed.
+/// All commands below this one that have no subcommands, by full name.
 fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
     let name = command.get_name();
     if !command.has_subcommands() {
         return vec![(name.to_owned(), command)];
     }
-    command.get_subcommands().flat_map(leaves).map(|(path, leaf)| (format!("{name} {path}"), leaf)).collect()
+    command
+        .get_subcommands()
+        .flat_map(leaves)
+        .map(|(path, leaf)| (format!("{name} {path}"), leaf))
+        .collect()
 }
 
-/// Those that ask a server.
+/// Commands that need a server.
 fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
-    program.get_subcommands().filter(|command| !HERE.contains(&command.get_name())).flat_map(leaves).collect()
+    program
+        .get_subcommands()
+        .filter(|command| !HERE.contains(&command.get_name()))
+        .flat_map(leaves)
+        .collect()
 }
 
 #[test]
-fn whatever_lists_or_shows_something_of_a_server_can_be_watched() {
+fn every_list_and_show_command_has_watch() {
     let program = program();
-    let shows = |path: &str| matches!(path.split(' ').next_back(), Some("list" | "show" | "graph" | "overview"));
-    let is_watched = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_long() == Some("watch"));
-    let found = asking(&program).into_iter().filter(|(path, command)| shows(path) && !is_watched(command));
+    let shows = |path: &str| {
+        matches!(path.split(' ').next_back(), Some("list" | "show" | "graph" | "overview"))
+    };
+    let is_watched = |command: &clap::Command| {
+        command.get_arguments().any(|arg| arg.get_long() == Some("watch"))
+    };
+    let found =
+        asking(&program).into_iter().filter(|(path, command)| shows(path) && !is_watched(command));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]
-fn every_command_is_in_a_table_of_its_chapter() {
+fn book_lists_every_command() {
     let chapter = include_str!("../../../docs/cli.md");
     let words = |row: &'static str| -> BTreeSet<&'static str> {
         row.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect()
     };
-    let rows: Vec<BTreeSet<&str>> = chapter.lines().filter(|line| line.starts_with("| `")).map(words).collect();
+    let rows: Vec<BTreeSet<&str>> =
+        chapter.lines().filter(|line| line.starts_with("| `")).map(words).collect();
     let program = program();
-    let is_named = |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
+    let is_named =
+        |path: &str| rows.iter().any(|row| path.split(' ').all(|word| row.contains(word)));
     let found = asking(&program).into_iter().filter(|(path, _)| !is_named(path));
     assert_eq!(found.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -179,7 +200,7 @@ fn document() -> Value {
     serde_json::from_str(include_str!("../../../docs/openapi.json")).expect("JSON")
 }
 
-/// What each operation is called, by its method and its place.
+/// Operation ids by method and path.
 fn operations(document: &Value) -> BTreeMap<String, &str> {
     let mut found = BTreeMap::new();
     for (place, operations) in document["paths"].as_object().expect("paths") {
@@ -194,7 +215,7 @@ fn operations(document: &Value) -> BTreeMap<String, &str> {
 }
 
 #[test]
-fn each_operation_has_a_command_or_a_reason() {
+fn every_operation_has_a_command_or_reason() {
     let document = document();
     let there: BTreeSet<&str> = operations(&document).into_values().collect();
     let with = COMMANDS.iter().map(|(name, _)| *name);
@@ -208,7 +229,7 @@ fn each_operation_has_a_command_or_a_reason() {
 }
 
 #[test]
-fn each_command_asks_an_operation() {
+fn every_command_uses_an_operation() {
     let program = program();
     let there: BTreeSet<String> = asking(&program).into_iter().map(|(path, _)| path).collect();
     let of_operations = COMMANDS.iter().flat_map(|(_, commands)| commands.iter().copied());
@@ -220,7 +241,7 @@ fn each_command_asks_an_operation() {
     assert!(unknown.is_empty(), "there is no such command: {unknown:?}");
 }
 
-/// The command of a line that was understood.
+/// Full name of the parsed command.
 fn command_of(matches: &clap::ArgMatches) -> String {
     let (mut path, mut matches) = (Vec::new(), matches);
     while let Some((name, below)) = matches.subcommand() {
@@ -231,27 +252,37 @@ fn command_of(matches: &clap::ArgMatches) -> String {
 }
 
 #[test]
-fn what_a_page_shows_is_a_command_of_the_operation_beside_it() {
+fn shown_command_matches_its_operation() {
     let (document, program) = (document(), program());
     let operations = operations(&document);
     for call in api::calls::samples().expect("names") {
         let words = std::iter::once("gantry".to_owned()).chain(call.arguments());
         let matches = program.clone().try_get_matches_from(words);
-        let command = command_of(&matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli())));
+        let command =
+            command_of(&matches.unwrap_or_else(|error| panic!("{}: {error}", call.cli())));
         if command == "api" {
             continue;
         }
         let asked = format!("{} {}", call.method().word(), call.path());
         let fits = |place: &str| {
-            let (ours, theirs): (Vec<&str>, Vec<&str>) = (asked.split('/').collect(), place.split('/').collect());
+            let (ours, theirs): (Vec<&str>, Vec<&str>) =
+                (asked.split('/').collect(), place.split('/').collect());
             ours.len() == theirs.len()
-                && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
+                && ours
+                    .iter()
+                    .zip(theirs)
+                    .all(|(our, their)| their.starts_with('{') || *our == their)
         };
-        // One without a place for anything is meant before one with.
+        // Paths with fewer parameters take precedence.
         let found = operations.iter().filter(|(place, _)| fits(place));
-        let found = found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
+        let found =
+            found.min_by_key(|(place, _)| place.matches('{').count()).map(|(_, name)| *name);
         let name = found.unwrap_or_else(|| panic!("{asked} is no operation"));
-        let commands = COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
-        assert!(commands.unwrap_or_default().contains(&command.as_str()), "{name} is not asked by {command}");
+        let commands =
+            COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, commands)| *commands);
+        assert!(
+            commands.unwrap_or_default().contains(&command.as_str()),
+            "{name} is not asked by {command}"
+        );
     }
 }

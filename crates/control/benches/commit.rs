@@ -1,8 +1,9 @@
-//! The commit of one node's change among 200,000 steps, on a real PostgreSQL: `cargo bench -p control --bench commit`.
+//! Benchmark: the commit of one node's change among 200,000 steps, on a real PostgreSQL (`cargo
+//! bench -p control --bench commit`).
 //!
-//! Everything goes through the use cases, as a person would do it: 10,000 nodes with 20 roles each are bound by one proposal, then
-//! each change lets the twenty noderoles of one node run again. What is timed is the whole commit: planning anew, lint, the locks,
-//! the gate, the transaction. `GANTRY_BENCH_NODES` makes it smaller.
+//! All changes go through the use cases. One proposal binds 10,000 nodes to 20 roles each. Then
+//! each change re-runs the twenty noderoles of one node. The measured time is the whole commit:
+//! planning, lint, locks, gate and transaction. `GANTRY_BENCH_NODES` sets a smaller size.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 
@@ -21,7 +22,8 @@ use testdb::TestDatabase;
 const ROLES: usize = 20;
 const GOAL: Duration = Duration::from_millis(50);
 const CHANGES: usize = 12;
-/// Commits before those: on a connection's first one the database prepares all that a commit asks and guards.
+/// Warm-up commits. On a new connection, the first one prepares the statements of the commit and
+/// its guards.
 const WARM: usize = 8;
 
 struct House {
@@ -41,18 +43,30 @@ impl House {
     async fn new(nodes: usize) -> Self {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
-        let (control, people) =
-            (Control::new(store.clone()), People::over(store).with_owner(Store::over(database.owner().clone())));
+        let (control, people) = (
+            Control::new(store.clone()),
+            People::over(store).with_owner(Store::over(database.owner().clone())),
+        );
         let roles = (0..ROLES).map(|n| match n {
             0 => "  - {name: r0, jig: noop, flags: [implicit]}\n".to_owned(),
-            n => format!("  - {{name: r{n}, jig: noop, flags: [implicit], requires: [r{}]}}\n", n - 1),
+            n => format!(
+                "  - {{name: r{n}, jig: noop, flags: [implicit], requires: [r{}]}}\n",
+                n - 1
+            ),
         });
-        let file =
-            format!("barclamp: {{name: bench, version: '1', description: x}}\nroles:\n{}", roles.collect::<String>());
+        let file = format!(
+            "barclamp: {{name: bench, version: '1', description: x}}\nroles:\n{}",
+            roles.collect::<String>()
+        );
         let files = BTreeMap::from([("bench/bench.yml".to_owned(), file.into_bytes())]);
         control.import_barclamps(None, &files).await.unwrap();
-        let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: vec![role(ROLES - 1)] };
-        let fqdn = |n: usize| (Fqdn::parse(&format!("n{n}.bench.example.com")).unwrap(), format!("/srv/n{n}"));
+        let web = DemoDeployment {
+            name: DeploymentName::parse("web").unwrap(),
+            roles: vec![role(ROLES - 1)],
+        };
+        let fqdn = |n: usize| {
+            (Fqdn::parse(&format!("n{n}.bench.example.com")).unwrap(), format!("/srv/n{n}"))
+        };
         let demo = Demo { deployments: vec![web], nodes: (0..nodes).map(fqdn).collect() };
         let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
@@ -64,10 +78,11 @@ impl House {
         }
         let [ada, bo] = actors.try_into().unwrap();
         let web = control.board(&ada, "web").await.unwrap().id;
-        let ids: Vec<(uuid::Uuid,)> = sqlx::query_as("SELECT id FROM node WHERE NOT phantom ORDER BY fqdn")
-            .fetch_all(database.owner())
-            .await
-            .unwrap();
+        let ids: Vec<(uuid::Uuid,)> =
+            sqlx::query_as("SELECT id FROM node WHERE NOT phantom ORDER BY fqdn")
+                .fetch_all(database.owner())
+                .await
+                .unwrap();
         let nodes = ids.into_iter().map(|(id,)| NodeId(id)).collect();
         Self { database, control, ada, bo, web, nodes }
     }
@@ -91,14 +106,19 @@ impl House {
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also runs this; there is nothing to measure then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let nodes = std::env::var("GANTRY_BENCH_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let nodes =
+        std::env::var("GANTRY_BENCH_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let house = House::new(nodes).await;
     let began = Instant::now();
-    let all = house.nodes.iter().map(|node| Edit::Bind { deployment: house.web, node: *node, role: role(ROLES - 1) });
+    let all = house.nodes.iter().map(|node| Edit::Bind {
+        deployment: house.web,
+        node: *node,
+        role: role(ROLES - 1),
+    });
     let all = house.approved(all.collect()).await;
     println!("planned and submitted {} noderoles in {:.1?}", nodes * ROLES, began.elapsed());
     let began = Instant::now();

@@ -1,24 +1,27 @@
-//! Whom to ask: a refusal for want of a permission names some of those who can give it.
+//! Adds contacts to a permission refusal: it names some of the admins who can grant the permission.
 //!
-//! Use cases refuse before they have read anything, so they only mark such a refusal ([`Problem::admins_give`]); who answers a request
-//! adds the names, whatever was asked.
+//! Use cases refuse before they read anything, so they only mark such a refusal
+//! ([`Problem::admins_give`]). The response layer adds the names, for every kind of request.
 
 use api::Problem;
 use store::reading;
 
 use crate::Control;
 
-/// Admins that are named.
+/// Maximum number of admins that one refusal names.
 const NAMED: usize = 3;
 
 impl Control {
-    /// The same problem; of a missing permission with whom to ask for it. When the database can't say it stays as it is.
+    /// Adds the names of admins to a refusal for a missing permission. All other problems, and a
+    /// refusal whose admins the database cannot return, stay unchanged.
     pub async fn whom_to_ask(&self, problem: Problem) -> Problem {
         if !problem.admins_give {
             return problem;
         }
         let Ok(mut connection) = self.connection().await else { return problem };
-        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else { return problem };
+        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else {
+            return problem;
+        };
         Problem {
             detail: format!("{}. {}", problem.detail.trim_end_matches('.'), named(&admins)),
             admins_give: false,
@@ -44,9 +47,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn up_to_three_are_named() {
+    fn refusal_names_up_to_three_admins() {
         let said = |count: usize| {
-            named(&["ada", "bo", "cy", "di"][..count].iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
+            named(
+                &["ada", "bo", "cy", "di"][..count]
+                    .iter()
+                    .map(|n| (*n).to_owned())
+                    .collect::<Vec<_>>(),
+            )
         };
         assert!(said(0).starts_with("Nobody is an admin yet"));
         assert_eq!(said(1), "The admin is ada.");

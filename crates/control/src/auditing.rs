@@ -1,11 +1,14 @@
-//! The audit for people: entries by who, what, when and about what; its chain, checked in parts; an export that is checked without us.
+//! The audit log: filtered lists of entries, verification of the hash chain in parts, and an export
+//! for offline verification.
 //!
-//! Entries tell who came from where and what they gave as reasons, so whoever only looks does not see them: it takes the permission to
-//! operate, to review, or to administer.
+//! Entries contain client addresses and the reasons that people enter. Therefore Viewer is not
+//! enough: reading them requires Operator, Reviewer or Admin.
 
 use api::At;
 use api::Problem;
-use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted};
+use api::audit::{
+    AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted,
+};
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::audit::export::{FORMAT, Header, Line};
@@ -19,18 +22,16 @@ use crate::problems::from_store;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Links that an export reads at once.
+/// Links that an export reads per query.
 const PART: i64 = 500;
-/// Entries that are not sealed yet are counted so far.
+/// Unsealed entries are counted up to this limit.
 const UNSEALED: i64 = 1_000;
 
-/// Who may read the audit.
 fn may_read(actor: &Actor) -> Result<(), Problem> {
     actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
 }
 
 impl Control {
-    /// A page of the audit.
     pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
         let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
@@ -40,7 +41,9 @@ impl Control {
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = AuditFilter {
             who: self.actor_named(words::asked(&wanted.who)?).await?,
-            source: Some(wanted.source).filter(|source| *source != AuditSource::All).map(AuditSource::as_str),
+            source: Some(wanted.source)
+                .filter(|source| *source != AuditSource::All)
+                .map(AuditSource::as_str),
             action: words::asked(&wanted.action)?,
             subject: words::asked(&wanted.subject)?,
             since,
@@ -49,7 +52,9 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1).await.map_err(from_store)?;
+        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
+            .await
+            .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
             && !reading::is_entry(&mut connection, id).await.map_err(from_store)?
@@ -58,7 +63,10 @@ impl Control {
         }
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 
@@ -67,7 +75,8 @@ impl Control {
         if name == OWN_NAME {
             return Ok(Some(AuditActor::Gantry));
         }
-        let row = store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
+        let row =
+            store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
                 "who: there is nobody of the name {name:?}; {OWN_NAME} stands for Gantry itself."
@@ -76,8 +85,12 @@ impl Control {
         Ok(Some(AuditActor::Person(row.id)))
     }
 
-    /// Whether a part of the chain holds, and where the whole ends.
-    pub async fn audit_chain(&self, actor: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
+    /// Verifies a part of the chain and reports the current end of the whole chain.
+    pub async fn audit_chain(
+        &self,
+        actor: &Actor,
+        wanted: ChainWanted,
+    ) -> Result<ChainView, Problem> {
         may_read(actor)?;
         let after = place(wanted.after)?;
         let mut connection = self.connection().await?;
@@ -91,15 +104,20 @@ impl Control {
                 break;
             }
             seen += part.len();
-            broken = part.iter().try_for_each(|entry| chain.add(entry)).err().map(|broken| broken.to_string());
+            broken = part
+                .iter()
+                .try_for_each(|entry| chain.add(entry))
+                .err()
+                .map(|broken| broken.to_string());
         }
         let unsealed = reading::unsealed(&mut connection, UNSEALED).await.map_err(from_store)?;
-        let (end, hash) = end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        let (end, hash) =
+            end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         let next = (broken.is_none() && chain.last < end && seen > 0).then_some(chain.last);
         Ok(ChainView { chain, broken, next, end, hash, unsealed })
     }
 
-    /// The chain as it is behind a place: what comes next has to go on from there.
+    /// The chain state after the link `after`. Verification of the following links starts from it.
     async fn chain_from(&self, on: &mut sqlx::PgConnection, after: i64) -> Result<Chain, Problem> {
         if after == 0 {
             return Ok(Chain::default());
@@ -113,24 +131,32 @@ impl Control {
         Ok(Chain { first: seq, from: hash, last: seq, hash })
     }
 
-    /// The next links of an export that [began](Self::audit_export) for somebody who may, with the chain as it is behind them.
+    /// Reads the next links of an export, and the chain state after them. [`Self::audit_export`]
+    /// has checked the permission.
     pub async fn audit_part(&self, chain: Chain) -> Result<(Vec<Sealed>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
         let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
-        let after = part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
+        let after =
+            part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
         Ok((part, after))
     }
 
-    /// The next rows and documents of an export that [began](Self::audit_export) for somebody who may; and where to go on.
+    /// Reads the next rows and documents of an export, and the stage that follows.
+    /// [`Self::audit_export`] has checked the permission.
     pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
         let end = place(end)?;
         let mut connection = self.connection().await?;
         reading::export_part(&mut connection, end, stage).await.map_err(from_store)
     }
 
-    /// The chain that an export goes on from, and its header. It goes up to the entry that is the last one now.
-    pub async fn audit_export(&self, actor: &Actor, wanted: ChainWanted) -> Result<(Chain, Header), Problem> {
+    /// Starts an export: the chain state to continue from, and the header. The export ends at the
+    /// entry that is the newest now.
+    pub async fn audit_export(
+        &self,
+        actor: &Actor,
+        wanted: ChainWanted,
+    ) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;
         let chain = self.chain_from(&mut connection, place(wanted.after)?).await?;
@@ -144,8 +170,8 @@ fn place(seq: u64) -> Result<i64, Problem> {
     i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
 }
 
-/// From a moment on, and before another; either may be left out. Between the wrong way round there is nothing, which would be told as if
-/// nothing had happened.
+/// Parses a time range from `since` (inclusive) to `until` (exclusive); both are optional. A
+/// reversed range is an error, because an empty list would suggest that nothing happened.
 pub(crate) fn window(
     since: Option<At>,
     until: Option<At>,
@@ -160,7 +186,8 @@ pub(crate) fn window(
     }
 }
 
-/// A moment that the database knows, too: it has none before 4714 BC.
+/// Converts a timestamp to one that the database can store. PostgreSQL has no timestamp before 4714
+/// BC.
 fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
@@ -193,8 +220,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_is_after_its_beginning() {
-        for (since, until) in [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))] {
+    fn reversed_time_range_is_rejected() {
+        for (since, until) in
+            [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))]
+        {
             let (from, to) = window(since, until).unwrap();
             assert_eq!((from.is_some(), to.is_some()), (since.is_some(), until.is_some()));
         }
@@ -205,13 +234,18 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_from_the_year_1_to_the_year_9999() {
+    fn timestamps_outside_years_1_to_9999_are_rejected() {
         for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
             assert!(moment("since", At(millis)).is_ok(), "{millis}");
         }
-        for millis in [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX] {
+        for millis in
+            [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX]
+        {
             let problem = moment("since", At(millis)).unwrap_err();
-            assert!(problem.status == 400 && problem.detail.contains("since: "), "{millis}: {problem}");
+            assert!(
+                problem.status == 400 && problem.detail.contains("since: "),
+                "{millis}: {problem}"
+            );
         }
     }
 }

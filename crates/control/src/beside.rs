@@ -1,26 +1,28 @@
-//! Work that takes processor time, beside the threads that answer requests.
+//! Runs CPU-bound work outside of the threads that answer requests.
 //!
-//! # Theory
+//! Planning ten thousand nodes takes one core for a second, and a client that disconnects does not
+//! stop it. Therefore a process has one permit per core. Up to [`WAITING`] more tasks wait for a
+//! permit, for at most [`PATIENCE`]; further requests get 503. The work owns its permit, not the
+//! client that requested it.
 //!
-//! Planning ten thousand nodes takes a core for a second, and whoever stops waiting for it does not stop it. So without a bound, a person
-//! who reloads a page often enough has all cores plan what nobody reads. A process has as many places for such work as cores; [`WAITING`]
-//! more may wait for one, [`PATIENCE`] long, and whoever comes then is told to come back. A place belongs to the work and not to whoever
-//! asked for it.
+//! Viewer is enough to request such work, because a board with an open proposal is planned for each
+//! request. So each person has a share: all permits but one, and a quarter of all tasks that run or
+//! wait. A person beyond the share waits on their own semaphore, so they never fill the common
+//! queue. Replanning after a commit or a sweep counts for no person: it plans one proposal after
+//! the other.
 //!
-//! Looking takes no more than the permission to look, and a board with a proposal is planned each time that somebody looks. So each person
-//! has a share: all places but one at once, and a quarter of those that ask. Whoever asks for more waits for themselves: among those that
-//! wait for a place of all there are never more of one person than they may have at once, so others come in between. What
-//! rests on a commit and is planned anew has no share: nobody asked for it, and each commit or sweep does that one after the other.
+//! Invariants:
+//! * **A task that waits for a permit has neither a row lock nor a connection.** The tasks
+//!   outnumber the connections, and all workers need the row locks of a commit. So a use case
+//!   reads, returns the connection, computes, and then takes a connection again. If it writes, its
+//!   transaction begins after that and rechecks everything that may have changed. Functions that
+//!   compute take a [`Beside`] instead of a connection.
+//! * Work never acquires a permit itself. It would wait for tasks that wait for it.
 //!
-//! **Who needs the processor waits for a place and holds neither a row's lock nor a connection.** There are more who wait than connections,
-//! and a commit waits for rows under locks that all workers need. So a use case reads what it needs, gives the connection back, computes, and
-//! takes a connection again; where it writes, its transaction begins after that, and looks again at what may have moved. Nothing that
-//! computes is handed a connection: it is handed [`Beside`], and takes connections for as long as it reads.
-//!
-//! Some work is done once at a time for all and has a turn of its own, so that it waits for no place: the skeleton and the newest blueprint
-//! ([`crate::present`]), weighing ([`crate::weighing`]), passwords.
-//!
-//! Work never asks for a place itself: it would wait for those that wait for it.
+//! Work that runs once at a time for the whole process needs no permit:
+//! * the skeleton and the newest blueprint ([`crate::present`]),
+//! * impact calculation ([`crate::weighing`]),
+//! * password hashes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -30,50 +32,58 @@ use api::Problem;
 use engine::ids::PersonId;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// Those that wait for a place, beside those that have one.
+/// Tasks that may wait for a permit, in addition to the running tasks.
 pub(crate) const WAITING: usize = 128;
-/// How long they wait.
+/// Maximum time to wait for a permit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// One of so many that ask may be the same person.
+/// One person may have one in this many of the tasks that run or wait.
 const SHARES: usize = 4;
 
-/// How work that takes processor time is bounded, for who tells people of it.
+/// Limits for CPU-bound work, for the documentation and the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// What waits, beside what is under way.
+    /// Tasks that may wait, in addition to the running tasks.
     pub waiting: usize,
-    /// How long it waits.
+    /// Maximum waiting time.
     pub patience: Duration,
-    /// One of so many that have a place or wait is for one person.
+    /// One person may have one in this many of the tasks that run or wait.
     pub shares: usize,
-    /// Reviews that wait to be worked out for one person, with the one that is.
+    /// Reviews of one person that may be queued for impact calculation, the running one included.
     pub reviews_each: usize,
 }
 
 impl Shares {
-    /// As it is.
-    pub const NOW: Self =
-        Self { waiting: WAITING, patience: PATIENCE, shares: SHARES, reviews_each: (1 + WAITING) / SHARES };
+    /// The limits in force.
+    pub const NOW: Self = Self {
+        waiting: WAITING,
+        patience: PATIENCE,
+        shares: SHARES,
+        reviews_each: (1 + WAITING) / SHARES,
+    };
 }
 
-/// The places of this process: they are its cores', whoever asks.
+/// The permits of this process. All `Control`s share them, because they share its cores.
 pub(crate) static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     Arc::new(Places::new(cores.max(2), WAITING, PATIENCE))
 });
 
-/// Where what takes processor time is done, and for whom.
+/// How CPU-bound work is limited, and the person that it counts for.
 #[derive(Debug, Clone)]
 pub(crate) enum Beside {
-    /// In one of these places, for this person; None: for nobody.
+    /// Takes one of these permits. `None`: the work counts for no person.
     In(Arc<Places>, Option<PersonId>),
-    /// In none: what its caller does once at a time.
+    /// Takes no permit: the caller runs this work once at a time.
     Unplaced,
 }
 
 impl Beside {
-    /// Does it on a thread of its own, when there is a place. The caller holds no connection.
-    pub async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    /// Runs `work` on a blocking thread once a permit is free. The caller must not have a
+    /// connection.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         match self {
             Self::In(places, who) => places.place(*who).await?.work(work).await,
             Self::Unplaced => unplaced(work).await,
@@ -81,37 +91,39 @@ impl Beside {
     }
 }
 
-/// Does it on a thread of its own, without a place: for what has a bound of its own.
-pub(crate) async fn unplaced<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+/// Runs `work` on a blocking thread without a permit, for work that has its own limit.
+pub(crate) async fn unplaced<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "work on a thread of its own did not end well");
         Problem::internal()
     })
 }
 
-/// So much work at once, and so much of that for one person.
+/// A concurrency limit with a fair share per person.
 #[derive(Debug)]
 pub(crate) struct Places {
     free: Arc<Semaphore>,
-    /// Left for those that ask, whether they wait or have a place.
+    /// Slots for tasks that run or wait.
     asking: Arc<Semaphore>,
     patience: Duration,
-    /// What one person has at once.
+    /// Permits that one person may have at once.
     each: usize,
-    /// What asks for one person, at most.
+    /// Tasks of one person that may run or wait.
     each_asking: usize,
-    /// Who asks for something; who does not is not in it.
+    /// Shares of the people who have a task that runs or waits. Others have no entry.
     shares: Arc<Mutex<HashMap<PersonId, Share>>>,
 }
 
-/// What one person asks for.
+/// The tasks of one person.
 #[derive(Debug)]
 struct Share {
     free: Arc<Semaphore>,
     asking: usize,
 }
 
-/// One thing that somebody asks for, until this is dropped.
+/// One task of a person; dropping it removes it from the person's share.
 #[derive(Debug)]
 struct Asking {
     free: Arc<Semaphore>,
@@ -131,7 +143,7 @@ impl Drop for Asking {
     }
 }
 
-/// A place that is taken until this is dropped.
+/// A permit; dropping it releases the permit.
 #[derive(Debug)]
 pub(crate) struct Place {
     _one: OwnedSemaphorePermit,
@@ -141,8 +153,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Does it on a thread of its own. The place is taken for as long as the work goes on, also when nobody waits for it any more.
-    pub async fn work<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    /// Runs `work` on a blocking thread. The permit stays taken until the work ends, even if the
+    /// client disconnects.
+    pub async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         let place = self;
         unplaced(move || {
             let done = work();
@@ -166,19 +182,24 @@ impl Places {
         }
     }
 
-    /// Takes a place for somebody; None: for nobody in particular. The caller holds no connection.
+    /// Acquires a permit for a person, or for no person (`None`). The caller must not have a
+    /// connection.
     pub(crate) async fn place(&self, who: Option<PersonId>) -> Result<Place, Problem> {
         let asking = who.map(|person| self.ask(person)).transpose()?;
         let any = Arc::clone(&self.asking).try_acquire_owned().map_err(|_| busy())?;
         let turn = async {
-            // Behind one's own first: whoever has their share does not stand in the way of others.
+            // The person's own permit comes first, so a person beyond their share does not block
+            // the common queue.
             let own = match &asking {
                 Some(asking) => Some(Arc::clone(&asking.free).acquire_owned().await?),
                 None => None,
             };
             Ok::<_, AcquireError>((own, Arc::clone(&self.free).acquire_owned().await?))
         };
-        let (own, one) = tokio::time::timeout(self.patience, turn).await.map_err(|_| busy())?.map_err(|_| busy())?;
+        let (own, one) = tokio::time::timeout(self.patience, turn)
+            .await
+            .map_err(|_| busy())?
+            .map_err(|_| busy())?;
         Ok(Place { _one: one, _own: own, _asking: asking, _any: any })
     }
 
@@ -196,7 +217,9 @@ impl Places {
 }
 
 fn busy() -> Problem {
-    Problem::unavailable("This server computes as much as it can at this moment. Try again in a few seconds.")
+    Problem::unavailable(
+        "This server computes as much as it can at this moment. Try again in a few seconds.",
+    )
 }
 
 fn busy_with_theirs() -> Problem {
@@ -215,12 +238,15 @@ mod tests {
         Some(PersonId(uuid::Uuid::from_u128(n)))
     }
 
-    async fn work<T: Send + 'static>(places: &Places, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    async fn work<T: Send + 'static>(
+        places: &Places,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         places.place(None).await?.work(work).await
     }
 
     #[tokio::test]
-    async fn a_place_is_taken_until_the_work_ends_and_whoever_comes_beyond_is_sent_away() {
+    async fn permit_is_taken_until_work_ends() {
         let places = Arc::new(Places::new(1, 1, Duration::from_millis(50)));
         let (end, ended) = mpsc::channel::<()>();
         let first = tokio::spawn({
@@ -235,17 +261,20 @@ mod tests {
             let problem = refused.expect_err("there is no place");
             assert_eq!((problem.status, problem.again_after.is_some()), (503, true), "{problem:?}");
         }
-        // Nobody waits for the first any more, and it goes on.
+        // The client of the first task is gone, but the task continues.
         first.abort();
         assert!(first.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!(places.free.available_permits(), 0);
         end.send(()).expect("it still listens");
-        let done = Places { patience: Duration::from_secs(30), ..Arc::into_inner(places).expect("the only one") };
+        let done = Places {
+            patience: Duration::from_secs(30),
+            ..Arc::into_inner(places).expect("the only one")
+        };
         assert_eq!(work(&done, || 4).await, Ok(4));
     }
 
     #[tokio::test]
-    async fn what_goes_wrong_gives_its_place_back() {
+    async fn panicking_work_releases_its_permit() {
         let places = Places::new(1, 0, Duration::from_secs(30));
         let wrong: Result<(), Problem> = work(&places, || panic!("on purpose")).await;
         assert_eq!(wrong.map_err(|problem| problem.status), Err(500));
@@ -253,9 +282,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_person_leaves_a_place_and_a_turn_for_others() {
+    async fn one_person_cannot_take_all_permits() {
         let (ada, bo) = (person(1), person(2));
-        // As on a machine of two cores, where one person asks for four things at most.
+        // The limits of a machine with two cores: one person may have four tasks that run or wait.
         let places = Arc::new(Places::new(2, 14, Duration::from_secs(30)));
         let first = places.place(ada).await.expect("a place");
         let mut waiting = Vec::new();
@@ -268,8 +297,13 @@ mod tests {
         }
         let refused = places.place(ada).await.map(drop).expect_err("more than a share");
         assert_eq!((refused.status, refused.again_after.is_some()), (503, true), "{refused:?}");
-        assert_eq!(places.free.available_permits(), 1, "hers wait for her own, not for the place of others");
-        let others = tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
+        assert_eq!(
+            places.free.available_permits(),
+            1,
+            "hers wait for her own, not for the place of others"
+        );
+        let others =
+            tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
         drop(others.expect("a place"));
         drop(first);
         for one in waiting {
@@ -280,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_waiting_leaves_nothing_taken() {
+    async fn canceled_wait_releases_everything() {
         let places = Places::new(1, 7, Duration::from_millis(20));
         let held = places.place(person(1)).await.expect("a place");
         let refused = places.place(person(1)).await.map(drop).expect_err("it takes too long");

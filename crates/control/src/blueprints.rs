@@ -1,11 +1,12 @@
-//! The line of targets, and any two blueprints compared.
+//! The target history, and the comparison of any two blueprints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage, TargetSummary,
+    Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage,
+    TargetSummary,
 };
 use api::listing::{Cursor, Key, TargetsWanted};
 use engine::Hash;
@@ -30,8 +31,12 @@ use crate::words::{self, at};
 use crate::{Control, paging};
 
 impl Control {
-    /// A page of targets: of all, or of those that changed a deployment.
-    pub async fn targets(&self, actor: &Actor, wanted: &TargetsWanted) -> Result<TargetPage, Problem> {
+    /// A page of the target history, of all deployments or of one.
+    pub async fn targets(
+        &self,
+        actor: &Actor,
+        wanted: &TargetsWanted,
+    ) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
             Some([Key::Number(number)]) => Some(TargetNo(*number)),
@@ -43,16 +48,23 @@ impl Control {
             Some(name) => Some(Once::named(&mut connection, &present, name).await?),
             None => None,
         };
-        let (deployment, removed_in) = (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
-        let rows = reading::targets(&mut connection, deployment, wanted.sort, behind).await.map_err(from_store)?;
+        let (deployment, removed_in) =
+            (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
+        let rows = reading::targets(&mut connection, deployment, wanted.sort, behind)
+            .await
+            .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
-        let targets: Vec<_> = rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
+        let targets: Vec<_> =
+            rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
-        let next = last.map(|target: &TargetSummary| Cursor::behind(wanted.sort, &[Key::from(target.number.0)]));
+        let next = last.map(|target: &TargetSummary| {
+            Cursor::behind(wanted.sort, &[Key::from(target.number.0)])
+        });
         Ok(TargetPage { targets, next, head: present.head.number, removed_in })
     }
 
-    /// In what two blueprints differ, and what going from the one to the other would lead to: everywhere, or in one deployment.
+    /// Compares two blueprints, and computes the impact of going from the first to the second, for
+    /// all deployments or for one.
     pub async fn compare(
         &self,
         actor: &Actor,
@@ -68,20 +80,29 @@ impl Control {
         let mut connection = self.connection().await?;
         let policy = policies(&mut connection, &from, &to).await?;
         let only = match deployment {
-            Some(name) => Some(Meant::of(&mut connection, &present, name, (&from, &old), (&to, &new)).await?),
+            Some(name) => {
+                Some(Meant::of(&mut connection, &present, name, (&from, &old), (&to, &new)).await?)
+            }
             None => None,
         };
         drop(connection);
         let catalog = Arc::clone(&present.catalog);
-        let mut found = by.work(move || compared(&present, (from, &old), (to, &new), only)).await??;
+        let mut found =
+            by.work(move || compared(&present, (from, &old), (to, &new), only)).await??;
         found.difference.policy = policy;
-        found.contents = versions::changes(self, &by, &found.difference, &found.pins, &catalog).await?;
-        found.deceiving = self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
+        found.contents =
+            versions::changes(self, &by, &found.difference, &found.pins, &catalog).await?;
+        found.deceiving =
+            self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
 
-    /// What a submission changes, as it was submitted.
-    pub async fn review_difference(&self, actor: &Actor, id: SubmissionId) -> Result<Comparison, Problem> {
+    /// The difference that a review contains, as it was submitted.
+    pub async fn review_difference(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<Comparison, Problem> {
         let review = self.review(actor, id).await?;
         let names = Names { deployments: review.deployments, noderoles: review.noderoles };
         Ok(Comparison {
@@ -101,45 +122,55 @@ impl Control {
     }
 }
 
-/// A deployment that is there, or was once: whoever looks back names it as it was called then.
+/// An existing or a removed deployment. Views of the past find a deployment by its last name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Once {
     pub id: DeploymentId,
-    /// The target that removed it.
+    /// The target that removed the deployment.
     pub removed_in: Option<TargetNo>,
 }
 
 impl Once {
-    /// By its name: the one that is there, else the one that went last.
-    pub async fn named(on: &mut PgConnection, present: &Present, name: &str) -> Result<Self, Problem> {
+    /// Finds a deployment by name: an existing one first, then the one that was removed last.
+    pub async fn named(
+        on: &mut PgConnection,
+        present: &Present,
+        name: &str,
+    ) -> Result<Self, Problem> {
         let unknown = match present.named(name) {
             Ok(id) => return Ok(Self { id, removed_in: None }),
             Err(unknown) => unknown,
         };
-        // What can't be a name was never one.
+        // An invalid name never belonged to a deployment.
         let Ok(name) = DeploymentName::parse(name) else { return Err(unknown) };
         let removed = intent::removed_deployment(on, name.as_str()).await.map_err(from_store)?;
         removed.map(|(id, target)| Self { id, removed_in: Some(target) }).ok_or(unknown)
     }
 
-    /// What became of it, where somebody looks for it and it is not there.
+    /// A sentence that says which target removed the deployment; empty if it exists.
     pub fn fate(self) -> String {
         self.removed_in.map(|target| format!(" Target {target} removed it.")).unwrap_or_default()
     }
 }
 
-/// The deployment of this name in a blueprint: the one that is meant by it now, else what was called so there.
-pub(crate) fn of_then(blueprint: &Blueprint, name: &str, once: Option<Once>) -> Option<DeploymentId> {
+/// The deployment that `name` means in a blueprint: `once` if the blueprint has it, otherwise the
+/// deployment that had this name there.
+pub(crate) fn of_then(
+    blueprint: &Blueprint,
+    name: &str,
+    once: Option<Once>,
+) -> Option<DeploymentId> {
     let here = once.map(|once| once.id).filter(|id| blueprint.deployments.contains_key(id));
-    let called = || blueprint.deployments.iter().find(|(_, stored)| stored.doc.name.as_str() == name);
+    let called =
+        || blueprint.deployments.iter().find(|(_, stored)| stored.doc.name.as_str() == name);
     here.or_else(|| called().map(|(id, _)| *id))
 }
 
-/// What one name means on each side of a comparison. A name is free again once its deployment is removed, so that need not be the same
-/// deployment.
+/// The deployments that one name means in the two blueprints of a comparison. A name is free after
+/// its deployment is removed, so these can be two deployments.
 #[derive(Debug, Clone, Copy)]
 enum Meant {
-    /// In one of two blueprints, or in both.
+    /// The same deployment, in one blueprint or in both.
     One(DeploymentId),
     Others {
         old: DeploymentId,
@@ -162,7 +193,9 @@ impl Meant {
             (Some(id), _) | (None, Some(id)) => Ok(Self::One(id)),
             (None, None) => {
                 let (from, to, fate) = (called(from), called(to), once?.fate());
-                Err(Problem::not_found(format!("Neither {from} nor {to} has the deployment {name}.{fate}")))
+                Err(Problem::not_found(format!(
+                    "Neither {from} nor {to} has the deployment {name}.{fate}"
+                )))
             }
         }
     }
@@ -174,14 +207,15 @@ impl Meant {
         }
     }
 
-    /// The one whose name is shown.
+    /// The deployment whose name the comparison shows.
     fn shown(self) -> DeploymentId {
         match self {
             Self::One(id) | Self::Others { new: id, .. } => id,
         }
     }
 
-    /// What to know before reading a comparison of it, if there is something.
+    /// A note for the reader if the two sides have different deployments, or if only one side has
+    /// the deployment.
     fn note(
         self,
         name: &DeploymentName,
@@ -193,14 +227,17 @@ impl Meant {
             Self::One(id) => id,
             Self::Others { old: id, .. } => {
                 let then = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
-                return Some(format!("{then} at {from} is another deployment than {name} at {to}."));
+                return Some(format!(
+                    "{then} at {from} is another deployment than {name} at {to}."
+                ));
             }
         };
-        let (has, lacks) = match (old.deployments.contains_key(&id), new.deployments.contains_key(&id)) {
-            (true, false) => (from, to),
-            (false, true) => (to, from),
-            _ => return None,
-        };
+        let (has, lacks) =
+            match (old.deployments.contains_key(&id), new.deployments.contains_key(&id)) {
+                (true, false) => (from, to),
+                (false, true) => (to, from),
+                _ => return None,
+            };
         Some(format!("Only {has} has {name}: {lacks} does not."))
     }
 }
@@ -208,11 +245,14 @@ impl Meant {
 fn called(side: &ComparedSide) -> String {
     match (side.target, &side.root) {
         (Some(target), _) => format!("target {target}"),
-        (None, root) => format!("blueprint {}", root.as_deref().and_then(|root| root.get(..8)).unwrap_or_default()),
+        (None, root) => format!(
+            "blueprint {}",
+            root.as_deref().and_then(|root| root.get(..8)).unwrap_or_default()
+        ),
     }
 }
 
-/// In what two blueprints differ, everywhere or in one deployment.
+/// The difference between two blueprints, for all deployments or for one.
 fn compared(
     present: &Present,
     (from, old): (ComparedSide, &Blueprint),
@@ -220,7 +260,8 @@ fn compared(
     only: Option<Meant>,
 ) -> Result<Comparison, Problem> {
     let changes = compare(old, new);
-    let refused = |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
+    let refused =
+        |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
     let difference = difference(old, new, &changes).map_err(|e| refused(&e))?;
     let mut projection = project(old, new, &changes, &present.catalog).map_err(|e| refused(&e))?;
     let (difference, more) = match only {
@@ -229,7 +270,8 @@ fn compared(
     };
     if let Some(ids) = only.map(Meant::ids) {
         projection.steps.retain(|step| ids.contains(&step.deployment));
-        let here = difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
+        let here =
+            difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let here: BTreeSet<NoderoleId> = here.collect();
         projection.removed.retain(|id| here.contains(id));
     }
@@ -244,10 +286,16 @@ fn compared(
     };
     let consequences = consequences(&planned, None);
     let names = Names::of(&difference, old, new);
-    let of_one =
-        |id| new.deployments.get(&id).or_else(|| old.deployments.get(&id)).map(|stored| stored.doc.name.clone());
+    let of_one = |id| {
+        new.deployments
+            .get(&id)
+            .or_else(|| old.deployments.get(&id))
+            .map(|stored| stored.doc.name.clone())
+    };
     let deployment = only.map(Meant::shown).and_then(of_one);
-    let note = only.zip(deployment.as_ref()).and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));
+    let note = only
+        .zip(deployment.as_ref())
+        .and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));
     let pins = versions::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
     Ok(Comparison {
         from,
@@ -265,8 +313,8 @@ fn compared(
     })
 }
 
-/// The policies that were in force at two targets, if they differ. A blueprint that is named by its root may be that of many targets, so
-/// nothing can be said of it.
+/// The policies of two targets, if they differ. A side that is given by its root hash can belong to
+/// many targets, so there is nothing to compare.
 async fn policies(
     on: &mut PgConnection,
     from: &ComparedSide,
@@ -278,7 +326,7 @@ async fn policies(
     Ok(Sides::differing(old.as_ref(), new.as_ref()))
 }
 
-/// The blueprint that somebody asked for. What it shares with the present is taken from there.
+/// Loads the requested blueprint. Documents that it shares with the present are reused.
 pub(crate) async fn side(
     control: &Control,
     by: &Beside,
@@ -290,12 +338,19 @@ pub(crate) async fn side(
         Point::Target(number) => {
             let root = reading::root_of(&mut connection, number).await.map_err(from_store)?;
             let newest = present.head.number;
-            let missing = || Problem::not_found(format!("There is no target {number}: they go from 1 to {newest}."));
+            let missing = || {
+                Problem::not_found(format!(
+                    "There is no target {number}: they go from 1 to {newest}."
+                ))
+            };
             (Some(number), root.ok_or_else(missing)?)
         }
         Point::Root(root) => {
             if !reading::is_root(&mut connection, root).await.map_err(from_store)? {
-                return Err(Problem::not_found(format!("No blueprint has the root {}.", root.short())));
+                return Err(Problem::not_found(format!(
+                    "No blueprint has the root {}.",
+                    root.short()
+                )));
             }
             (None, root)
         }
@@ -321,7 +376,9 @@ pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
         TargetKind::Change => row.title.clone().unwrap_or_default(),
         TargetKind::Switch => {
             let word = if row.enabled { "Execution on" } else { "Execution off" };
-            row.reason.as_ref().map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"))
+            row.reason
+                .as_ref()
+                .map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"))
         }
     };
     Ok(TargetSummary {

@@ -1,7 +1,7 @@
-//! The deployment board: what is bound where, and what a draft would change about it.
+//! The deployment board: the noderoles of a deployment, and the changes of the open proposal.
 //!
-//! The board is the skeleton of what is meant, with the effects of the open proposal laid over it and the states of steps beside it.
-//! Nothing on it decides: what a drop would do is asked of the planner.
+//! The board combines the skeleton of the desired state, the effects of the open proposal and the
+//! step states. It makes no decisions itself: the planner computes the effect of each drop.
 
 mod carriers;
 
@@ -9,14 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView, PlaceChoice,
-    ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
+    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView,
+    PlaceChoice, ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
 use engine::catalog::{JigClass, LaneMode, Role, in_sight};
 use engine::cluster::NoderoleKey;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
+};
 use engine::plan::clash::{Before, Signed};
 use engine::plan::effects::Bound;
 use engine::plan::lift::brought;
@@ -36,13 +38,13 @@ use crate::restoring::left_out;
 use crate::showing::attribs;
 use crate::words::{Names, at};
 
-/// Nodes in the tray before they become a count.
+/// Nodes that the tray lists; further nodes are only counted.
 const TRAY: usize = 1_000;
 
-/// Longest error on a chip, in characters.
+/// Maximum length of an error on a chip, in characters.
 const LONGEST_ERROR: usize = 200;
 
-/// Everything that a board is made of.
+/// The input of a board.
 struct Scene<'a> {
     present: &'a Present,
     deployment: DeploymentId,
@@ -52,16 +54,17 @@ struct Scene<'a> {
     drawn: Drawn<'a>,
 }
 
-/// What a plan means for chips, looked through once: a board has many rows, and a plan many steps.
+/// A plan, indexed by noderole. A board has many rows and a plan many steps, so the plan is
+/// searched only once.
 #[derive(Default)]
 struct Drawn<'a> {
-    /// What it binds.
+    /// New noderoles, by deployment and role.
     bound: BTreeMap<(DeploymentId, &'a RoleName), Vec<&'a Bound>>,
-    /// By what each of those is brought along.
+    /// The role that requires each implicitly added noderole.
     brought: BTreeMap<NoderoleId, String>,
-    /// Noderoles that are there and that it changes.
+    /// Existing noderoles that the plan changes.
     touched: BTreeSet<NoderoleId>,
-    /// Noderoles that it removes.
+    /// Noderoles that the plan removes.
     going: BTreeSet<NoderoleId>,
 }
 
@@ -81,7 +84,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// A noderole that a board shows.
+/// A noderole on the board.
 struct Shown {
     node: NodeId,
     fqdn: String,
@@ -90,10 +93,10 @@ struct Shown {
 }
 
 impl Control {
-    /// A deployment's board, by name.
+    /// The board of a deployment, by the deployment's name.
     pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -104,7 +107,9 @@ impl Control {
             None => Vec::new(),
         };
         let submission = match &open {
-            Some(open) => intent::submission_of(&mut connection, open.id, open.version).await.map_err(from_store)?,
+            Some(open) => intent::submission_of(&mut connection, open.id, open.version)
+                .await
+                .map_err(from_store)?,
             None => None,
         };
         let sent_back = match &open {
@@ -125,13 +130,19 @@ impl Control {
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
-        let chips = groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
+        let chips =
+            groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
         tell_states(&mut connection, chips.collect()).await?;
         let beyond = beyond(&mut connection, id, &groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
         let (tray, tray_more) = scene.tray()?;
-        let above = present.skeleton.chain(id).into_iter().skip(1).filter_map(|d| present.skeleton.deployments.get(&d));
+        let above = present
+            .skeleton
+            .chain(id)
+            .into_iter()
+            .skip(1)
+            .filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
             submission,
@@ -165,23 +176,28 @@ impl Control {
             places: scene.places()?,
             jigs: scene.jigs()?,
             policy: match &planned {
-                Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => Some(set.policy.clone()),
+                Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => {
+                    Some(set.policy.clone())
+                }
                 Some(_) => Some(self.policy(&mut connection, &present).await?),
                 None => None,
             },
-            may_propose: actor.require_in(Permission::Operator, id).map_err(|problem| problem.detail),
+            may_propose: actor
+                .require_in(Permission::Operator, id)
+                .map_err(|problem| problem.detail),
             cursor,
         })
     }
 }
 
-/// Writes on chips how their steps stand. A deployment may have more steps than anybody reads at once, so it asks for those shown, by
-/// id. What is there and has no step yet does not run: it stays blocked.
+/// Sets the step states of chips. A deployment can have very many steps, so the query selects the
+/// steps of the shown chips by id. A noderole without a step does not run and stays `Blocked`.
 async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
     let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
-    let steps: BTreeMap<NoderoleId, _> = steps.into_iter().map(|row| (row.noderole(), row)).collect();
+    let steps: BTreeMap<NoderoleId, _> =
+        steps.into_iter().map(|row| (row.noderole(), row)).collect();
     for chip in chips {
         let Some(step) = steps.get(&chip.noderole) else { continue };
         chip.state = StepState::from_word(&step.state).unwrap_or(StepState::Blocked);
@@ -190,28 +206,37 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
     Ok(())
 }
 
-/// How the steps stand of a deployment's own noderoles that have no chip on its board. They are counted as those that are not shown, and
-/// not as all less the chips: whatever happens between two questions, no step counts twice. Where all have chips, nothing is asked.
-async fn beyond(on: &mut PgConnection, id: DeploymentId, groups: &[BoardGroup]) -> Result<StateCounts, Problem> {
-    let own = || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+/// Counts, by state, the steps of the deployment's own noderoles that have no chip. The query
+/// counts the hidden steps directly instead of subtracting the chips from a total. So no step
+/// counts twice if it changes between two queries. If all noderoles have chips, there is no query.
+async fn beyond(
+    on: &mut PgConnection,
+    id: DeploymentId,
+    groups: &[BoardGroup],
+) -> Result<StateCounts, Problem> {
+    let own =
+        || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
     if own().all(|role| role.more == 0) {
         return Ok(StateCounts::default());
     }
-    let shown: Vec<NoderoleId> = own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
+    let shown: Vec<NoderoleId> =
+        own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
     reading::steps_beyond(on, id, &shown).await.map_err(from_store)
 }
 
-/// The nearest hold, from the deployment upward.
+/// The nearest hold: the deployment's own, or that of the nearest ancestor.
 fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem> {
     let rows = present.skeleton.chain(id).into_iter().filter_map(|id| present.row(id));
-    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next() else {
+    let Some((row, (by, reason))) = rows.filter_map(|row| Some((row, row.held.clone()?))).next()
+    else {
         return Ok(None);
     };
     let deployment = DeploymentName::parse(&row.name).map_err(|_| Problem::internal())?;
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-/// An open proposal, as this person sees it. Whether it was submitted or sent back, and what it leaves out, is not looked up here.
+/// An open proposal, as this person sees it. The caller fills in `submission`, `sent_back` and
+/// `left_out`.
 pub(crate) fn proposal_view(
     actor: &Actor,
     present: &Present,
@@ -222,10 +247,16 @@ pub(crate) fn proposal_view(
 ) -> ProposalView {
     let text = |row: &EditRow| names.edit(&row.edit.edit);
     let last = rows.iter().rev().find(|r| !r.undone);
-    let first_undone = rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
+    let first_undone =
+        rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
     let shaped = rows.iter().flat_map(|r| r.touched_names.iter().chain([&r.actor_name]));
     let authors: BTreeSet<&str> = shaped.map(String::as_str).collect();
-    let reruns = planned.projection.steps.iter().filter(|s| matches!(s.change, StepChange::Rerun(_))).count();
+    let reruns = planned
+        .projection
+        .steps
+        .iter()
+        .filter(|s| matches!(s.change, StepChange::Rerun(_)))
+        .count();
     let view = |row: &EditRow| EditView {
         seq: row.edit.seq,
         text: text(row),
@@ -255,7 +286,8 @@ pub(crate) fn proposal_view(
     }
 }
 
-/// What is meant now, and what edits take along, for whoever looks where edits clash.
+/// The current desired state and the side effects of edits, for the description of conflicting
+/// edits.
 struct Meant<'a>(&'a Present, &'a Planned);
 
 impl Before for Meant<'_> {
@@ -272,10 +304,17 @@ impl Before for Meant<'_> {
     }
 }
 
-pub(crate) fn clash_views(present: &Present, names: &Names<'_>, rows: &[EditRow], planned: &Planned) -> Vec<ClashView> {
+pub(crate) fn clash_views(
+    present: &Present,
+    names: &Names<'_>,
+    rows: &[EditRow],
+    planned: &Planned,
+) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
-    let signed: Vec<Signed<'_>> = counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
-    let people: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let signed: Vec<Signed<'_>> =
+        counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
+    let people: BTreeMap<u32, &str> =
+        rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let by = |seq: u32| people.get(&seq).copied().unwrap_or_default().to_owned();
     let view = |clash: Clash| ClashView {
         earlier: clash.earlier,
@@ -308,13 +347,17 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Roles that can be bound here, the draft's included, by content; `true`: the draft adds it. Those that it takes out stand there
-    /// until that is committed.
+    /// Roles that can be bound in this deployment, with their content; `true` if the draft adds the
+    /// role. Roles that the draft removes stay in the list until the commit.
     fn roles(&self) -> BTreeMap<RoleName, (Hash, bool)> {
         let known = self.present.skeleton.deployments.get(&self.deployment);
-        let known = known.into_iter().flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
+        let known = known
+            .into_iter()
+            .flat_map(|d| d.roles.iter().map(|(name, hash)| (name.clone(), (*hash, false))));
         let new = self.planned.into_iter().flat_map(|p| &p.effects.roles);
-        let new = new.filter(|r| r.deployment == self.deployment).map(|r| (r.role.clone(), (r.content, true)));
+        let new = new
+            .filter(|r| r.deployment == self.deployment)
+            .map(|r| (r.role.clone(), (r.content, true)));
         known.chain(new).collect()
     }
 
@@ -339,9 +382,11 @@ impl<'a> Scene<'a> {
         Ok(groups)
     }
 
-    /// Noderoles of an ancestor that nodes of this deployment carry.
+    /// Noderoles that belong to an ancestor and are on nodes of this deployment.
     fn ancestors(&self, ancestor: DeploymentId) -> Result<Vec<BoardGroup>, Problem> {
-        let Some(found) = self.present.skeleton.deployments.get(&ancestor) else { return Ok(Vec::new()) };
+        let Some(found) = self.present.skeleton.deployments.get(&ancestor) else {
+            return Ok(Vec::new());
+        };
         let mut groups: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, content) in &found.roles {
             let shown = self.shown(ancestor, name, true);
@@ -359,14 +404,21 @@ impl<'a> Scene<'a> {
         Ok(groups.into_iter().map(group).collect())
     }
 
-    /// Noderoles of a role in the order of their nodes' names, the draft's included.
+    /// Noderoles of a role, the draft's included, in the order of their nodes' names.
     fn shown(&self, deployment: DeploymentId, role: &RoleName, only_own_nodes: bool) -> Vec<Shown> {
         let skeleton = &self.present.skeleton;
         let here = |node: NodeId| {
-            !only_own_nodes || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
+            !only_own_nodes
+                || skeleton.nodes.get(&node).is_some_and(|n| n.deployment == self.deployment)
         };
-        let known = skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
-        let known = known.map(|a| Shown { node: a.node, fqdn: a.fqdn.to_string(), key: a.key.clone(), proposed: None });
+        let known =
+            skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
+        let known = known.map(|a| Shown {
+            node: a.node,
+            fqdn: a.fqdn.to_string(),
+            key: a.key.clone(),
+            proposed: None,
+        });
         let new = self.drawn.bound.get(&(deployment, role)).into_iter().flatten();
         let new = new.filter(|b| here(b.node)).map(|b| Shown {
             node: b.node,
@@ -379,20 +431,25 @@ impl<'a> Scene<'a> {
         all
     }
 
-    /// Those that there is room for, and how many more there are. How the steps of those that are there stand is asked for when it is
-    /// known which are shown: see [`tell_states`].
+    /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles. Once
+    /// the shown chips are known, [`tell_states`] sets their step states.
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
-            let machine = self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
+            let machine =
+                self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
             Chip {
                 noderole: id,
                 node: shown.node,
                 fqdn: if machine { shown.fqdn } else { short.clone() },
                 short,
-                state: if shown.proposed.is_some() { StepState::Proposed } else { StepState::Blocked },
+                state: if shown.proposed.is_some() {
+                    StepState::Proposed
+                } else {
+                    StepState::Blocked
+                },
                 brought_by: shown.proposed.flatten(),
                 touched: self.drawn.touched.contains(&id),
                 going: self.drawn.going.contains(&id),
@@ -406,16 +463,30 @@ impl<'a> Scene<'a> {
     fn role_data(&self, role: &RoleName) -> Value {
         let mut drafts = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
         let draft = drafts.rfind(|d| d.deployment == self.deployment && d.role == *role);
-        let known = self.present.blueprint.deployments.get(&self.deployment).and_then(|d| d.doc.roles.get(role));
+        let known = self
+            .present
+            .blueprint
+            .deployments
+            .get(&self.deployment)
+            .and_then(|d| d.doc.roles.get(role));
         draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned().unwrap_or_else(|| json!({}))
     }
 
-    fn row(&self, role: &Role, proposed: bool, own: bool, data: Value, (chips, more): (Vec<Chip>, usize)) -> BoardRole {
+    fn row(
+        &self,
+        role: &Role,
+        proposed: bool,
+        own: bool,
+        data: Value,
+        (chips, more): (Vec<Chip>, usize),
+    ) -> BoardRole {
         BoardRole {
             role: role.name.clone(),
             description: role.description.clone(),
             traits: traits(role),
-            bindable: own && !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_)),
+            bindable: own
+                && !role.flags.is_abstract
+                && !matches!(role.jig_class, JigClass::Other(_)),
             proposed,
             data,
             below: engine::data::mask(&role.template),
@@ -425,11 +496,16 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Nodes that could be bound here: the deployment's own and those of its ancestors, the draft's moves included.
+    /// Nodes that can be bound in this deployment: its own nodes and those of its ancestors, with
+    /// the draft's moves applied.
     fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
         let chain = self.present.skeleton.chain(self.deployment);
-        let moved: BTreeMap<NodeId, DeploymentId> =
-            self.planned.into_iter().flat_map(|p| &p.effects.moved).map(|m| (m.node, m.to)).collect();
+        let moved: BTreeMap<NodeId, DeploymentId> = self
+            .planned
+            .into_iter()
+            .flat_map(|p| &p.effects.moved)
+            .map(|m| (m.node, m.to))
+            .collect();
         let mut coming: BTreeMap<NodeId, usize> = BTreeMap::new();
         for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
             *coming.entry(bound.node).or_default() += 1;
@@ -438,8 +514,12 @@ impl<'a> Scene<'a> {
         for gone in self.planned.into_iter().flat_map(|p| &p.effects.unbound) {
             *leaving.entry(gone.node).or_default() += 1;
         }
-        let expunged: BTreeSet<NodeId> =
-            self.planned.into_iter().flat_map(|p| &p.effects.expunged).map(|gone| gone.node).collect();
+        let expunged: BTreeSet<NodeId> = self
+            .planned
+            .into_iter()
+            .flat_map(|p| &p.effects.expunged)
+            .map(|gone| gone.node)
+            .collect();
         let mut tray = Vec::new();
         for (id, node) in &self.present.skeleton.nodes {
             let deployment = moved.get(id).copied().unwrap_or(node.deployment);
@@ -457,36 +537,47 @@ impl<'a> Scene<'a> {
                     .saturating_sub(leaving.get(id).copied().unwrap_or(0)),
             });
         }
-        // Where there is no room for all, nodes without noderoles come first: they are what most people look for.
+        // If the tray is too small, nodes without noderoles take precedence: most people look for
+        // these.
         tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
         let more = tray.len().saturating_sub(TRAY);
         tray.truncate(TRAY);
-        // Shown by name alone, so that binding a node does not send it elsewhere.
+        // The tray is sorted by name only, so that binding a node does not move it.
         tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
         Ok((tray, more))
     }
 
-    /// This deployment and those below it, as the draft would have them.
+    /// This deployment and its descendants, with the draft applied.
     fn places(&self) -> Result<Vec<PlaceChoice>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
-        let gone: BTreeSet<DeploymentId> = planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
-        let here = |id: &DeploymentId| !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment);
+        let gone: BTreeSet<DeploymentId> =
+            planned.effects.removed_deployments.iter().map(|gone| gone.id).collect();
+        let here = |id: &DeploymentId| {
+            !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment)
+        };
         let known = skeleton.deployments.iter().filter(|(id, _)| here(id));
-        let known = known.map(|(id, found)| PlaceChoice { id: *id, name: found.name.clone(), proposed: false });
-        // A proposal makes deployments below its own alone.
+        let known = known.map(|(id, found)| PlaceChoice {
+            id: *id,
+            name: found.name.clone(),
+            proposed: false,
+        });
+        // A proposal creates deployments only below its own deployment.
         let new = planned.effects.deployments.iter();
         let new = new.map(|new| PlaceChoice { id: new.id, name: new.name.clone(), proposed: true });
         let mut places: Vec<PlaceChoice> = known.chain(new).collect();
-        places.sort_by(|a, b| (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name)));
+        places.sort_by(|a, b| {
+            (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name))
+        });
         Ok(places)
     }
 
-    /// Every jig that barclamps in use have, as the draft would switch them.
+    /// All jigs of the barclamps in use, with the draft's switches applied.
     fn jigs(&self) -> Result<Vec<JigView>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
-        let pins = skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
+        let pins =
+            skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
         let pins: BTreeSet<Hash> =
             pins.copied().chain(planned.effects.barclamps.iter().map(|pin| pin.version)).collect();
         let mut jigs: BTreeMap<JigName, usize> = BTreeMap::new();
@@ -498,8 +589,11 @@ impl<'a> Scene<'a> {
                 *jigs.entry(self.role(*content)?.jig.clone()).or_default() += 1;
             }
         }
-        let mut off: BTreeSet<JigName> =
-            skeleton.deployments.values().flat_map(|deployment| deployment.inactive_jigs.iter().cloned()).collect();
+        let mut off: BTreeSet<JigName> = skeleton
+            .deployments
+            .values()
+            .flat_map(|deployment| deployment.inactive_jigs.iter().cloned())
+            .collect();
         for switch in &planned.effects.jigs {
             match switch.active {
                 true => off.remove(&switch.jig),
@@ -509,29 +603,35 @@ impl<'a> Scene<'a> {
         for jig in &off {
             jigs.entry(jig.clone()).or_default();
         }
-        Ok(jigs.into_iter().map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles }).collect())
+        Ok(jigs
+            .into_iter()
+            .map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles })
+            .collect())
     }
 
-    /// Roles that the deployment would see with the proposal and would not have.
+    /// Roles that the proposal makes available in the deployment and that the deployment does not
+    /// have yet.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
         let mut have = self.roles();
         let gone = self.planned.into_iter().flat_map(|planned| &planned.effects.removed_roles);
         for role in gone.filter(|gone| gone.deployment == self.deployment) {
-            // It may have come back.
+            // The draft may have added the role again.
             if have.get(&role.role).is_some_and(|(_, proposed)| !proposed) {
                 have.remove(&role.role);
             }
         }
         let skeleton = &self.present.skeleton;
-        let own = |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
+        let own =
+            |id| cataloguing::own(self.present, id, self.planned.map(|planned| &planned.effects));
         let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(own).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
-        // Nearest first, as binding looks for them.
+        // Nearest deployment first, the same order as in binding.
         for pin in in_sight(&chain) {
             let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
             for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
                 let role = self.role(*content)?;
-                let bindable = !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
+                let bindable =
+                    !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
                 if have.contains_key(name) || !bindable {
                     continue;
                 }
@@ -550,11 +650,15 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Milestones first, then roles that people bind, then those that come along; each by name.
+/// Milestones first, then roles that people bind, then implicit roles; each group by name.
 fn order(roles: &mut [BoardRole]) {
     let is = |role: &BoardRole, word: &str| role.traits.iter().any(|t| t == word);
     roles.sort_by(|a, b| {
-        (!is(a, "milestone"), is(a, "implicit"), &a.role).cmp(&(!is(b, "milestone"), is(b, "implicit"), &b.role))
+        (!is(a, "milestone"), is(a, "implicit"), &a.role).cmp(&(
+            !is(b, "milestone"),
+            is(b, "implicit"),
+            &b.role,
+        ))
     });
 }
 

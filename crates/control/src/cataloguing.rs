@@ -1,7 +1,8 @@
-//! The catalog: which versions of barclamps there are, who uses them, and in what each differs from the one before it.
+//! The catalog: versions of barclamps, the deployments that use them, and the differences between
+//! versions.
 //!
-//! What a version lacks is worked out from the two versions themselves, which are kept for ever: so it reads the same when the version is
-//! imported, years later, and beside the choice to use it.
+//! Differences are computed from the two versions, which are stored permanently. So the result is
+//! the same at import, years later, and in the version choice of a proposal.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +24,17 @@ use crate::saying;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Versions of a barclamp that a board offers: the newest, and the one in use.
+/// Newest versions of a barclamp that a board offers, in addition to the version in use.
 const OFFERED: usize = 10;
 
-/// Versions in one page of the catalog.
+/// Versions per page of the catalog.
 const PAGE: usize = 100;
 
 fn not_a_version(hash: &str) -> Problem {
-    Problem::invalid(format!("No version has the content {}: begin again without after.", words::quoted(hash)))
+    Problem::invalid(format!(
+        "No version has the content {}: begin again without after.",
+        words::quoted(hash)
+    ))
 }
 
 pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
@@ -38,33 +42,44 @@ pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
     Problem::internal()
 }
 
-/// What a version lacks that another has, one line each; nothing when they are the same.
+/// One line for each item that the old version has and the new one lacks. Empty if the versions are
+/// equal.
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
-    let (old, new) = (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
+    let (old, new) =
+        (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
     Ok(compare(old, new, catalog).map_err(missing)?.disappeared())
 }
 
 impl Control {
-    /// A page of the imported versions: by barclamp, each barclamp's newest first, if nothing else is asked for.
-    pub async fn find_barclamps(&self, actor: &Actor, wanted: &BarclampsWanted) -> Result<CatalogPage, Problem> {
+    /// A page of the imported versions. By default they are sorted by barclamp, with the newest
+    /// version first.
+    pub async fn find_barclamps(
+        &self,
+        actor: &Actor,
+        wanted: &BarclampsWanted,
+    ) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
         drop(connection);
         rows.sort_by(|a, b| {
-            let newest_first = || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
+            let newest_first =
+                || order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version));
             a.name.cmp(&b.name).then_with(newest_first)
         });
-        // What is imported stays, so what is there now has all of them.
+        // Imported versions are never deleted, so the present has all of them.
         let present = self.present().await?;
-        // Of each the version before it, which stands behind it in the order of versions.
-        let before = |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
+        // The preceding version of each row: the next row in version order, if it has the same
+        // name.
+        let before =
+            |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
         let mut places: Vec<usize> =
             (0..rows.len()).filter(|place| rows[*place].name.as_str().contains(name)).collect();
-        let roles =
-            |place: &usize| present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len());
-        // Those that are alike stand as they do without being sorted.
+        let roles = |place: &usize| {
+            present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len())
+        };
+        // The sort is stable, so equal rows keep their order.
         match wanted.sort.by {
             BarclampSort::Name => {}
             BarclampSort::Imported => places.sort_by_key(|place| rows[*place].imported_at),
@@ -88,11 +103,19 @@ impl Control {
             .map(|place| present.catalog.barclamp(rows[*place].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
-        let deceiving = self.kept.deceiving.of_versions(self, &self.beside(actor), &page, &present.catalog).await?;
+        let deceiving = self
+            .kept
+            .deceiving
+            .of_versions(self, &self.beside(actor), &page, &present.catalog)
+            .await?;
         let mut versions = Vec::new();
         for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
             let (row, before) = (&rows[place], before(place));
-            let using = present.skeleton.deployments.values().filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
+            let using = present
+                .skeleton
+                .deployments
+                .values()
+                .filter(|d| d.barclamps.get(&row.name) == Some(&row.hash));
             versions.push(BarclampVersion {
                 barclamp: row.name.clone(),
                 version: row.version.clone(),
@@ -111,13 +134,19 @@ impl Control {
             });
         }
         let next = versions.last().filter(|_| more);
-        let next = next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
+        let next =
+            next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
         Ok(CatalogPage { versions, next })
     }
 
-    /// What a proposal would come to with further edits, which are not made by this. It costs what making them costs, so it takes
-    /// the same permission.
-    pub async fn foresee(&self, actor: &Actor, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+    /// Previews a proposal with further edits, without making the edits. A preview costs as much as
+    /// the edits themselves, so it requires the same permission.
+    pub async fn foresee(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        edits: Vec<Edit>,
+    ) -> Result<Foreseen, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
@@ -129,8 +158,10 @@ impl Control {
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
-            // Who asks looks at a page from before that. It is an answer like any other: the edits would be refused.
-            let closed = format!("this proposal was {}, so nothing is added to it any more", row.state);
+            // The page is older than the proposal's end. Report it like any other refusal of the
+            // edits.
+            let closed =
+                format!("this proposal was {}, so nothing is added to it any more", row.state);
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
@@ -149,7 +180,8 @@ impl Control {
     }
 }
 
-/// The versions that a deployment could use, with what each lacks that the one in use has.
+/// The versions that a deployment can use. For each: the items that it lacks compared to the
+/// version in use.
 pub(crate) fn choices(
     present: &Present,
     deployment: DeploymentId,
@@ -166,19 +198,27 @@ pub(crate) fn choices(
     let offered = versions.into_iter().flat_map(|(barclamp, mut all)| {
         all.sort_by(|a, b| order(&b.0, &a.0).then(a.1.cmp(&b.1)));
         let used = seen.get(&barclamp).copied();
-        let shown = all.into_iter().enumerate().filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
+        let shown = all
+            .into_iter()
+            .enumerate()
+            .filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
         shown.map(move |(_, (version, hash))| (barclamp.clone(), version, hash))
     });
     let choice = |(barclamp, version, hash): (BarclampName, String, Hash)| {
         let used = seen.get(&barclamp).copied();
-        let lacks = used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
+        let lacks =
+            used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
         Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
     };
     offered.map(choice).collect()
 }
 
-/// What a deployment pins of its own, as the draft would leave it.
-pub(crate) fn own(present: &Present, id: DeploymentId, effects: Option<&Effects>) -> BTreeMap<BarclampName, Hash> {
+/// The versions that a deployment pins itself, with the draft applied.
+pub(crate) fn own(
+    present: &Present,
+    id: DeploymentId,
+    effects: Option<&Effects>,
+) -> BTreeMap<BarclampName, Hash> {
     let known = present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
     let mut pins = known.unwrap_or_default();
     let Some(effects) = effects else { return pins };
@@ -190,14 +230,17 @@ pub(crate) fn own(present: &Present, id: DeploymentId, effects: Option<&Effects>
     pins
 }
 
-/// The versions that a deployment has of its own, each with the one that it would have from above without it.
+/// The versions that a deployment pins itself, each with the version that it would inherit without
+/// its pin.
 pub(crate) fn own_versions(
     present: &Present,
     deployment: DeploymentId,
     effects: &Effects,
 ) -> Result<Vec<OwnVersion>, Problem> {
     let catalog = &present.catalog;
-    let called = |hash: Hash| catalog.barclamp(hash).map_or_else(|_| hash.short(), |found| found.version.clone());
+    let called = |hash: Hash| {
+        catalog.barclamp(hash).map_or_else(|_| hash.short(), |found| found.version.clone())
+    };
     let above = |barclamp: &BarclampName| {
         present.skeleton.chain(deployment).into_iter().skip(1).find_map(|id| {
             let version = *own(present, id, Some(effects)).get(barclamp)?;

@@ -1,9 +1,11 @@
-//! Signed checkpoints of the audit's chain.
+//! Signed checkpoints of the audit chain.
 //!
-//! The key is in a file outside of the database. A checkpoint is signed only if this key signed the one before it and the chain still
-//! has it: so the key never vouches for a chain that was cut or computed again. [`engine::audit::checkpoint`] says what is signed.
+//! The key is in a file outside of the database. A checkpoint is signed only if this key signed the
+//! previous one and the chain still contains it. So a signature never confirms a chain that was
+//! truncated or recomputed. [`engine::audit::checkpoint`] defines the signed message.
 //!
-//! Keys are PEM files as OpenSSL writes them (`openssl genpkey -algorithm ed25519`); the public key is an RFC 8410 `PUBLIC KEY`.
+//! Keys are PEM files in OpenSSL's format (`openssl genpkey -algorithm ed25519`). The public key is
+//! an RFC 8410 `PUBLIC KEY`.
 
 use std::fmt;
 
@@ -21,24 +23,25 @@ use time::format_description::well_known::Rfc3339;
 use crate::Control;
 use crate::problems::from_store;
 
-/// The bytes before the key in a `PUBLIC KEY` for Ed25519 (RFC 8410).
-const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+/// The bytes before the key in an Ed25519 `PUBLIC KEY` (RFC 8410).
+const PUBLIC_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a key is none.
+/// An error in a key file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// It is not the expected PEM.
+    /// The file is not PEM with the expected label.
     #[error("the file is not a PEM file with a {0:?}: make one with `gantry audit keygen`")]
     NotPem(&'static str),
-    /// It is a key for something else.
+    /// The key is of another type.
     #[error("the file has no Ed25519 key: make one with `gantry audit keygen`")]
     NotEd25519,
-    /// The machine gives no random bytes.
+    /// The system returns no random bytes.
     #[error("the system has no random bytes for a key")]
     NoRandom,
 }
 
-/// A private key.
+/// A private Ed25519 key.
 pub struct SigningKey(Ed25519KeyPair);
 
 impl fmt::Debug for SigningKey {
@@ -48,62 +51,60 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads the text of a private key's file.
-    ///
-    /// # Errors
-    /// [`KeyError`].
+    /// Parses a private key from PEM.
     pub fn read(pem: &str) -> Result<Self, KeyError> {
         let bytes = from_pem(pem, "PRIVATE KEY")?;
-        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes).map(Self).map_err(|_| KeyError::NotEd25519)
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(&bytes)
+            .map(Self)
+            .map_err(|_| KeyError::NotEd25519)
     }
 
-    /// A new key: the text of its file.
+    /// Generates a key and returns it as PEM.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system returns no random bytes.
     pub fn generate() -> Result<String, KeyError> {
-        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
+        let document =
+            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
         Ok(to_pem(document.as_ref(), "PRIVATE KEY"))
     }
 
-    /// The key that verifies the signatures of this one.
+    /// The public key of this key.
     pub fn verifying(&self) -> VerifyingKey {
         VerifyingKey(self.0.public_key().as_ref().to_vec())
     }
 
-    /// The text of the public key's file.
+    /// The public key as PEM.
     pub fn public(&self) -> String {
         to_pem(&[&PUBLIC_PREFIX[..], self.0.public_key().as_ref()].concat(), "PUBLIC KEY")
     }
 
-    /// Signs a link.
-    ///
-    /// # Errors
-    /// None that a link could give rise to.
     pub fn sign(&self, link: Link) -> Result<Checkpoint, Problem> {
         let message = link.message().map_err(|_| Problem::internal())?;
         Ok(Checkpoint { link, signature: STANDARD.encode(self.0.sign(&message)) })
     }
 }
 
-/// A public key.
+/// A public Ed25519 key.
 #[derive(Debug, Clone)]
 pub struct VerifyingKey(Vec<u8>);
 
 impl VerifyingKey {
-    /// Reads the text of a public key's file.
-    ///
-    /// # Errors
-    /// [`KeyError`].
+    /// Parses a public key from PEM.
     pub fn read(pem: &str) -> Result<Self, KeyError> {
         let bytes = from_pem(pem, "PUBLIC KEY")?;
-        let key = bytes.strip_prefix(&PUBLIC_PREFIX[..]).filter(|key| key.len() == 32).ok_or(KeyError::NotEd25519)?;
+        let key = bytes
+            .strip_prefix(&PUBLIC_PREFIX[..])
+            .filter(|key| key.len() == 32)
+            .ok_or(KeyError::NotEd25519)?;
         Ok(Self(key.to_vec()))
     }
 
-    /// Whether this key signed a checkpoint.
+    /// Whether this key signed the checkpoint.
     pub fn signed(&self, checkpoint: &Checkpoint) -> bool {
-        let (Ok(message), Ok(signature)) = (checkpoint.link.message(), STANDARD.decode(&checkpoint.signature)) else {
+        let (Ok(message), Ok(signature)) =
+            (checkpoint.link.message(), STANDARD.decode(&checkpoint.signature))
+        else {
             return false;
         };
         UnparsedPublicKey::new(&ED25519, &self.0).verify(&message, &signature).is_ok()
@@ -112,7 +113,8 @@ impl VerifyingKey {
 
 fn to_pem(bytes: &[u8], label: &str) -> String {
     let text = STANDARD.encode(bytes);
-    let lines: Vec<&str> = (0..text.len()).step_by(64).map(|from| &text[from..text.len().min(from + 64)]).collect();
+    let lines: Vec<&str> =
+        (0..text.len()).step_by(64).map(|from| &text[from..text.len().min(from + 64)]).collect();
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
@@ -125,11 +127,15 @@ fn from_pem(text: &str, label: &'static str) -> Result<Vec<u8>, KeyError> {
 }
 
 impl Control {
-    /// The next checkpoint, if the chain grew since the last one.
+    /// Creates the next checkpoint, if the chain has grown since the previous one.
     ///
     /// # Errors
-    /// When another key signed the last one, when the chain does not have it, and when the database does not answer.
-    pub async fn checkpoint(&self, key: &SigningKey, last: Option<&Checkpoint>) -> Result<Option<Checkpoint>, Problem> {
+    /// If another key signed the previous checkpoint, or the chain does not contain it.
+    pub async fn checkpoint(
+        &self,
+        key: &SigningKey,
+        last: Option<&Checkpoint>,
+    ) -> Result<Option<Checkpoint>, Problem> {
         if last.is_some_and(|last| !key.verifying().signed(last)) {
             return Err(Problem::conflict(
                 "checkpoint_not_signed",
@@ -144,7 +150,10 @@ impl Control {
         let first = reading::seal_at(&mut connection, 1).await.map_err(from_store)?;
         if let Some(Checkpoint { link, .. }) = last {
             let seq = i64::try_from(link.seq).unwrap_or(i64::MAX);
-            let found = reading::seal_at(&mut connection, seq).await.map_err(from_store)?.map(|(_, hash)| hash);
+            let found = reading::seal_at(&mut connection, seq)
+                .await
+                .map_err(from_store)?
+                .map(|(_, hash)| hash);
             if found != Some(link.hash) {
                 let ends = end.map_or(0, |(seq, _)| seq.unsigned_abs());
                 let broken = match found {
@@ -217,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_keys() {
+    fn other_files_are_rejected() {
         let key = SigningKey::generate().unwrap();
         let public = SigningKey::read(&key).unwrap().public();
         assert_eq!(SigningKey::read(&public).err(), Some(KeyError::NotPem("PRIVATE KEY")));

@@ -1,8 +1,9 @@
-//! The commit: the only way in which intent changes.
+//! The commit: the only way to change the desired state.
 //!
-//! Planned once more on what is meant now, outside the transaction; then, under the locks, everything that could have moved is read
-//! again and the gate decides on that. If another target came in between, the plan is made anew; whether this still is what was
-//! approved is a comparison of hashes.
+//! The plan is computed again on the current target, outside of the transaction. Under the locks,
+//! the transaction rereads all facts that may have changed and evaluates the gate on them. If
+//! another target was committed in between, the commit plans again. Hashes show whether the plan
+//! still equals the approved one.
 
 use api::Problem;
 use api::live::{Live, Topic};
@@ -25,18 +26,19 @@ use crate::weighing::settle;
 use crate::words::capital;
 use crate::{Control, done};
 
-/// How often a commit plans anew because another one came first, before it leaves that to the caller.
+/// How often a commit plans again after another commit preceded it. After that, the caller must
+/// retry.
 const ATTEMPTS: usize = 8;
 
-/// What is to be committed, with the name that was typed for it. What destroys or removes asks for the name of the deployment that it
-/// was proposed on, or of the node.
+/// A review to commit, with the name that the person typed. A change that destroys or removes
+/// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
 pub struct ToCommit {
-    /// Which.
     pub submission: SubmissionId,
-    /// The name, as it was typed.
+    /// The name, as typed.
     pub typed: Option<String>,
-    /// Whether runs under way of steps that it changes are ended at once. Else they go on to their end, and nothing of it is applied.
+    /// Cancel running steps that this change replaces. Otherwise they finish; their results are
+    /// discarded either way.
     pub cancel: bool,
 }
 
@@ -47,14 +49,20 @@ impl From<SubmissionId> for ToCommit {
 }
 
 impl Control {
-    /// Makes a submission the next target.
-    pub async fn commit(&self, actor: &Actor, what: impl Into<ToCommit>) -> Result<TargetNo, Problem> {
+    /// Commits a review: its blueprint becomes the target.
+    pub async fn commit(
+        &self,
+        actor: &Actor,
+        what: impl Into<ToCommit>,
+    ) -> Result<TargetNo, Problem> {
         let what = what.into();
         let id = what.submission;
         let committed = self.commit_in_turn(actor, &what).await;
         match &committed {
             Ok(_) => self.replan_at_once().await,
-            Err(no) if no.status < 500 => self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?,
+            Err(no) if no.status < 500 => {
+                self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?
+            }
             Err(_) => {}
         }
         committed
@@ -73,8 +81,12 @@ impl Control {
         ))
     }
 
-    /// None: another target came first; plan anew.
-    async fn try_commit(&self, actor: &Actor, what: &ToCommit) -> Result<Option<TargetNo>, Problem> {
+    /// `None` if another commit came first; the caller plans again.
+    async fn try_commit(
+        &self,
+        actor: &Actor,
+        what: &ToCommit,
+    ) -> Result<Option<TargetNo>, Problem> {
         let id = what.submission;
         let present = self.present().await?;
         let planned = self.plan_of(actor, &present, id).await?;
@@ -83,18 +95,22 @@ impl Control {
         if head.number != present.head.number {
             return Ok(None);
         }
-        let row = intent::submission(&mut transaction, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let row = intent::submission(&mut transaction, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
-        // Rows of deployments may have moved only together with the head, which is locked now.
+        // Deployment rows can only change together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
         let ground = self.ground(&mut transaction, &present).await?;
         settle(&mut case, planned.as_ref(), &ground);
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &places, &case, &gate) {
-            // What is committed breaks rules by being there: its documents are not any more what it was planned on.
+            // After its commit a review always breaks rules, because its base has changed. Do not
+            // report them.
             let broken = || gate.broken().filter(|_| case.row.target.is_none());
             let code = broken().next().map_or("committed", |rule| rule_code(rule.rule));
             let mut problem = Problem::conflict(code, reason);
@@ -102,7 +118,8 @@ impl Control {
             return Err(problem);
         }
         let name = name_to_type(&present, &case)?;
-        check_name(&risks_of(&case.row), &name, what.typed.as_deref()).map_err(|no| not_typed(&no))?;
+        check_name(&risks_of(&case.row), &name, what.typed.as_deref())
+            .map_err(|no| not_typed(&no))?;
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -111,9 +128,18 @@ impl Control {
             by: Some(actor.person),
             old: &present.blueprint,
             new: &planned.materialised.blueprint,
-            root: planned.materialised.objects.last().map(|o| o.hash).ok_or_else(Problem::internal)?,
+            root: planned
+                .materialised
+                .objects
+                .last()
+                .map(|o| o.hash)
+                .ok_or_else(Problem::internal)?,
             changes: &planned.materialised.changes,
-            written: &written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes),
+            written: &written(
+                &present.blueprint,
+                &planned.materialised.blueprint,
+                &planned.materialised.changes,
+            ),
             projection: &planned.projection,
         };
         intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
@@ -121,28 +147,42 @@ impl Control {
         intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
         if what.cancel {
-            let ended = running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
+            let ended =
+                running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
             detail["cancelled_runs"] = json!(ended);
         }
         let disregarded = disregarded(&case.facts);
         if !disregarded.is_empty() {
             detail["disregarded"] = json!(disregarded);
         }
-        intent::append_audit(&mut transaction, Some(actor.person), "submission.commit", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "submission.commit",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         self.close_with_what_goes(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
-            .chain([Topic::Targets, Topic::Reviews, Topic::Submission(id), Topic::Proposal(case.row.proposal)])
+            .chain([
+                Topic::Targets,
+                Topic::Reviews,
+                Topic::Submission(id),
+                Topic::Proposal(case.row.proposal),
+            ])
             .collect();
-        intent::append_live(&mut transaction, &topics, &Live::Target { target: number }).await.map_err(from_store)?;
+        intent::append_live(&mut transaction, &topics, &Live::Target { target: number })
+            .await
+            .map_err(from_store)?;
         done(transaction).await?;
         tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
         Ok(Some(number))
     }
 
-    /// Proposals on deployments and nodes that the commit removes have nothing to be about any more.
+    /// Discards proposals on deployments and nodes that this commit removes.
     async fn close_with_what_goes(
         &self,
         on: &mut sqlx::PgConnection,
@@ -162,13 +202,20 @@ impl Control {
         if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed =
-            intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal)).await.map_err(from_store)?;
+        let closed = intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal))
+            .await
+            .map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
-            intent::append_audit(on, Some(actor.person), "proposal.discard", &proposal.id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                on,
+                Some(actor.person),
+                "proposal.discard",
+                &proposal.id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             let told = Live::Proposal { proposal: proposal.id, version: proposal.version };
             intent::append_live(on, &[Topic::Proposal(proposal.id), Topic::Reviews], &told)
                 .await
@@ -177,8 +224,14 @@ impl Control {
         Ok(())
     }
 
-    /// The submission's edits worked out on what is meant now. None: they can't be any more; the gate says why.
-    async fn plan_of(&self, actor: &Actor, present: &Present, id: SubmissionId) -> Result<Option<Planned>, Problem> {
+    /// Plans the review's edits on the current target. `None` if the edits cannot be planned any
+    /// more; the gate reports why.
+    async fn plan_of(
+        &self,
+        actor: &Actor,
+        present: &Present,
+        id: SubmissionId,
+    ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
@@ -190,20 +243,28 @@ impl Control {
 }
 
 fn not_typed(no: &NameNotTyped) -> Problem {
-    let detail = format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
+    let detail =
+        format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
     let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
     problem
 }
 
-/// What makes the plan another one than the approved; None: it is the same, by hash.
-pub(crate) fn unlike(row: &SubmissionRow, documents: &[DocumentChange], planned: Option<&Planned>) -> Option<String> {
+/// The differences between the plan and the approved review; `None` if their hashes are equal.
+pub(crate) fn unlike(
+    row: &SubmissionRow,
+    documents: &[DocumentChange],
+    planned: Option<&Planned>,
+) -> Option<String> {
     let again = || {
         Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
     };
     let Some(planned) = planned else { return again() };
     if let Some(refused) = planned.effects.refused.first() {
-        return Some(format!("Edit {} can’t take effect any more: {}", refused.edit, refused.reason));
+        return Some(format!(
+            "Edit {} can’t take effect any more: {}",
+            refused.edit, refused.reason
+        ));
     }
     if planned.effects.is_empty() {
         return Some("It changes nothing".to_owned());
@@ -215,7 +276,8 @@ pub(crate) fn unlike(row: &SubmissionRow, documents: &[DocumentChange], planned:
     if same { None } else { again() }
 }
 
-/// One of the rules that a refused commit breaks. The problem's detail has the first; whoever mends that should know the others.
+/// One of the rules that a refused commit breaks. The problem's detail names only the first rule;
+/// the findings list all of them.
 fn finding(rule: &RuleState) -> Finding {
     Finding { at: rule_code(rule.rule).into(), detail: rule.text.clone() }
 }

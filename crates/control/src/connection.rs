@@ -1,7 +1,7 @@
-//! How a machine is reached: what people write, in the form of records and documents.
+//! The connection to a node: conversion from requests to records and documents.
 //!
-//! The rules are the engine's ([`engine::cluster::connection`]); here their refusals become problems. Nothing secret is ever part of a
-//! record: a key is named, and workers have it as a file.
+//! The rules are in [`engine::cluster::connection`]; this module turns their errors into problems.
+//! A record never contains a secret: it names a key, and workers have the key as a file.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(crate) fn refused(error: ConnectionError) -> Problem {
     Problem::invalid(error.to_string())
 }
 
-/// The connection that somebody wants for a machine that is reached over SSH.
+/// The requested SSH connection.
 pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Connection, Problem> {
     let ssh = Ssh {
         addresses: wish.addresses.clone(),
@@ -40,20 +40,26 @@ pub(crate) fn columns(connection: &Connection) -> (Value, Vec<String>) {
     (column, connection.addresses().to_vec())
 }
 
-/// The connection that a record has. None: the record lacks something, so no worker reaches the node either. Older records may name an
-/// address twice; each is there once.
-pub(crate) fn of_record(transport: &str, address: &Value, connection: &Value) -> Option<Connection> {
+/// The connection of a record. `None` if the record is incomplete; then no worker can reach the
+/// node either. Old records may contain an address twice; the result contains it once.
+pub(crate) fn of_record(
+    transport: &str,
+    address: &Value,
+    connection: &Value,
+) -> Option<Connection> {
     let mut tagged = connection.clone();
     let fields = tagged.as_object_mut()?;
     fields.insert("transport".into(), transport.into());
     fields.insert("addresses".into(), address.clone());
     match serde_json::from_value(tagged).ok()? {
-        Connection::Ssh(ssh) => Some(Connection::Ssh(Ssh { addresses: distinct(ssh.addresses), ..ssh })),
+        Connection::Ssh(ssh) => {
+            Some(Connection::Ssh(Ssh { addresses: distinct(ssh.addresses), ..ssh }))
+        }
         local => Some(local),
     }
 }
 
-/// Each address once, in their order.
+/// Removes duplicate addresses and keeps the order.
 fn distinct(addresses: Vec<String>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     addresses.into_iter().filter(|address| seen.insert(canonical_address(address))).collect()
@@ -76,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_taken_without_its_comment() {
+    fn valid_connection_is_accepted_without_key_comment() {
         let (made, addresses) = columns(&by_ssh(&wish(), "").unwrap());
         assert_eq!(addresses, wish().addresses);
         assert_eq!((&made["root"], &made["port"]), (&json!("/"), &json!(22)));
@@ -85,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_spelling() {
+    fn addresses_are_canonicalized() {
         for (written, one) in [
             ("N1.Example.com", "n1.example.com"),
             ("10.0.0.1", "10.0.0.1"),
@@ -101,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_named_with_their_field() {
+    fn errors_name_their_field() {
         let cases: [(SshWish, &str, &str); 13] = [
             (SshWish { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
             (SshWish { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),
@@ -114,12 +120,19 @@ mod tests {
             (SshWish { user: "a b".into(), ..wish() }, "", "user"),
             (SshWish { key: "../etc/passwd".into(), ..wish() }, "", "key"),
             (SshWish { key_version: 0, ..wish() }, "", "key"),
-            (SshWish { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() }, "", "host_key"),
+            (
+                SshWish { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() },
+                "",
+                "host_key",
+            ),
             (wish(), "srv/n1", "root"),
         ];
         for (wish, root, field) in cases {
             let refused = by_ssh(&wish, root).unwrap_err();
-            assert!(refused.status == 400 && refused.detail.starts_with(&format!("{field}: ")), "{refused:?}");
+            assert!(
+                refused.status == 400 && refused.detail.starts_with(&format!("{field}: ")),
+                "{refused:?}"
+            );
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Scripts with hidden characters, so that what runs is not what is shown, told to who decides about them.
+//! Finds scripts with hidden characters, which make a script run differently than it reads.
 //!
-//! A script may need characters that can't be seen, so an import takes it and says so; but who imports is not who approves. So it is
-//! said again where a change begins to run such a script, and beside the version in the catalog. What counts as one is
-//! [`engine::text`]'s, for the import too.
+//! A script may need invisible characters, so an import accepts it with a warning. But the reviewer
+//! may be another person. So the first review of such a script and the catalog repeat the warning.
+//! The module [`engine::text`] defines the characters, for the import too.
 //!
-//! It is worked out from the stored bytes and not kept in the database: then a rule that gets sharper holds for what is there already.
-//! Bytes never change under their hash, so each script is looked at once in the life of a process.
+//! Findings are computed from the stored bytes and are not stored, so a stricter rule also applies
+//! to old scripts. Objects are immutable, so a process scans each script once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
@@ -24,17 +24,17 @@ use crate::Control;
 use crate::beside::Beside;
 use crate::problems::from_store;
 
-/// Scripts that are told by name.
+/// Scripts that a warning lists by name.
 const TOLD: usize = 50;
-/// Scripts that are read at once: with the longest that there may be, 8 MiB.
+/// Scripts that one query reads. At the maximum script size, this is 8 MiB.
 const AT_ONCE: usize = 32;
 
-/// What was found in each script that was looked at.
+/// The scan results by script hash; `None`: nothing found.
 #[derive(Debug, Default)]
 pub(crate) struct Known(RwLock<BTreeMap<Hash, Option<Arc<Deceit>>>>);
 
 impl Known {
-    /// Those of these scripts that have something.
+    /// The scripts of `wanted` that have findings.
     async fn among(
         &self,
         control: &Control,
@@ -56,9 +56,15 @@ impl Known {
             let mut connection = control.connection().await?;
             let scripts = intent::bodies(&mut connection, some).await.map_err(from_store)?;
             drop(connection);
-            let looked = move || scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)));
+            let looked = move || {
+                scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))
+            };
             let looked: Vec<_> = by.work(move || looked().collect()).await?;
-            found.extend(looked.iter().filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))));
+            found.extend(
+                looked
+                    .iter()
+                    .filter_map(|(hash, deceit)| Some((*hash, Arc::clone(deceit.as_ref()?)))),
+            );
             if let Ok(mut known) = self.0.write() {
                 known.extend(looked);
             }
@@ -66,7 +72,8 @@ impl Known {
         Ok(found)
     }
 
-    /// Those that a difference begins to use: scripts of roles that are new to a deployment, or new in them.
+    /// Scripts with findings that a difference begins to use: those of new roles, and new ones of
+    /// existing roles.
     pub async fn begun(
         &self,
         control: &Control,
@@ -78,13 +85,15 @@ impl Known {
         let places: BTreeSet<Place<'_>> = begun(difference, pins, catalog)
             .into_iter()
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
-            .flat_map(|(is, old)| places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was)))
+            .flat_map(|(is, old)| {
+                places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was))
+            })
             .collect();
         let found = self.among(control, by, hashes(&places)).await?;
         Ok(told(places, &found))
     }
 
-    /// Those of each of these versions.
+    /// The scripts with findings of each of these versions.
     pub async fn of_versions(
         &self,
         control: &Control,
@@ -106,7 +115,7 @@ impl Known {
     }
 }
 
-/// A script where it is used.
+/// A script and the role that uses it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place<'r> {
     barclamp: &'r BarclampName,
@@ -115,13 +124,17 @@ struct Place<'r> {
     hash: Hash,
 }
 
-/// The scripts of a role that it did not have before.
+/// The scripts of a role that its old content does not have.
 fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place<'r>> {
-    let new = is
-        .scripts
-        .iter()
-        .filter(move |script| !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash)));
-    new.map(|script| Place { barclamp: &is.barclamp, role: &is.name, file: &script.name, hash: script.hash })
+    let new = is.scripts.iter().filter(move |script| {
+        !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash))
+    });
+    new.map(|script| Place {
+        barclamp: &is.barclamp,
+        role: &is.name,
+        file: &script.name,
+        hash: script.hash,
+    })
 }
 
 fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
@@ -146,19 +159,35 @@ fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Dec
     Deceiving { scripts, more }
 }
 
-/// The contents of roles that come, each with the one in whose place. A node that gets a role which its deployment has had already
-/// begins nothing new.
-fn begun(difference: &Difference, pins: &[PinChange], catalog: &Catalog) -> Vec<Sides<Option<Hash>>> {
-    let roles = difference.deployments.iter().flat_map(|deployment| &deployment.roles).filter_map(|role| role.contents);
-    let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles).filter_map(|noderole| noderole.contents);
+/// The contents of new and changed roles, each with the content that it replaces. Binding a role
+/// that the deployment already has adds nothing new.
+fn begun(
+    difference: &Difference,
+    pins: &[PinChange],
+    catalog: &Catalog,
+) -> Vec<Sides<Option<Hash>>> {
+    let roles = difference
+        .deployments
+        .iter()
+        .flat_map(|deployment| &deployment.roles)
+        .filter_map(|role| role.contents);
+    let noderoles = difference
+        .nodes
+        .iter()
+        .flat_map(|node| &node.noderoles)
+        .filter_map(|noderole| noderole.contents);
     let noderoles = noderoles.filter(|sides| sides.old.is_some());
     let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
-    // Where no version was seen, all of the first one is new.
+    // If the deployment did not see this barclamp before, all roles of the first pinned version are
+    // new.
     let first = pins.iter().filter(|pin| pin.old.is_none()).filter_map(|pin| {
         let new = pin.new.as_ref()?;
-        let is_it = |barclamp: &Barclamp| barclamp.name == pin.barclamp && barclamp.version == new.version;
+        let is_it =
+            |barclamp: &Barclamp| barclamp.name == pin.barclamp && barclamp.version == new.version;
         catalog.barclamps().map(|(_, barclamp)| barclamp).find(|barclamp| is_it(barclamp))
     });
-    let first = first.flat_map(|barclamp| barclamp.roles.values().map(|role| Sides { old: None, new: Some(*role) }));
+    let first = first.flat_map(|barclamp| {
+        barclamp.roles.values().map(|role| Sides { old: None, new: Some(*role) })
+    });
     roles.chain(noderoles).chain(pinned).chain(first).collect()
 }

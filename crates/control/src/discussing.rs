@@ -1,7 +1,9 @@
-//! Discussing: threads on single changes, and what is new since somebody last looked.
+//! Review discussion: threads on single changes, and the differences since the person last viewed
+//! the proposal.
 //!
-//! Threads belong to the proposal and hang on changes by their stable names, so they follow the change from one submission to the
-//! next. Who may speak and who may resolve is decided by [`engine::gate::discussion`].
+//! Threads belong to the proposal. They refer to changes by stable names, so they follow a change
+//! from one review to the next. The module [`engine::gate::discussion`] decides who may write and
+//! resolve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use crate::words::{self, at};
 use crate::{Control, done, versions};
 
 impl Control {
-    /// What is said of a submission's proposal, as it looks from this submission.
+    /// The discussion of a review's proposal, as seen from this review.
     pub async fn discussion(&self, actor: &Actor, id: SubmissionId) -> Result<Discussion, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -37,7 +39,8 @@ impl Control {
         drop(connection);
         let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
         let mut connection = self.connection().await?;
-        let rows = intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let rows =
+            intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
         for row in &rows {
@@ -56,7 +59,8 @@ impl Control {
                 may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
             }
         };
-        let threads: Vec<ThreadView> = rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
+        let threads: Vec<ThreadView> =
+            rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
         Ok(Discussion {
             submission: id,
             open: threads.iter().filter(|t| t.resolved.is_none()).count(),
@@ -65,7 +69,7 @@ impl Control {
         })
     }
 
-    /// Opens a thread on a change of a submission.
+    /// Opens a thread on a change of a review.
     pub async fn open_thread(
         &self,
         actor: &Actor,
@@ -74,7 +78,7 @@ impl Control {
         body: String,
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
-        // What a submission changes never changes, so the lock is not needed for that.
+        // The changes of a review are immutable, so this check does not need the lock.
         let stands = self.stands(actor, id, &anchor).await?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
@@ -85,31 +89,54 @@ impl Control {
                 "Review {id} has no change {anchor}: leave it out to speak of the whole."
             )));
         }
-        let new = NewComment { submission: id, thread: None, anchor: &anchor.to_string(), person: actor.person, body };
+        let new = NewComment {
+            submission: id,
+            thread: None,
+            anchor: &anchor.to_string(),
+            person: actor.person,
+            body,
+        };
         let thread = self.say(&mut transaction, &case, &new, "thread.open").await?;
         done(transaction).await?;
         Ok(thread)
     }
 
-    /// Answers in a thread.
-    pub async fn reply(&self, actor: &Actor, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+    /// Replies in a thread.
+    pub async fn reply(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        body: String,
+    ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        let (row, actor, case) =
+            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
-        let new =
-            NewComment { submission: row.submission, thread: Some(thread), anchor: "", person: actor.person, body };
+        let new = NewComment {
+            submission: row.submission,
+            thread: Some(thread),
+            anchor: "",
+            person: actor.person,
+            body,
+        };
         let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
         done(transaction).await?;
         Ok(id)
     }
 
-    /// Resolves a thread, or opens it again.
-    pub async fn resolve_thread(&self, actor: &Actor, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+    /// Resolves or reopens a thread.
+    pub async fn resolve_thread(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        resolved: bool,
+    ) -> Result<(), Problem> {
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (row, actor, case) = self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        let (row, actor, case) =
+            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
         let (may, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
@@ -122,9 +149,15 @@ impl Control {
             return Ok(());
         }
         let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &thread.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &thread.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, &case).await?;
         done(transaction).await
     }
@@ -140,18 +173,28 @@ impl Control {
         if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
             return Err(Problem::conflict(
                 "too_many_comments",
-                format!("This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."),
+                format!(
+                    "This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."
+                ),
             ));
         }
         let id = intent::append_comment(on, new).await.map_err(from_store)?;
-        let detail = json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
-        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail).await.map_err(from_store)?;
+        let detail =
+            json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
+        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, case).await?;
         Ok(id)
     }
 
-    /// Whether a submission has the change that somebody speaks of.
-    async fn stands(&self, actor: &Actor, id: SubmissionId, anchor: &Anchor) -> Result<bool, Problem> {
+    /// Whether the review contains the change that `anchor` names.
+    async fn stands(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        anchor: &Anchor,
+    ) -> Result<bool, Problem> {
         if *anchor == Anchor::Whole {
             return Ok(true);
         }
@@ -162,8 +205,9 @@ impl Control {
         Ok(anchor.stands_in(&changed(self, &self.beside(actor), &row, &documents).await?))
     }
 
-    /// The submission under its proposal's lock, and the actor as of then. The present was read before: nobody is kept from the proposal
-    /// while it is made, and who may speak does not rest on it.
+    /// Locks the proposal and loads its review and the current permissions of the actor. `present`
+    /// is read earlier, so that its computation does not block the proposal. The permission to
+    /// write does not depend on it.
     async fn case_to_discuss(
         &self,
         on: &mut PgConnection,
@@ -187,18 +231,23 @@ impl Control {
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
         let found = intent::thread(on, thread).await.map_err(from_store)?;
-        let (row, _) = found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
+        let (row, _) =
+            found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
         let (actor, case) = self.case_to_discuss(on, present, actor, row.submission).await?;
         Ok((row, actor, case))
     }
 
-    /// What a submission changes against the one that this person looked at before it.
+    /// The difference between this review and the one that the person viewed before.
     pub async fn since_look(&self, actor: &Actor, id: SubmissionId) -> Result<SinceLook, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let look = intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
-        let before = look.and_then(|look| if look.submission < id { Some(look.submission) } else { look.before });
+        let look =
+            intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let before =
+            look.and_then(
+                |look| if look.submission < id { Some(look.submission) } else { look.before },
+            );
         let Some(before) = before.filter(|before| *before < id) else {
             return Ok(SinceLook {
                 submission: id,
@@ -219,9 +268,13 @@ impl Control {
         let (present, by) = (self.present().await?, self.beside(actor));
         let difference = Difference { policy, ..shown(self, &by, &changed).await? };
         let mut connection = self.connection().await?;
-        // What stands above, as each of them would leave it.
-        let was = load_deployments(&mut connection, old.root, &present.blueprint).await.map_err(from_store)?;
-        let is = load_deployments(&mut connection, row.root, &present.blueprint).await.map_err(from_store)?;
+        // The ancestors' deployments, as each of the two reviews would leave them.
+        let was = load_deployments(&mut connection, old.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
+        let is = load_deployments(&mut connection, row.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
         drop(connection);
         let others = (Arc::new(was), Arc::new(is));
         let (difference, pins) = pins_of(self, &by, difference, &changed, others, &present).await?;
@@ -239,14 +292,16 @@ impl Control {
         })
     }
 
-    /// Notes that this person has looked at a submission.
+    /// Records that the person viewed a review.
     pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;
         let row = found(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id).await.map_err(from_store)?;
+        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id)
+            .await
+            .map_err(from_store)?;
         done(transaction).await
     }
 }
@@ -256,7 +311,8 @@ async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow,
     row.ok_or_else(|| no_review(id))
 }
 
-/// How the documents that either of two submissions changes differ between what they would bring about.
+/// The differences between the results of two reviews, in all documents that either of them
+/// changes.
 async fn between(
     on: &mut PgConnection,
     old: &SubmissionRow,
@@ -278,7 +334,7 @@ async fn between(
     Ok(changed)
 }
 
-/// The policy that either of two submissions would leave in force, if it is not the same.
+/// The policies that the two reviews would leave in force, if they differ.
 async fn policy_between(
     on: &mut PgConnection,
     old: &SubmissionRow,
@@ -288,7 +344,10 @@ async fn policy_between(
     Ok(Sides::differing(left.as_ref(), right.as_ref()))
 }
 
-async fn left_in_force(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Policy>, Problem> {
+async fn left_in_force(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+) -> Result<Option<Policy>, Problem> {
     match policies(on, row).await? {
         Some(sides) => Ok(Some(sides.new)),
         None => intent::policy(on, row.policy).await.map_err(from_store),
@@ -305,17 +364,23 @@ fn document(change: &DocumentChange) -> Anchor {
 fn voice(actor: &Actor, case: &Case) -> Voice {
     Voice {
         person: actor.person,
-        writes: [Permission::Operator, Permission::Reviewer].iter().any(|p| actor.may_in(*p, case.proposal.deployment)),
-        // A replaced submission's threads are resolved by the same people, so only who they are counts here.
+        writes: [Permission::Operator, Permission::Reviewer]
+            .iter()
+            .any(|p| actor.may_in(*p, case.proposal.deployment)),
+        // The same people may resolve threads of a replaced review, so only their identity matters
+        // here. Hence `newest: true`.
         reviews: no_token(actor).is_ok()
-            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person).is_ok(),
+            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
+                .is_ok(),
     }
 }
 
 fn refused(no: NoVoice) -> Problem {
     match no {
         NoVoice::Viewer => Problem::permission_missing(no.to_string()),
-        NoVoice::NotYours => Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) },
+        NoVoice::NotYours => {
+            Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) }
+        }
         NoVoice::Closed => Problem::conflict("closed", no.to_string()),
     }
 }
@@ -353,11 +418,19 @@ fn about(present: &Present, anchor: &Anchor) -> String {
 }
 
 async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
-    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version).await.map_err(from_store)?;
+    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version)
+        .await
+        .map_err(from_store)?;
     let newest = newest.unwrap_or(case.row.id);
-    let topics =
-        [Topic::Reviews, Topic::Submission(case.row.id), Topic::Submission(newest), Topic::Proposal(case.row.proposal)];
+    let topics = [
+        Topic::Reviews,
+        Topic::Submission(case.row.id),
+        Topic::Submission(newest),
+        Topic::Proposal(case.row.proposal),
+    ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_live(on, &topics, &Live::Submission { submission: newest }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Submission { submission: newest })
+        .await
+        .map_err(from_store)
 }

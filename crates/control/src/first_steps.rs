@@ -1,7 +1,8 @@
-//! The first steps: how far somebody who proposes has come on the way from a board to a step that was tried again.
+//! The first steps: a new user's progress from the board to a retried step.
 //!
-//! Nothing is kept of it. What is told is what happened, so nobody ticks off what they did not do, and what was done elsewhere counts too. What
-//! a demo begins with is in somebody's name and nobody's doing: it does not count, and neither does what Gantry retries by itself.
+//! The progress is derived from the history and not stored. So it includes actions in any client,
+//! and no one can tick it off by hand. The demo's initial proposal and automatic retries do not
+//! count.
 
 use api::Problem;
 use api::overview::FirstSteps;
@@ -15,8 +16,13 @@ use crate::problems::from_store;
 use crate::showing::{corrupt, tree};
 
 impl Control {
-    /// How far the actor has come; None: they are no person, or propose nowhere. The caller has no connection.
-    pub(crate) async fn first_steps(&self, actor: &Actor, present: &Present) -> Result<Option<FirstSteps>, Problem> {
+    /// The progress of the actor. `None` if the actor is not a human or may propose nowhere. The
+    /// caller must not have a connection.
+    pub(crate) async fn first_steps(
+        &self,
+        actor: &Actor,
+        present: &Present,
+    ) -> Result<Option<FirstSteps>, Problem> {
         if actor.kind != PersonKind::Human || !actor.may_somewhere(Permission::Operator) {
             return Ok(None);
         }
@@ -42,8 +48,13 @@ impl Control {
     }
 }
 
-/// Where somebody may begin: the first deployment below *system* that they may change and that nobody is changing.
-fn beginning(actor: &Actor, present: &Present, is_proposed: impl Fn(&DeploymentId) -> bool) -> Option<DeploymentName> {
+/// The suggested deployment to start with: the first one below *system* without an open proposal
+/// that the actor may change.
+fn beginning(
+    actor: &Actor,
+    present: &Present,
+    is_proposed: impl Fn(&DeploymentId) -> bool,
+) -> Option<DeploymentName> {
     let may = |id| actor.may_in(Permission::Operator, id) && !is_proposed(&id);
     let found = tree(present).into_iter().find(|placed| placed.depth > 0 && may(placed.id))?;
     present.skeleton.deployments.get(&found.id).map(|deployment| deployment.name.clone())

@@ -1,5 +1,7 @@
-//! Whether data that people write fits the role it is for: asked of every edit before it is taken, by the rule that forms ask while one
-//! types ([`engine::data::fit`]). Lint asks again of the whole change, since what fits one version of a role need not fit the next.
+//! Checks that data fits its role before an edit is accepted.
+//!
+//! Forms apply the same rule during input ([`engine::data::fit`]). Lint checks the whole change
+//! again, because data that fits one version of a role need not fit the next version.
 
 use api::Problem;
 use api::problem::Finding;
@@ -18,11 +20,11 @@ use crate::beside::Beside;
 use crate::present::Present;
 use crate::proposing::{counting, plan_aside};
 
-/// Most misfits that one answer names.
+/// Maximum number of findings in one response.
 const NAMED: usize = 50;
 
 impl Control {
-    /// Refuses data that does not fit its role.
+    /// Refuses edits whose data does not fit the role.
     pub(crate) async fn check_fit(
         &self,
         by: &Beside,
@@ -30,16 +32,25 @@ impl Control {
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
-        if !edits.iter().any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. })) {
+        if !edits
+            .iter()
+            .any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. }))
+        {
             return Ok(());
         }
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
         let mut all = counting(rows);
-        all.extend((first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }));
+        all.extend(
+            (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
+        );
         let planned = plan_aside(by, present, all).await?;
         let meant = Meant { present, effects: &planned.effects };
-        let found: Vec<Finding> =
-            edits.iter().enumerate().flat_map(|(n, edit)| meant.misfits(n, edit)).take(NAMED).collect();
+        let found: Vec<Finding> = edits
+            .iter()
+            .enumerate()
+            .flat_map(|(n, edit)| meant.misfits(n, edit))
+            .take(NAMED)
+            .collect();
         let Some(worst) = found.first() else { return Ok(()) };
         let detail = format!(
             "{} {}. Write it as the role wants it; GET /api/v1/barclamps has the roles.",
@@ -51,50 +62,84 @@ impl Control {
     }
 }
 
-/// What is meant once the edits count.
+/// The desired state with the edits applied.
 struct Meant<'a> {
     present: &'a Present,
     effects: &'a Effects,
 }
 
 impl Meant<'_> {
-    /// With JSON pointers into what was sent.
+    /// Findings with JSON pointers into the request body.
     fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {
-            Edit::SetRoleData { deployment, role, data } => {
-                self.role_in(*deployment, role).map(|role| misfits(data, &role.template, role, false))
+            Edit::SetRoleData { deployment, role, data } => self
+                .role_in(*deployment, role)
+                .map(|role| misfits(data, &role.template, role, false)),
+            Edit::SetNoderoleData { node, noderole, data } => {
+                self.noderole(*node, noderole).map(|(role, deployment)| {
+                    misfits(data, &self.below(*node, noderole, role, deployment), role, true)
+                })
             }
-            Edit::SetNoderoleData { node, noderole, data } => self
-                .noderole(*node, noderole)
-                .map(|(role, deployment)| misfits(data, &self.below(*node, noderole, role, deployment), role, true)),
             _ => None,
         };
-        let finding = |(path, what): (String, String)| Finding { at: format!("/edits/{n}/data{path}"), detail: what };
+        let finding = |(path, what): (String, String)| Finding {
+            at: format!("/edits/{n}/data{path}"),
+            detail: what,
+        };
         found.unwrap_or_default().into_iter().map(finding).collect()
     }
 
-    /// None: the edit could not take effect, which is said elsewhere.
+    /// `None` if the edit cannot take effect; other checks report that.
     fn role(&self, content: Hash) -> Option<&Role> {
         self.present.catalog.role(content).ok().map(AsRef::as_ref)
     }
 
     fn role_in(&self, deployment: DeploymentId, role: &RoleName) -> Option<&Role> {
-        let added = self.effects.roles.iter().rfind(|new| new.deployment == deployment && new.role == *role);
-        let known = self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(role));
+        let added = self
+            .effects
+            .roles
+            .iter()
+            .rfind(|new| new.deployment == deployment && new.role == *role);
+        let known =
+            self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(role));
         self.role(added.map(|new| new.content).or(known.map(|known| known.role))?)
     }
 
     fn noderole(&self, node: NodeId, noderole: &NoderoleKey) -> Option<(&Role, DeploymentId)> {
-        let bound = self.effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
-        let known = self.present.blueprint.noderole(node, noderole).map(|(_, known)| (known.role, known.deployment));
+        let bound = self
+            .effects
+            .bound
+            .iter()
+            .find(|bound| bound.node == node && bound.noderole == *noderole);
+        let known = self
+            .present
+            .blueprint
+            .noderole(node, noderole)
+            .map(|(_, known)| (known.role, known.deployment));
         let (content, deployment) = bound.map(|bound| (bound.role, bound.deployment)).or(known)?;
         Some((self.role(content)?, deployment))
     }
 
-    fn below(&self, node: NodeId, noderole: &NoderoleKey, role: &Role, deployment: DeploymentId) -> Value {
-        let set = self.effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == noderole.role);
-        let known = self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&noderole.role));
-        let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    fn below(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+        role: &Role,
+        deployment: DeploymentId,
+    ) -> Value {
+        let set = self
+            .effects
+            .role_data
+            .iter()
+            .rfind(|set| set.deployment == deployment && set.role == noderole.role);
+        let known = self
+            .present
+            .blueprint
+            .deployments
+            .get(&deployment)
+            .and_then(|d| d.doc.roles.get(&noderole.role));
+        let of_role =
+            set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
         let step = StepId::of(noderole.id(node), &ActionName::run());
         layers(step, below, None).map(|layered| layered.value).unwrap_or_default()
@@ -106,7 +151,11 @@ fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(Stri
         .attribs
         .iter()
         .filter_map(|attrib| {
-            Some((crate::showing::pointer(&attrib.map), attrib.name.as_str(), attrib.schema.as_ref()?))
+            Some((
+                crate::showing::pointer(&attrib.map),
+                attrib.name.as_str(),
+                attrib.schema.as_ref()?,
+            ))
         })
         .collect();
     let expected = attribs.iter().map(|(path, name, schema)| Expected { name, path, schema });

@@ -1,8 +1,8 @@
-//! Genesis: the first target, which nobody can review because nobody is there yet.
+//! Genesis: the first target. There is no review, because no person exists yet.
 //!
-//! It holds *system* with its phantom node, the gate's policy, and the barclamps that Gantry ships, pinned. It may hold deployments
-//! with bindable roles, and node records: that is how the demo starts. It can happen once; afterwards intent changes only by
-//! reviewed changes.
+//! It contains *system* with its phantom node, the approval policy, and the shipped barclamps,
+//! pinned. For the demo it also contains deployments with bindable roles, and node records. Genesis
+//! happens once. All later changes of the desired state are reviewed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +26,10 @@ use crate::people::Actor;
 use crate::problems::from_store;
 use crate::{Control, done};
 
-/// What a demo starts with beside *system*.
+/// The content of a demo, in addition to *system*.
 ///
-/// Ids of a demo follow from its names. What could come in any order comes by id, so two demos look alike: its pictures can be
-/// compared, and whoever tells of one finds the same in the other. Without a demo ids are those of nobody else.
+/// The ids of a demo are derived from names, and lists are sorted by id. So two demos are equal,
+/// and tests can compare screenshots. Without a demo, ids are random.
 #[derive(Debug, Clone, Default)]
 pub struct Demo {
     /// Deployments below *system*.
@@ -39,7 +39,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// The id of something that genesis makes.
+    /// The id of an object that genesis creates.
     fn id(&self, kind: &str, name: &str) -> Uuid {
         if self.deployments.is_empty() && self.nodes.is_empty() {
             return Uuid::new_v4();
@@ -54,18 +54,17 @@ impl Demo {
 /// A deployment of a demo.
 #[derive(Debug, Clone)]
 pub struct DemoDeployment {
-    /// Its name.
     pub name: DeploymentName,
-    /// Roles that can be bound there.
+    /// Roles that can be bound in this deployment.
     pub roles: Vec<RoleName>,
 }
 
 impl Control {
-    /// Makes the first target unless there is one; says whether it did. The newest versions of the barclamps that were imported
-    /// until now are pinned by *system*.
+    /// Creates the first target unless one exists; returns whether it did. *system* pins the newest
+    /// version of each imported barclamp.
     ///
     /// # Errors
-    /// A role that no imported barclamp has; whatever the database refuses.
+    /// If no imported barclamp has one of the demo's roles.
     pub async fn ensure_genesis(&self, policy: &Policy, demo: &Demo) -> Result<bool, Problem> {
         policy.check().map_err(|error| Problem::invalid(error.to_string()))?;
         let mut transaction = self.begin().await?;
@@ -74,17 +73,20 @@ impl Control {
             return Ok(false);
         }
         let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
-        let pins = newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
+        let pins =
+            newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
         check_names(&catalog, &pins)?;
         let (blueprint, mut objects) = first_blueprint(&catalog, pins, demo)?;
-        let system = blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
+        let system =
+            blueprint.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
         let system = system.ok_or_else(Problem::internal)?;
         let root = blueprint.root_object().map_err(|e| Problem::invalid(e.to_string()))?;
         let changes = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&Blueprint::default(), &blueprint, &changes, &catalog)
             .map_err(|error| Problem::invalid(error.to_string()))?;
         let written: BTreeSet<DeploymentId> = blueprint.deployments.keys().copied().collect();
-        let policy_object = Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
+        let policy_object =
+            Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
         let new = NewTarget {
             head,
             submission: None,
@@ -119,11 +121,12 @@ impl Control {
         Ok(true)
     }
 
-    /// A change that waits for its review, made by the ordinary way: so a new user finds one to look at. The audit says that it was
-    /// Gantry's idea, so it is not told to the person in whose name it is as something that they did.
+    /// Creates a review in the usual way, so that a new user has one to look at. The audit log
+    /// records Gantry as the initiator. So the proposal does not count as an action of its nominal
+    /// author.
     ///
     /// # Errors
-    /// As the single steps of a proposal.
+    /// The errors of the individual proposal calls.
     pub async fn propose_binding(
         &self,
         actor: &Actor,
@@ -135,7 +138,8 @@ impl Control {
         let deployment = present.named(deployment)?;
         let edits = binds.iter().map(|(role, fqdn)| {
             let node = present.skeleton.nodes.iter().find(|(_, node)| node.fqdn == *fqdn);
-            let (node, _) = node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
+            let (node, _) =
+                node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
             Ok(Edit::Bind { deployment, node: *node, role: role.clone() })
         });
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
@@ -143,13 +147,19 @@ impl Control {
         let version = self.edit(actor, proposal, 0, edits).await?;
         let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, None, DEMO_CHANGE, &submission.to_string(), &json!({"by": actor.name}))
-            .await
-            .map_err(from_store)
+        intent::append_audit(
+            &mut connection,
+            None,
+            DEMO_CHANGE,
+            &submission.to_string(),
+            &json!({"by": actor.name}),
+        )
+        .await
+        .map_err(from_store)
     }
 }
 
-/// What *system* begins with is held to the rule that edits are held to.
+/// Applies the naming rule for edits to the barclamps of *system*.
 fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result<(), Problem> {
     let invalid = |error: engine::catalog::CatalogError| Problem::invalid(error.to_string());
     for pin in pins.values() {
@@ -174,8 +184,10 @@ fn first_blueprint(
     let mut objects = Vec::new();
     let broken = |error: engine::cluster::BlueprintError| Problem::invalid(error.to_string());
     let mut add = |name: DeploymentName, parent, barclamps, roles| {
-        let (id, phantom) =
-            (DeploymentId(demo.id("deployment", name.as_str())), NodeId(demo.id("phantom", name.as_str())));
+        let (id, phantom) = (
+            DeploymentId(demo.id("deployment", name.as_str())),
+            NodeId(demo.id("phantom", name.as_str())),
+        );
         let node = NodeDoc {
             id: phantom,
             fqdn: phantom_fqdn(id),
@@ -186,7 +198,15 @@ fn first_blueprint(
             noderoles: BTreeMap::new(),
         };
         objects.push(blueprint.put_node(node).map_err(broken)?);
-        let doc = DeploymentDoc { id, name, parent, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
+        let doc = DeploymentDoc {
+            id,
+            name,
+            parent,
+            phantom,
+            barclamps,
+            roles,
+            inactive_jigs: BTreeSet::new(),
+        };
         objects.push(blueprint.put_deployment(doc).map_err(broken)?);
         Ok::<_, Problem>(id)
     };
@@ -194,11 +214,15 @@ fn first_blueprint(
     let system = add(system, None, pins.clone(), BTreeMap::new())?;
     for deployment in &demo.deployments {
         let role = |name: &RoleName| {
-            let found = pins.values().find_map(|pin| catalog.barclamp(*pin).ok()?.roles.get(name).copied());
-            let role = found.ok_or_else(|| Problem::invalid(format!("No shipped barclamp has a role {name}.")))?;
+            let found =
+                pins.values().find_map(|pin| catalog.barclamp(*pin).ok()?.roles.get(name).copied());
+            let role = found.ok_or_else(|| {
+                Problem::invalid(format!("No shipped barclamp has a role {name}."))
+            })?;
             Ok((name.clone(), DeploymentRoleDoc { role, data: json!({}) }))
         };
-        let roles = deployment.roles.iter().map(role).collect::<Result<BTreeMap<_, _>, Problem>>()?;
+        let roles =
+            deployment.roles.iter().map(role).collect::<Result<BTreeMap<_, _>, Problem>>()?;
         add(deployment.name.clone(), Some(system), BTreeMap::new(), roles)?;
     }
     Ok((blueprint, objects))
@@ -214,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn two_demos_are_alike_and_nothing_else_is() {
+    fn only_demos_have_reproducible_ids() {
         let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
         let demo = Demo { deployments: vec![web], nodes: Vec::new() };
         assert_eq!(root(&demo), root(&demo));

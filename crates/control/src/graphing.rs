@@ -1,18 +1,20 @@
-//! The graph of a deployment and of a change, folded as the reader asks.
+//! The graph of a deployment and of a review, folded for display.
 //!
-//! The graph itself is what is meant (the skeleton, or a submission's documents); states of steps stand beside it. What is sent is
-//! the fold, never the whole: a picture of more than [`DRAWN`] vertices or [`WIRED`] edges helps nobody, so whoever asks for more
-//! gets the roles folded again and is told so. Everything is linear in noderoles and edges, up to looking up ids.
+//! The graph comes from the desired state (the skeleton, or a review's documents), with step states
+//! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
+//! or [`WIRED`] edges is unreadable. A larger one is folded by role, with a note in the response.
+//! All computations are linear in noderoles and edges, except for id lookups.
 //!
-//! Waves and trails are those of the whole graph, whatever part of it is shown: they don't change when somebody looks closer.
+//! Waves and trails are those of the whole graph. They do not change if the reader expands or
+//! filters it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint, GraphWish, Length, Look,
-    Point, StepState, TrailWish, WAY_TOLD,
+    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint,
+    GraphWish, Length, Look, Point, StepState, TrailWish, WAY_TOLD,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
@@ -35,49 +37,51 @@ use crate::proposing::Summary;
 use crate::reviewing::{Case, difference_of, sides};
 use crate::weighing::Weighed;
 
-/// Most vertices of one picture.
+/// Maximum number of vertices in one picture.
 pub const DRAWN: usize = 1_500;
-/// Most edges of one picture.
+/// Maximum number of edges in one picture.
 pub const WIRED: usize = 20_000;
 
-/// More noderoles than any way has: what a millisecond weighs against one of them.
+/// More noderoles than any path has. One millisecond weighs as much as this many noderoles.
 const MOST_NODEROLES: u64 = 1 << 20;
 
-/// What becomes of a wish for a vertex that the graph does not have. The address of a page may be older than what it looks at.
+/// The behavior if the graph lacks a requested vertex. A page's URL may be older than the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// The answer says so, and shows the graph without it: who reads a page looks on from there.
+    /// Show the graph without it, with a note. Pages use this.
     Told,
-    /// The wish is refused: a program would take the whole graph for the part that it asked for.
+    /// Refuse the request. API clients use this, because a client would take the whole graph for
+    /// the requested part.
     Refused,
 }
 
-/// A graph before it is folded.
+/// A graph before folding.
 struct Scene {
     items: Vec<Item>,
-    /// How each noderole looks.
+    /// The appearance of each noderole.
     looks: BTreeMap<NoderoleId, Look>,
     names: BTreeMap<DeploymentId, DeploymentName>,
-    /// Noderoles that have no page: not yet, or not any more.
+    /// Noderoles without a page: they do not exist yet, or no longer.
     new: BTreeSet<NoderoleId>,
     rewired: Rewired,
-    /// The target that it shows, when that is not the present, and a word about it.
+    /// The target shown, if it is not the current one, and a note about it.
     then: Option<(TargetNo, String)>,
 }
 
-/// The edges that a change adds and takes away: what is waited for, and what waits.
+/// The edges that a change adds and removes, as (parent, child).
 #[derive(Default)]
 struct Rewired {
     added: BTreeSet<(NoderoleId, NoderoleId)>,
-    /// Each with its kind, and whether what waits goes itself.
+    /// The kind of each removed edge, and whether its child is removed too.
     gone: BTreeMap<(NoderoleId, NoderoleId), (EdgeKind, bool)>,
 }
 
 impl Control {
-    /// A deployment's graph, by the deployment's name.
+    /// The graph of a deployment, by the deployment's name.
     ///
     /// # Errors
-    /// When there is no such deployment, or not then; and when a vertex of the wish is not there and that is to be refused.
+    /// If the deployment does not exist (at the requested target), or a requested vertex is missing
+    /// and `lost` is `Refused`.
     pub async fn graph(
         &self,
         actor: &Actor,
@@ -86,12 +90,16 @@ impl Control {
         lost: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let once = Once::named(&mut connection, &present, deployment).await;
-        let last = once.as_ref().ok().and_then(|once| once.removed_in).map(|removed| TargetNo(removed.0 - 1));
+        let last = once
+            .as_ref()
+            .ok()
+            .and_then(|once| once.removed_in)
+            .map(|removed| TargetNo(removed.0 - 1));
         if let Some(target) = wish.target.or(last) {
             drop(connection);
             let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
@@ -102,11 +110,12 @@ impl Control {
         }
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
-        // What is waited for outside of the deployment, and of a deployment beyond the first 50,000, is read by id.
+        // Parents outside of the deployment, and steps after the first 50,000, are read by id.
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let mut looks: BTreeMap<NoderoleId, Look> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
-        let beyond: Vec<NoderoleId> = items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
+        let beyond: Vec<NoderoleId> =
+            items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
         for (id, state) in reading::states_of(&mut connection, &beyond).await.map_err(from_store)? {
             looks.extend(look(&state).map(|look| (id, look)));
         }
@@ -117,10 +126,10 @@ impl Control {
         scene.view(id, wish, &took, cursor)
     }
 
-    /// What a submission changes and one step around it, as a graph.
+    /// The changes of a review and their direct neighbors, as a graph.
     ///
     /// # Errors
-    /// When there is no such submission; and when a vertex of the wish is not there and that is to be refused.
+    /// If the review does not exist, or a requested vertex is missing and `lost` is `Refused`.
     pub async fn review_graph(
         &self,
         actor: &Actor,
@@ -139,34 +148,45 @@ impl Control {
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
         let mut scene = change(&present, &was, &is, &difference);
-        // A noderole runs again without a change of its node's document when its deployment's data changed.
+        // A noderole also runs again if its deployment's data changed, without a change of its
+        // node's document.
         scene.mark(&present, &again(weighed.as_deref()), Look::Changed);
         scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
-        // A deployment that is gone since, and whose document the change left alone, is known by the submission only.
+        // If a deployment was removed since and the change did not touch its document, only the
+        // review's summary has its name.
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
         scene.names.extend(gone.collect::<Vec<_>>());
-        let own = DeploymentName::parse(&case.proposal.deployment_name).map_err(|_| Problem::internal())?;
+        let own = DeploymentName::parse(&case.proposal.deployment_name)
+            .map_err(|_| Problem::internal())?;
         scene.names.entry(case.proposal.deployment).or_insert(own);
-        scene.names.extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.names.extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene
+            .names
+            .extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene
+            .names
+            .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.has(wish, lost)?;
         let took = scene.durations(&mut connection, wish).await?;
         scene.view(case.proposal.deployment, wish, &took, 0)
     }
 }
 
-/// What runs again, as a plan on the present has it.
+/// The noderoles that run again, according to a plan on the present.
 fn again(weighed: Option<&Weighed>) -> Vec<NoderoleId> {
     let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
     let steps = planned.into_iter().flat_map(|planned| running(&planned.projection));
     steps.filter(|step| step.change != StepChange::New).map(|step| step.noderole).collect()
 }
 
-/// The blast radius: as a plan on the present has it, else as far as the submission named it.
+/// The blast radius according to a plan on the present. Without a plan, the noderoles that the
+/// review's summary lists.
 fn downstream(present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<NoderoleId> {
     if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
-        return below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node)).collect();
+        return below(&planned.from(present))
+            .into_iter()
+            .map(|(node, key, _)| key.id(node))
+            .collect();
     }
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     let named = summary.consequences.downstream.iter().flat_map(|group| &group.noderoles.first);
@@ -181,7 +201,7 @@ fn names(present: &Present) -> BTreeMap<DeploymentId, DeploymentName> {
     present.skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect()
 }
 
-/// What changes, and its neighbours: what it waits for, and what waits for it.
+/// The changed noderoles and their direct parents and children.
 fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Difference) -> Scene {
     let mut looks = BTreeMap::new();
     let mut new = BTreeSet::new();
@@ -197,7 +217,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         looks.insert(noderole.id, look);
     }
     let rewired = Rewired::of(difference);
-    // What goes stands in the old documents, what stays or comes in the new ones.
+    // Removed noderoles come from the old documents, all others from the new ones.
     let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
     let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
     for item in items_of(was).chain(items_of(is)) {
@@ -245,8 +265,9 @@ impl Rewired {
         rewired
     }
 
-    /// The edges of a fold, those marked that change, with those that are there no longer. Waves and trails know nothing of these; only
-    /// what goes itself is drawn where it stood, so its edges are among the folded ones.
+    /// The folded edges with marks for additions and removals, plus the edges that no longer exist.
+    /// Waves and trails ignore the latter. The exception is a removed noderole: it is still drawn,
+    /// so its edges are part of the fold.
     fn mark(&self, items: &[Item], folded: &Folded) -> Vec<GraphEdge> {
         let edge = |e: &Edge| GraphEdge {
             from: e.from,
@@ -262,8 +283,13 @@ impl Rewired {
         }
         let mut edges: BTreeMap<(usize, usize), GraphEdge> =
             folded.edges.iter().map(|e| ((e.from, e.to), edge(e))).collect();
-        let members = folded.vertices.iter().enumerate().flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
-        let vertices: BTreeMap<NoderoleId, usize> = members.map(|(member, at)| (items[member].id, at)).collect();
+        let members = folded
+            .vertices
+            .iter()
+            .enumerate()
+            .flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
+        let vertices: BTreeMap<NoderoleId, usize> =
+            members.map(|(member, at)| (items[member].id, at)).collect();
         let ends = |(from, to): &(NoderoleId, NoderoleId)| {
             let (from, to) = (*vertices.get(from)?, *vertices.get(to)?);
             (from != to).then_some((from, to))
@@ -279,7 +305,7 @@ impl Rewired {
             edge.count = edge.count.saturating_sub(usize::from(*goes));
         }
         let mut edges: Vec<GraphEdge> = edges.into_values().collect();
-        // A picture has room for so many; those that are there come first.
+        // Beyond the limit, existing edges take precedence over removed ones.
         if edges.len() > WIRED {
             edges.sort_by_key(|edge| (edge.count == 0, edge.from, edge.to));
             edges.truncate(WIRED);
@@ -301,11 +327,12 @@ fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
     })
 }
 
-/// How long noderoles took the last time, in milliseconds.
+/// The duration of each noderole's last run, in milliseconds.
 type Took = BTreeMap<NoderoleId, u64>;
 
 impl Scene {
-    /// A deployment as it was meant at a target. Steps say how far they are now and not how far they were, so nothing is said of that.
+    /// A deployment as of an earlier target. Step states are known only for the current target, so
+    /// the scene has none.
     async fn then(
         control: &Control,
         actor: &Actor,
@@ -319,10 +346,14 @@ impl Scene {
         let known = once.as_ref().ok().copied();
         let Some(id) = of_then(&blueprint, name, known) else {
             let fate = once?.fate();
-            return Err(Problem::not_found(format!("Target {target} does not have the deployment {name}.{fate}")));
+            return Err(Problem::not_found(format!(
+                "Target {target} does not have the deployment {name}.{fate}"
+            )));
         };
         let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
-        let said = format!("This is {name} as it was meant at target {target}, without the states of its steps.{fate}");
+        let said = format!(
+            "This is {name} as it was meant at target {target}, without the states of its steps.{fate}"
+        );
         let present = present.clone();
         let scene = by.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
@@ -330,12 +361,17 @@ impl Scene {
                 Problem::internal()
             })?;
             let items = skeleton.graph_of(id);
-            let gone = items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
+            let gone =
+                items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
             Ok(Self {
                 new: gone.collect(),
                 items,
                 looks: BTreeMap::new(),
-                names: skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect(),
+                names: skeleton
+                    .deployments
+                    .iter()
+                    .map(|(id, found)| (*id, found.name.clone()))
+                    .collect(),
                 rewired: Rewired::default(),
                 then: Some((target, said)),
             })
@@ -343,7 +379,8 @@ impl Scene {
         Ok((id, scene.await??))
     }
 
-    /// Gives noderoles a look, and brings in those that are not drawn, however far from the change; what changes itself keeps its look.
+    /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
+    /// change. Changed noderoles keep their appearance.
     fn mark(&mut self, present: &Present, marked: &[NoderoleId], as_what: Look) {
         let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
@@ -359,7 +396,7 @@ impl Scene {
         self.items.sort_by_key(|item| item.id);
     }
 
-    /// Refuses a wish for vertices that are not there, where it is to be refused.
+    /// Returns an error if the graph lacks a requested vertex and `lost` is `Refused`.
     fn has(&self, wish: &GraphWish, lost: Lost) -> Result<(), Problem> {
         if lost == Lost::Told {
             return Ok(());
@@ -378,8 +415,12 @@ impl Scene {
         Ok(())
     }
 
-    /// How long noderoles took, if that is asked for.
-    async fn durations(&self, connection: &mut PgConnection, wish: &GraphWish) -> Result<Took, Problem> {
+    /// The durations of the noderoles, if the request needs them.
+    async fn durations(
+        &self,
+        connection: &mut PgConnection,
+        wish: &GraphWish,
+    ) -> Result<Took, Problem> {
         if wish.trail != Some(TrailWish::Longest(Length::Time)) {
             return Ok(Took::new());
         }
@@ -396,17 +437,25 @@ impl Scene {
     ) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         let wires = |items: &[Item]| -> usize {
-            items.iter().map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count()).sum()
+            items
+                .iter()
+                .map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count())
+                .sum()
         };
         let (noderoles, wires) = (self.items.len(), wires(&self.items));
         let waves = trail::waves(&self.items);
-        let waves: BTreeMap<NoderoleId, u32> =
-            self.items.iter().zip(waves).filter_map(|(item, wave)| Some((item.id, wave?))).collect();
+        let waves: BTreeMap<NoderoleId, u32> = self
+            .items
+            .iter()
+            .zip(waves)
+            .filter_map(|(item, wave)| Some((item.id, wave?)))
+            .collect();
         let (trail, told) = self.trail(wish, took);
         let (unfold, gone) = self.narrow(wish, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
-        let said: Vec<String> = then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
+        let said: Vec<String> =
+            then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
         let cut = (!said.is_empty()).then(|| said.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
@@ -428,8 +477,8 @@ impl Scene {
         })
     }
 
-    /// Leaves only what the reader wants to see; says what of it is shown one by one, and a word when what they want to see is not
-    /// there: then it leaves everything.
+    /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
+    /// note if the requested part does not exist; then the graph stays complete.
     fn narrow(&mut self, wish: &GraphWish, trail: &Trail) -> (Unfold, Option<&'static str>) {
         let mut unfold = self.unfold(wish);
         if wish.only_trail && !trail.is_empty() {
@@ -440,8 +489,7 @@ impl Scene {
         let Some(key) = &wish.focus else { return (unfold, None) };
         let focused = self.keyed(key);
         if focused.is_empty() {
-            let gone =
-                "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
+            let gone = "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
             return (unfold, Some(gone));
         }
         let way = match wish.way {
@@ -449,16 +497,21 @@ impl Scene {
             GraphWay::Up => Way::Up,
             GraphWay::Down => Way::Down,
         };
-        let reached = reach(&self.items, &focused, way, wish.steps.map_or(usize::MAX, |steps| steps as usize));
+        let reached = reach(
+            &self.items,
+            &focused,
+            way,
+            wish.steps.map_or(usize::MAX, |steps| steps as usize),
+        );
         self.items.retain(|item| reached.contains(&item.id));
-        // One noderole is looked at one by one; a role stays a role.
+        // A focused noderole is shown individually, a focused role stays folded.
         if key.parse::<NoderoleId>().is_ok() {
             unfold.noderoles.extend(reached);
         }
         (unfold, None)
     }
 
-    /// The fold, and a word when it is not the one that was asked for.
+    /// The folded graph, and a note if it is not the requested fold.
     fn fold(&self, unfold: &Unfold, trail: &Trail) -> (Folded, Option<String>) {
         let fits = |folded: &Folded| folded.vertices.len() <= DRAWN && folded.edges.len() <= WIRED;
         let asked = fold(&self.items, unfold, trail);
@@ -475,12 +528,18 @@ impl Scene {
             let help = "everything was folded by role again. Look at a node, or at one noderole and what leads to it";
             return (folded, Some(format!("{too_much}: {help}.")));
         }
-        // Fewer boxes have fewer edges, but how many nobody knows: a box may have one to each of the others.
+        // The number of edges between n vertices is not known in advance, but it is at most n
+        // squared.
         let room = DRAWN.min(WIRED.isqrt());
-        (folded.first(room), Some(format!("{too_much}: only the first {room} roles are shown. Look at one of them.")))
+        (
+            folded.first(room),
+            Some(format!(
+                "{too_much}: only the first {room} roles are shown. Look at one of them."
+            )),
+        )
     }
 
-    /// What is to be marked, and how that is told.
+    /// The trail to mark, and its description for the response.
     fn trail(&self, wish: &GraphWish, took: &Took) -> (Trail, Option<GraphTrail>) {
         match &wish.trail {
             None | Some(TrailWish::From(_)) => (Trail::default(), None),
@@ -492,10 +551,16 @@ impl Scene {
             Some(TrailWish::Longest(length)) => {
                 let way = match length {
                     Length::Count => trail::longest(&self.items, |_| 1),
-                    // Of ways that take the same time the one with more noderoles: what never ran yet belongs to it too.
+                    // If two paths have the same duration, the one with more noderoles is longer:
+                    // it includes noderoles that never ran.
                     Length::Time => {
-                        let one =
-                            |id| took.get(&id).copied().unwrap_or(0).saturating_mul(MOST_NODEROLES).saturating_add(1);
+                        let one = |id| {
+                            took.get(&id)
+                                .copied()
+                                .unwrap_or(0)
+                                .saturating_mul(MOST_NODEROLES)
+                                .saturating_add(1)
+                        };
                         trail::longest(&self.items, one)
                     }
                 };
@@ -505,15 +570,19 @@ impl Scene {
         }
     }
 
-    /// Every way from the one to the other; from the other to the one when there is none.
+    /// All paths from `from` to `to`, or from `to` to `from` if there are none.
     fn between(&self, from: &str, to: &str) -> (Trail, String) {
         let (a, b) = (self.keyed(from), self.keyed(to));
         if a.is_empty() || b.is_empty() {
-            return (Trail::default(), "One end of the path is not in the graph any more, or never was.".into());
+            return (
+                Trail::default(),
+                "One end of the path is not in the graph any more, or never was.".into(),
+            );
         }
         let (from, to) = (self.called(from), self.called(to));
-        let said =
-            |n: usize, from: &str, to: &str| format!("{to} waits for {from}: {} on the way", many(n, "noderole"));
+        let said = |n: usize, from: &str, to: &str| {
+            format!("{to} waits for {from}: {} on the way", many(n, "noderole"))
+        };
         let there = trail::between(&self.items, &a, &b);
         if !there.is_empty() {
             let said = said(there.noderoles.len(), &from, &to);
@@ -524,18 +593,24 @@ impl Scene {
             let said = said(back.noderoles.len(), &to, &from);
             return (back, said + ". The other way round there is no path.");
         }
-        (Trail::default(), format!("There is no path between {from} and {to}: neither waits for the other."))
+        (
+            Trail::default(),
+            format!("There is no path between {from} and {to}: neither waits for the other."),
+        )
     }
 
     fn told(&self, way: &[NoderoleId], length: Length, took: &Took) -> GraphTrail {
-        let known: BTreeMap<NoderoleId, &Item> = self.items.iter().map(|item| (item.id, item)).collect();
+        let known: BTreeMap<NoderoleId, &Item> =
+            self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {
             let item = known.get(id)?;
             let name = format!("{} on {}", item.noderole.role, self.node(item));
             Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
         };
         let said = match length {
-            Length::Count => format!("The longest way: {} one after the other.", many(way.len(), "noderole")),
+            Length::Count => {
+                format!("The longest way: {} one after the other.", many(way.len(), "noderole"))
+            }
             Length::Time => {
                 let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
                 let seconds = all.div_ceil(1_000);
@@ -550,10 +625,14 @@ impl Scene {
                 )
             }
         };
-        GraphTrail { said, noderoles: way.len(), way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect() }
+        GraphTrail {
+            said,
+            noderoles: way.len(),
+            way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect(),
+        }
     }
 
-    /// The noderoles that a key names.
+    /// The noderoles that a key names: one, or all of a role.
     fn keyed(&self, key: &str) -> BTreeSet<NoderoleId> {
         let by_id = key.parse::<NoderoleId>().ok();
         let of_role = key.split_once(':');
@@ -561,14 +640,17 @@ impl Scene {
             (Some(id), _) => item.id == id,
             (None, Some((deployment, role))) => {
                 item.noderole.role.as_str() == role
-                    && self.names.get(&item.deployment).is_some_and(|name| name.as_str() == deployment)
+                    && self
+                        .names
+                        .get(&item.deployment)
+                        .is_some_and(|name| name.as_str() == deployment)
             }
             (None, None) => false,
         };
         self.items.iter().filter(named).map(|item| item.id).collect()
     }
 
-    /// What people call the vertex of a key.
+    /// The display name of the vertex with this key.
     fn called(&self, key: &str) -> String {
         let by_id = key.parse::<NoderoleId>().ok();
         match by_id.and_then(|id| self.items.iter().find(|item| item.id == id)) {
@@ -577,14 +659,15 @@ impl Scene {
         }
     }
 
-    /// What people call the node of a noderole.
+    /// The display name of a noderole's node.
     fn node<'i>(&self, item: &'i Item) -> Cow<'i, str> {
         phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
     }
 
     fn unfold(&self, wish: &GraphWish) -> Unfold {
         let names: BTreeSet<&str> = wish.nodes.iter().map(String::as_str).collect();
-        let is_wanted = |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
+        let is_wanted =
+            |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
         Unfold {
             roles: wish.roles.iter().cloned().collect(),
             nodes: self.items.iter().filter(is_wanted).map(|item| item.node).collect(),

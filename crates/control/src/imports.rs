@@ -1,4 +1,5 @@
-//! Importing barclamps. It adds to the catalog and changes nothing that is meant: using a version is an edit.
+//! Importing barclamps. An import only adds to the catalog; it does not change the desired state.
+//! Using an imported version is an edit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,38 +21,41 @@ use crate::problems::from_store;
 use crate::words::{capital, sentence, some_of};
 use crate::{Control, done};
 
-/// Most bytes of all files of one import; a request may not be larger either.
+/// Maximum total size of the files of one import, in bytes. It also limits the size of a request.
 pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
 
-/// How often files are read because what they build on has changed meanwhile.
+/// How often files are read again because the catalog they build on has changed.
 const READ_AGAIN: usize = 3;
 
-/// Files by their paths.
+/// Files by path.
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What an import brought.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Imported {
-    /// Each barclamp with its version and content; `true`: it is new.
+    /// Each barclamp with its name, version and content hash. `true` if the version is new.
     pub barclamps: Vec<(BarclampName, String, Hash, bool)>,
     /// Warnings and notes, each with file, line and column.
     pub findings: Vec<String>,
-    /// What the version before, by number, had and the new one has not, one line each. Nothing that runs loses it: that takes an edit.
+    /// Items that the previous version has and the new version lacks, one line each. Running
+    /// noderoles keep them until an edit uses the new version.
     pub disappeared: Vec<String>,
 }
 
-/// Lines of each kind that are kept of an import.
+/// Stored lines per kind and import.
 const KEPT: usize = 500;
 
 impl Imported {
-    /// What is kept of it.
+    /// The record of the import that is stored.
     fn kept(&self) -> api::catalog::Findings {
-        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| api::catalog::BroughtVersion {
-            name: name.clone(),
-            version: version.clone(),
-            hash: *hash,
-            new: *new,
+        let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| {
+            api::catalog::BroughtVersion {
+                name: name.clone(),
+                version: version.clone(),
+                hash: *hash,
+                new: *new,
+            }
         };
         let first = |lines: &[String]| lines.iter().take(KEPT).cloned().collect::<Vec<_>>();
         let beyond = |lines: &[String]| lines.len().saturating_sub(KEPT);
@@ -63,28 +67,32 @@ impl Imported {
         }
     }
 
-    /// What came of it, one line each.
+    /// The result as text, one line per version and finding.
     pub fn lines(&self) -> Vec<String> {
         let versions = self.barclamps.iter().map(|(name, version, hash, new)| {
             let how = if *new { "is new" } else { "was there already, with the same content" };
             format!("{name} {version} ({}) {how}.", hash.short())
         });
-        versions.chain(self.disappeared.iter().cloned()).chain(self.findings.iter().cloned()).collect()
+        versions
+            .chain(self.disappeared.iter().cloned())
+            .chain(self.findings.iter().cloned())
+            .collect()
     }
 }
 
-/// Reads the barclamps among these files, by their path. Everything below the folder of a barclamp's file is at its disposal.
+/// Parses the barclamps in these files, which are keyed by path. A barclamp can use all files below
+/// the folder of its definition.
 ///
 /// # Errors
-/// Every finding, with file, line and column.
+/// All findings, with file, line and column.
 pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Import, Problem> {
     find_and_read(files, base)?.map_err(|findings| refused(&findings))
 }
 
-/// As [`read_files`], with what is wrong inside the files as it was found.
+/// Like [`read_files`], but returns the findings inside the files as structured data.
 ///
 /// # Errors
-/// When there is nothing to read, or too much.
+/// If there is nothing to read, or too much.
 pub fn find_and_read<'f>(
     files: &'f BTreeMap<String, Vec<u8>>,
     base: &Catalog,
@@ -95,16 +103,24 @@ pub fn find_and_read<'f>(
             413,
             "too_large",
             "This is too large",
-            format!("The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."),
+            format!(
+                "The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."
+            ),
         ));
     }
-    let yaml: Vec<(&String, &Vec<u8>)> = files.iter().filter(|(path, _)| is_barclamp(path)).collect();
+    let yaml: Vec<(&String, &Vec<u8>)> =
+        files.iter().filter(|(path, _)| is_barclamp(path)).collect();
     if yaml.is_empty() {
         return Err(Problem::invalid(
             "There is no barclamp file among these: one ends in .yml or .yaml and does not lie in a folder of scripts.",
         ));
     }
-    let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source { path, bytes, folder: folder_of(path), files };
+    let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source {
+        path,
+        bytes,
+        folder: folder_of(path),
+        files,
+    };
     let sources: Vec<Source<'_>> = yaml.iter().map(source).collect();
     Ok(import(&sources, base))
 }
@@ -114,20 +130,25 @@ fn is_barclamp(path: &str) -> bool {
     yaml && !path.split('/').any(|part| part == "scripts")
 }
 
-/// The folder that a file lies in, with a slash at the end; empty at the top.
+/// The folder of a file, with a trailing slash; empty at the top level.
 fn folder_of(path: &str) -> &str {
     path.rfind('/').map_or("", |end| &path[..=end])
 }
 
-/// What forbids the import comes first, and then what was found beside it. The detail says what is wrong, each finding where: a place is
-/// said once.
+/// Turns findings into a problem, errors first. `at` has the position of a finding, so its `detail`
+/// does not repeat it.
 fn refused(findings: &Findings) -> Problem {
-    let ordered = [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
+    let ordered =
+        [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
     let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
         at: finding.place(),
         detail: format!("{}: {}", finding.severity, finding.said()),
     });
-    let first = findings.of(Severity::Error).next().map(engine::catalog::read::Finding::said).unwrap_or_default();
+    let first = findings
+        .of(Severity::Error)
+        .next()
+        .map(engine::catalog::read::Finding::said)
+        .unwrap_or_default();
     let more = match findings.of(Severity::Error).count() {
         0 | 1 => String::new(),
         n => format!(" It is the first of {n} errors."),
@@ -138,16 +159,16 @@ fn refused(findings: &Findings) -> Problem {
     problem
 }
 
-/// What the barclamps of an import lack that the newest versions of `base` have, one line each.
+/// One line for each item that the newest version in `base` has and the imported version lacks.
 ///
 /// # Errors
-/// When the catalog lacks a role of its own.
+/// If a role in the catalog is missing.
 pub fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
     let newest = newest(base);
     lacking(base, read, |barclamp| newest.get(&barclamp.name).map(|(_, old)| &***old))
 }
 
-/// What the barclamps of an import lack that the versions before them have, one line each.
+/// One line for each item that the previous version has and the imported version lacks.
 fn lacking<'c>(
     base: &Catalog,
     read: &Import,
@@ -159,12 +180,17 @@ fn lacking<'c>(
         let Some(old) = before(&new.barclamp) else { continue };
         let found = compare(old, &new.barclamp, &both).map_err(incomplete)?;
         let (name, version) = (&new.barclamp.name, &new.barclamp.version);
-        lines.extend(found.disappeared().into_iter().map(|line| format!("{name} {version} has no longer: {line}")));
+        lines.extend(
+            found
+                .disappeared()
+                .into_iter()
+                .map(|line| format!("{name} {version} has no longer: {line}")),
+        );
     }
     Ok(lines)
 }
 
-/// A catalog with what was read beside what it has.
+/// The catalog with the imported objects added.
 fn with(catalog: &Catalog, read: &Import) -> Result<Catalog, Problem> {
     let mut both = catalog.clone();
     for object in &read.objects {
@@ -178,7 +204,8 @@ fn incomplete(error: CatalogError) -> Problem {
     Problem::internal()
 }
 
-/// What an import builds on: the newest version of every barclamp by its number, whenever it was imported.
+/// The catalog that an import builds on: the highest version of each barclamp, regardless of the
+/// time of its import.
 fn base(all: &Catalog) -> Result<Catalog, Problem> {
     let mut base = Catalog::default();
     for (hash, barclamp) in newest(all).into_values() {
@@ -190,39 +217,47 @@ fn base(all: &Catalog) -> Result<Catalog, Problem> {
     Ok(base)
 }
 
-/// What the catalog has of a version that was read.
+/// The state of an imported version in the catalog.
 enum There {
-    /// Nothing.
+    /// The catalog does not have the version.
     New,
-    /// The same: to the byte, or but for what contents once took from the catalog as it was.
+    /// The catalog has the same content: equal bytes, or a difference only in jigs that old imports
+    /// took from the catalog.
     Same(Hash),
-    /// Something else, or the same version in another spelling.
+    /// The catalog has other content for the version, or has the version in another spelling.
     Other { hash: Hash, version: String },
 }
 
-/// `both` has what was read, too.
+/// Looks an imported version up. `both` is the catalog with the import added.
 fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
     let alike = all.barclamps().filter(|(_, other)| {
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
     });
-    // Catalogs from before versions were compared this way may have several spellings of one.
-    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version) else {
+    // Old catalogs may contain several spellings of one version; older releases did not compare
+    // versions this way.
+    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version)
+    else {
         return Ok(There::New);
     };
-    let same = hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
-    Ok(if same { There::Same(hash) } else { There::Other { hash, version: stored.version.clone() } })
+    let same =
+        hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
+    Ok(if same {
+        There::Same(hash)
+    } else {
+        There::Other { hash, version: stored.version.clone() }
+    })
 }
 
-/// What files bring to a catalog.
+/// An import, compared with the catalog.
 struct Brought {
     imported: Imported,
-    /// The versions that it has not yet.
+    /// The versions that the catalog does not have.
     new: Vec<ImportedBarclamp>,
-    /// All that those are made of.
+    /// The objects of the new versions.
     objects: Vec<Object>,
 }
 
-/// Reads files and holds them against all that there is.
+/// Parses files and compares them with the whole catalog.
 fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
     let read = read_files(files, &base(all)?)?;
     let both = with(all, &read)?;
@@ -245,23 +280,32 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
     if !clashes.is_empty() {
         return Err(other_content(clashes));
     }
-    // A version that is there has its objects, and never gets a second content beside the first.
-    let fresh = |object: &&Object| object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash);
+    // The objects of a known version are stored already, and a version never gets a second content.
+    let fresh = |object: &&Object| {
+        object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash)
+    };
     let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
     let disappeared = lacking(all, &read, |barclamp| {
         let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
-        before(all, &barclamp.name, &barclamp.version).filter(|_| is_new).map(|barclamp| &**barclamp)
+        before(all, &barclamp.name, &barclamp.version)
+            .filter(|_| is_new)
+            .map(|barclamp| &**barclamp)
     })?;
     let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
     Ok(Brought { imported: Imported { barclamps, disappeared, findings }, new, objects })
 }
 
 impl Control {
-    /// Imports barclamps, all or none. `actor` is None for Gantry itself, which brings what it ships.
+    /// Imports barclamps, all or none. `actor` is `None` if Gantry itself imports the barclamps
+    /// that it ships.
     ///
     /// # Errors
-    /// Findings with file, line and column; a version that is there with other content.
-    pub async fn import_barclamps(&self, actor: Option<&Actor>, files: &Files) -> Result<Imported, Problem> {
+    /// Findings with file, line and column; a version that the catalog has with other content.
+    pub async fn import_barclamps(
+        &self,
+        actor: Option<&Actor>,
+        files: &Files,
+    ) -> Result<Imported, Problem> {
         if let Some(actor) = actor {
             actor.require(Permission::Operator)?;
         }
@@ -277,9 +321,13 @@ impl Control {
         ))
     }
 
-    /// Reads the files beside the requests and outside of any transaction, and imports what they bring; None: what they build on has
-    /// changed meanwhile.
-    async fn try_import(&self, actor: Option<&Actor>, files: &Arc<Files>) -> Result<Option<Imported>, Problem> {
+    /// Parses the files in a background thread, outside of a transaction, and imports them. `None`
+    /// if the catalog they build on has changed meanwhile.
+    async fn try_import(
+        &self,
+        actor: Option<&Actor>,
+        files: &Arc<Files>,
+    ) -> Result<Option<Imported>, Problem> {
         let mut connection = self.connection().await?;
         let all = self.kept.catalog(&mut connection).await.map_err(from_store)?;
         drop(connection);
@@ -290,9 +338,9 @@ impl Control {
         };
         let by = actor.map(|a| a.person);
         let mut transaction = self.begin().await?;
-        // Nothing comes between this look at the catalog and what is added to it.
+        // From this lock on, no other import can change the catalog.
         intent::lock_imports(&mut transaction).await.map_err(from_store)?;
-        // The catalog is kept as it is for as long as nothing is new in it.
+        // The cached catalog is the same object until an import adds something.
         if !Arc::ptr_eq(&all, &self.kept.catalog(&mut transaction).await.map_err(from_store)?) {
             return Ok(None);
         }
@@ -300,12 +348,19 @@ impl Control {
             intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
         }
         for ImportedBarclamp { barclamp, hash, .. } in &new {
-            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by).await.map_err(from_store)?;
+            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by)
+                .await
+                .map_err(from_store)?;
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
-                // Somebody imported it meanwhile.
+                // Another import added this version meanwhile.
                 ImportOutcome::OtherContent(known) => {
-                    return Err(other_content(vec![clash(barclamp, &barclamp.version, known, *hash)]));
+                    return Err(other_content(vec![clash(
+                        barclamp,
+                        &barclamp.version,
+                        known,
+                        *hash,
+                    )]));
                 }
                 ImportOutcome::Full => return Err(full()),
             }
@@ -314,21 +369,28 @@ impl Control {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
         let detail = json!({"barclamps": imported.barclamps});
-        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail).await.map_err(from_store)?;
-        // What Gantry ships is looked at with every start.
+        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail)
+            .await
+            .map_err(from_store)?;
+        // Every start imports the shipped barclamps. Record this only if something is new.
         if by.is_some() || !new.is_empty() {
-            intent::keep_import(&mut transaction, by, &imported.kept()).await.map_err(from_store)?;
-            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog).await.map_err(from_store)?;
+            intent::keep_import(&mut transaction, by, &imported.kept())
+                .await
+                .map_err(from_store)?;
+            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog)
+                .await
+                .map_err(from_store)?;
         }
         done(transaction).await?;
         Ok(Some(imported))
     }
 }
 
-/// The versions of an import that a catalog has with other content: it would be refused there. Of each the file, and a line.
+/// The versions in an import that a catalog has with other content, so it would refuse the import.
+/// Each with its file and one line of text.
 ///
 /// # Errors
-/// When objects that it names are missing.
+/// If the import lacks one of its objects.
 pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, String)>, Problem> {
     let both = with(base, read)?;
     let mut lines = Vec::new();
@@ -342,7 +404,8 @@ pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, Stri
     Ok(lines)
 }
 
-/// A version that is there with other content, or as `stored` in another spelling.
+/// A finding for a version that the catalog has with other content, or in another spelling
+/// (`stored`).
 fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::Finding {
     let spelled = match stored == barclamp.version {
         true => String::new(),
@@ -350,11 +413,15 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
     };
     problem::Finding {
         at: format!("{} {}", barclamp.name, barclamp.version),
-        detail: format!("there {spelled}with content {}, and this is {}", known.short(), new.short()),
+        detail: format!(
+            "there {spelled}with content {}, and this is {}",
+            known.short(),
+            new.short()
+        ),
     }
 }
 
-/// All of them at once: whoever mends one would only meet the next.
+/// Reports all clashes at once, so the author can fix them in one pass.
 fn other_content(clashes: Vec<problem::Finding>) -> Problem {
     let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
     let (are, contents, versions, files) = match clashes.len() {
@@ -394,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named_with_line_and_column() {
+    fn broken_file_is_reported_with_line_and_column() {
         let files = files(&[("demo/demo.yml", "barclamp:\n  name: [demo\n")]);
         let problem = read_files(&files, &Catalog::default()).unwrap_err();
         assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
@@ -402,12 +469,16 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_before_warnings_and_a_place_is_said_once() {
+    fn errors_precede_warnings_and_positions_appear_once() {
         let text = "barclamp: {name: demo, version: '1', odd: 1}\nroles:\n  - {name: app, jig: noop, flags: [odd]}\n  - {name: a, jig: noop, retries: x}\n  - {name: b}\n";
         let problem = read_files(&files(&[("demo.yml", text)]), &Catalog::default()).unwrap_err();
-        let severities: Vec<&str> = problem.errors.iter().filter_map(|e| e.detail.split(':').next()).collect();
+        let severities: Vec<&str> =
+            problem.errors.iter().filter_map(|e| e.detail.split(':').next()).collect();
         assert_eq!(severities, ["error", "error", "warning", "warning"], "{problem:?}");
-        assert!(problem.errors[0].at.starts_with("demo.yml:4:"), "before what stands above it: {problem:?}");
+        assert!(
+            problem.errors[0].at.starts_with("demo.yml:4:"),
+            "before what stands above it: {problem:?}"
+        );
         let all = format!("{} {:?}", problem.detail, problem.errors);
         for error in &problem.errors {
             assert_eq!(all.matches(error.at.as_str()).count(), 1, "{all}");
@@ -417,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_files_are_refused_before_one_is_read() {
+    fn too_many_files_are_rejected_before_parsing() {
         let broken: BTreeMap<String, Vec<u8>> =
             (0..=MAX_FILES).map(|n| (format!("{n:04}.yml"), b"barclamp: [".to_vec())).collect();
         let problem = read_files(&broken, &Catalog::default()).unwrap_err();
@@ -425,17 +496,19 @@ mod tests {
         assert!(problem.detail.contains("set has 1001 files; it may have 1000"), "{problem:?}");
     }
 
-    /// A copy for each file would take 16 GB.
+    /// A copy per file would take 16 GB.
     #[test]
-    fn files_beside_each_other_share_what_lies_there() {
-        let text = |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
-        let mut files: BTreeMap<String, Vec<u8>> = (0..MAX_FILES).map(|n| (format!("set/b{n}.yml"), text(n))).collect();
+    fn barclamps_in_one_folder_share_its_files() {
+        let text =
+            |n: usize| format!("barclamp: {{name: b{n}, version: '1'}}\nroles: []\n").into_bytes();
+        let mut files: BTreeMap<String, Vec<u8>> =
+            (0..MAX_FILES).map(|n| (format!("set/b{n}.yml"), text(n))).collect();
         files.insert("set/image".to_owned(), vec![1; MAX_IMPORT / 2]);
         assert_eq!(read_files(&files, &Catalog::default()).unwrap().barclamps.len(), MAX_FILES);
     }
 
     #[test]
-    fn scripts_are_those_of_the_files_own_folder() {
+    fn scripts_come_from_the_barclamp_folder() {
         let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
         let script = |path: &'static str| [("a/demo.yml", text), (path, "#!/bin/sh\n")];
         assert!(read_files(&files(&script("a/scripts/app/10-x")), &Catalog::default()).is_ok());
@@ -446,8 +519,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_barclamp_file_it_says_so() {
+    fn missing_barclamp_file_is_reported() {
         let files = files(&[("demo/scripts/app/10-x.yml", "")]);
-        assert!(read_files(&files, &Catalog::default()).unwrap_err().detail.contains("no barclamp file"));
+        assert!(
+            read_files(&files, &Catalog::default())
+                .unwrap_err()
+                .detail
+                .contains("no barclamp file")
+        );
     }
 }

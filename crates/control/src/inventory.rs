@@ -1,22 +1,24 @@
-//! Many nodes at once: a text, as people keep one of their machines, with a node a line.
+//! Adds many nodes at once from a text with one node per line.
 //!
 //! ```text
 //! # rack 1
-//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=web-7.mgmt.example.com key=deploy/ssh host_key="ssh-ed25519 AAAA..."
+//! web-7.rack1.example.com  ssh=10.0.3.7 ssh=10.0.4.7 key=deploy/ssh host_key="ssh-ed25519 AAAA..."
 //! web-8.rack1.example.com  root=/srv/nodes/web-8
 //! mac=00:25:90:aa:00:01 domain=rack1.example.com root=/srv/nodes/web-9
 //! ```
 //!
-//! A line is a name and fields, or fields alone where the name follows from them; parted by blanks, with double quotes around what has some.
-//! What begins with `#` is a comment up to the line's end. The fields are the options of `gantry node add`, and mean the same: each record
-//! is made by the rules for one ([`crate::nodes`]).
+//! A line has a name and fields, or only fields if the name can be derived from them. Blanks
+//! separate them; values with blanks are in double quotes. `#` starts a comment. The fields are the
+//! options of `gantry node add`. Each record follows the rules for a single node
+//! ([`crate::nodes`]).
 //!
 //! Invariants:
-//! * All or none: it is one transaction, and no record is left of a text of which a line is refused.
-//! * Whoever has to mend a text is told of all that is wrong with it by line, as far as one look can tell: first what is wrong in itself,
-//!   then what those that are there stand against. One savepoint a line keeps one refusal from hiding the next.
-//! * A text is read to the end of its limits and no further ([`INVENTORY`], [`INVENTORY_BYTES`]), and a refusal names [`FAULTS`] lines: it
-//!   may have to go back in an address.
+//! * All or none: one transaction adds all records.
+//! * A refusal lists all errors that one pass can find, by line. Errors in the text itself come
+//!   first, then conflicts with existing nodes. A savepoint per line keeps one conflict from hiding
+//!   the next.
+//! * Parsing stops at the limits [`INVENTORY`] and [`INVENTORY_BYTES`]. A refusal lists at most
+//!   [`FAULTS`] lines, because a redirect may have to carry it in a URL.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -36,15 +38,15 @@ use crate::problems::from_store;
 use crate::words::{plain, quoted};
 use crate::{Control, done};
 
-/// What the fields of a record are called in a line, where that is not the same.
+/// Record fields whose name in a line differs.
 const CALLED: [(&str, &str); 2] = [("macs: ", "mac: "), ("addresses: ", "ssh: ")];
-/// Fields that a line may have again.
+/// Fields that a line may repeat.
 const SEVERAL: [&str; 2] = ["mac", "ssh"];
-/// Those of a machine that is reached by SSH.
+/// The fields of an SSH connection.
 const BY_SSH: [&str; 6] = ["ssh", "port", "user", "key", "key_version", "host_key"];
 
 impl Control {
-    /// Adds the nodes of a text, all or none, each as [`Self::add_node`] does.
+    /// Adds the nodes in a text, all or none, with the rules of [`Self::add_node`].
     pub async fn add_nodes(&self, actor: &Actor, text: &str) -> Result<AddedNodes, Problem> {
         actor.require(Permission::Operator)?;
         let fits = self.fits(read(text)?)?;
@@ -62,7 +64,11 @@ impl Control {
             }
         }
         if !faults.is_empty() {
-            return Err(refused(|detail| Problem::conflict("nodes_refused", detail), faults, fits.len()));
+            return Err(refused(
+                |detail| Problem::conflict("nodes_refused", detail),
+                faults,
+                fits.len(),
+            ));
         }
         for (node, fit) in &added {
             fit.note(&mut transaction, *node, by).await?;
@@ -72,13 +78,16 @@ impl Control {
         Ok(AddedNodes { nodes: added.into_iter().map(named).collect() })
     }
 
-    /// The records that the lines want, each with its line's number, checked as far as that goes without those that are there.
+    /// The requested records with their line numbers, checked without a comparison with existing
+    /// nodes.
     fn fits(&self, lines: Vec<Line>) -> Result<Vec<(usize, Fit)>, Problem> {
         let count = lines.len();
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
         for Line { number, wish } in lines {
-            let fit = match wish.and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail))) {
+            let fit = match wish
+                .and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail)))
+            {
                 Ok(fit) => fit,
                 Err(detail) => {
                     faults.push(fault(number, detail));
@@ -103,7 +112,8 @@ impl Control {
     }
 }
 
-/// Makes one record of several. One that the state of things does not allow leaves nothing behind it, and the next can be looked at.
+/// Inserts one record of several. A refused record is rolled back, so that the next one can be
+/// checked.
 async fn insert_alone(
     on: &mut PgConnection,
     fit: &Fit,
@@ -125,9 +135,11 @@ async fn insert_alone(
     }
 }
 
-/// What is wrong with a record, by the field's word in a line.
+/// Renames the field in an error to its name in a line.
 fn by_its_word(detail: String) -> String {
-    let renamed = CALLED.iter().find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
+    let renamed = CALLED
+        .iter()
+        .find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
     renamed.unwrap_or(detail)
 }
 
@@ -135,25 +147,29 @@ fn fault(number: usize, detail: String) -> Finding {
     Finding { at: format!("line {number}"), detail }
 }
 
-/// The refusal of a text with so many nodes, some of which are wrong.
+/// The refusal of a text with `nodes` nodes.
 fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes: usize) -> Problem {
     let wrong = match faults.len() {
         1 => "One line".to_owned(),
         count => format!("{count} lines"),
     };
-    let named = if faults.len() > FAULTS { format!(" The first {FAULTS} of them are named.") } else { String::new() };
+    let named = if faults.len() > FAULTS {
+        format!(" The first {FAULTS} of them are named.")
+    } else {
+        String::new()
+    };
     let detail = format!(
         "{wrong} of {nodes} can't be taken, so no node was added: mend what is named, then send the whole text again.{named}"
     );
     Problem { errors: faults.into_iter().take(FAULTS).collect(), ..problem(detail) }
 }
 
-/// A line that has a node.
+/// A line with a node.
 #[derive(Debug)]
 struct Line {
-    /// Its number in the text, from 1 on.
+    /// The line number in the text, from 1.
     number: usize,
-    /// What it says, or why it says nothing that can be understood.
+    /// The parsed node, or the syntax error.
     wish: Result<NodeWish, String>,
 }
 
@@ -164,7 +180,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
             INVENTORY_BYTES / 1024
         )));
     }
-    // Some editors begin a file with a mark that nobody sees.
+    // Some editors put a byte order mark at the start of a file.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate().filter_map(|(at, line)| line_of(at + 1, line));
     let lines: Vec<Line> = lines.take(INVENTORY + 1).collect();
@@ -179,7 +195,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
     }
 }
 
-/// What a line says; None: it is blank, or a comment.
+/// Parses a line. `None` if it is blank or a comment.
 fn line_of(number: usize, line: &str) -> Option<Line> {
     let wish = match words_of(line) {
         Ok(words) if words.is_empty() => return None,
@@ -189,7 +205,7 @@ fn line_of(number: usize, line: &str) -> Option<Line> {
     Some(Line { number, wish })
 }
 
-/// The words of a line, without a comment.
+/// Splits a line into words and drops the comment.
 fn words_of(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let (mut word, mut is_quoted) = (None::<String>, false);
@@ -233,7 +249,8 @@ fn wish_of(line: &[String]) -> Result<NodeWish, String> {
 }
 
 fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
-    // A part of it alone is no folder's: who forgot the address is told so.
+    // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
+    // reports it.
     if !BY_SSH.iter().any(|field| said.0.contains_key(field)) {
         return Ok(None);
     }
@@ -248,7 +265,7 @@ fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
     }))
 }
 
-/// What the fields of a line say; an empty one says nothing.
+/// The fields of a line. An empty value counts as absent.
 struct Said(BTreeMap<&'static str, Vec<String>>);
 
 impl Said {
@@ -273,7 +290,10 @@ impl Said {
             }
             let values = said.entry(field).or_default();
             if !values.is_empty() && !SEVERAL.contains(&field) {
-                return Err(format!("{field} stands there twice. Only {} may.", SEVERAL.join(" and ")));
+                return Err(format!(
+                    "{field} stands there twice. Only {} may.",
+                    SEVERAL.join(" and ")
+                ));
             }
             values.push(value.to_owned());
         }
@@ -298,22 +318,30 @@ impl Said {
 mod tests {
     use super::*;
 
-    /// What a line alone says.
+    /// Parses a single line.
     fn said(line: &str) -> Result<NodeWish, String> {
         line_of(1, line).expect("a node").wish
     }
 
     #[test]
-    fn a_line_is_a_name_and_fields_or_fields_alone() {
+    fn line_name_is_optional() {
         let named = |name: &str, root: &str| NodeWish::named(name, root);
         assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
-        assert_eq!(said("\tn1.a.example  root=/srv/n1 # by the door"), Ok(named("n1.a.example", "/srv/n1")));
-        assert_eq!(said("n1.a.example \"root=/srv/my nodes/1\""), Ok(named("n1.a.example", "/srv/my nodes/1")));
+        assert_eq!(
+            said("\tn1.a.example  root=/srv/n1 # by the door"),
+            Ok(named("n1.a.example", "/srv/n1"))
+        );
+        assert_eq!(
+            said("n1.a.example \"root=/srv/my nodes/1\""),
+            Ok(named("n1.a.example", "/srv/my nodes/1"))
+        );
         assert_eq!(
             said("n1.a.example root=\"/srv/my nodes/#1\" serial="),
             Ok(named("n1.a.example", "/srv/my nodes/#1"))
         );
-        let derived = said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example").unwrap();
+        let derived =
+            said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example")
+                .unwrap();
         assert_eq!(
             (derived.fqdn.as_str(), derived.serial.as_str(), derived.domain.as_str()),
             ("", "CN-0F8S7", "a.example")
@@ -322,24 +350,31 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_reached_as_one_that_is_added_alone() {
-        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    fn ssh_fields_match_single_node_options() {
+        let key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let usual = SshWish {
             addresses: vec!["10.0.3.7".into(), "n1.mgmt.a.example".into()],
             key: "deploy/ssh".into(),
             host_key: key.into(),
             ..SshWish::usual()
         };
-        let line = format!("n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\"");
+        let line = format!(
+            "n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\""
+        );
         assert_eq!(said(&line).unwrap().ssh, Some(usual.clone()));
         let other = SshWish { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
-        assert_eq!(said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh, Some(other));
-        // Half a way is one: what is missing is said where all ways are looked at.
+        assert_eq!(
+            said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
+            Some(other)
+        );
+        // An incomplete connection is still parsed as one. The check of connections reports the
+        // missing fields.
         assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshWish::usual()));
     }
 
     #[test]
-    fn a_slip_says_what_is_wrong() {
+    fn syntax_errors_are_explained() {
         for (line, part) in [
             ("n1.a.example n2.a.example", "\"n2.a.example\" is no field"),
             ("n1.a.example rot=/srv/n1", "there is no field \"rot\". A line may have mac, serial"),
@@ -356,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_record_is_said_by_the_words_of_its_line() {
+    fn record_errors_use_field_names_of_the_line() {
         let mac = crate::nodes::checked_macs(&["zz".to_owned()]).unwrap_err().detail;
         assert!(by_its_word(mac.clone()).starts_with("mac: \"zz\" is no network card's"), "{mac}");
         let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
@@ -366,33 +401,54 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_as_an_editor_does_and_those_without_a_node_are_none() {
+    fn blank_lines_count_in_line_numbers() {
         let text = "\u{feff}# rack 1\r\n\r\nn1.a.example root=/srv/n1\r\n  # no more\r\nn2.a.example root=/srv/n2";
         let numbers: Vec<usize> = read(text).unwrap().iter().map(|line| line.number).collect();
         assert_eq!(numbers, [3, 5]);
         for nothing in ["", " \n\t\n", "# n1.a.example"] {
-            assert!(read(nothing).unwrap_err().detail.contains("there is no node in it"), "{nothing:?}");
+            assert!(
+                read(nothing).unwrap_err().detail.contains("there is no node in it"),
+                "{nothing:?}"
+            );
         }
     }
 
     #[test]
-    fn a_text_ends_where_its_limits_are() {
+    fn oversized_text_is_rejected() {
         let many = |count: usize| "n.a.example\n".repeat(count);
         assert_eq!(read(&many(INVENTORY)).unwrap().len(), INVENTORY);
         let refused = read(&many(INVENTORY + 1)).unwrap_err();
-        assert_eq!((refused.status, refused.detail.contains("more than 500 nodes")), (400, true), "{refused:?}");
-        assert!(read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"), "so long it may be");
-        assert!(read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB"));
+        assert_eq!(
+            (refused.status, refused.detail.contains("more than 500 nodes")),
+            (400, true),
+            "{refused:?}"
+        );
+        assert!(
+            read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"),
+            "so long it may be"
+        );
+        assert!(
+            read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB")
+        );
     }
 
     #[test]
-    fn a_refusal_names_no_more_lines_than_it_may_and_says_how_many_there_are() {
+    fn refusal_lists_bounded_lines_and_total_count() {
         let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
         let one = refused(Problem::invalid, faults(1), 12);
-        assert!(one.detail.starts_with("One line of 12 can't be taken, so no node was added"), "{one:?}");
-        assert_eq!((one.errors[0].at.as_str(), one.detail.contains("The first")), ("line 1", false));
+        assert!(
+            one.detail.starts_with("One line of 12 can't be taken, so no node was added"),
+            "{one:?}"
+        );
+        assert_eq!(
+            (one.errors[0].at.as_str(), one.detail.contains("The first")),
+            ("line 1", false)
+        );
         let many = refused(Problem::invalid, faults(FAULTS + 1), 500);
-        assert!(many.detail.starts_with("21 lines of 500") && many.detail.ends_with("The first 20 of them are named."));
+        assert!(
+            many.detail.starts_with("21 lines of 500")
+                && many.detail.ends_with("The first 20 of them are named.")
+        );
         assert_eq!(many.errors.len(), FAULTS);
     }
 }

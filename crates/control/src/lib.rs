@@ -1,17 +1,20 @@
-//! # Use cases
+//! Use cases: authorization, validation and all changes of data.
 //!
-//! Every mutation of every surface (page, REST, command line) is one method of [`Control`], and every method asks first whether its
-//! caller may. So a rule that holds here holds everywhere, and a surface can't be the way round it.
+//! Every mutation of every client (console, REST, CLI) is one method of [`Control`]. Each method
+//! first checks the caller's permission, so no client can bypass a rule.
 //!
-//! Methods do three things: look (through `store`), let the engine decide, write (through `store`, in one transaction that also
-//! has audit and events). What they refuse is a [`Problem`](api::Problem) that says what to do.
+//! A method reads through `store`, lets the engine decide, and writes through `store`. One
+//! transaction contains the change, its audit entry and its event. A refusal is a
+//! [`Problem`](api::Problem) that says what to do.
 //!
 //! Invariants:
-//! * nothing is checked in one transaction and done in another, apart from planning, whose result is checked again by hash;
-//! * who needs the processor waits for it without a row's lock and without a connection (`beside`);
-//! * who asks is looked up again in the transaction that writes ([`people::Actor`]), behind the locks that it waits for;
-//! * the gate is evaluated in the transaction that commits, on facts read under its locks;
-//! * no answer holds the text of a database error.
+//! * A check and its write are in the same transaction. Planning is the exception; the transaction
+//!   compares its result by hash.
+//! * CPU-bound work waits for a permit without row locks and without a connection (`beside`).
+//! * The transaction that writes loads the caller again ([`people::Actor`]), after it has its
+//!   locks.
+//! * The commit transaction evaluates the gate, on facts that it reads under its locks.
+//! * No response contains the text of a database error.
 
 mod asking;
 mod auditing;
@@ -89,7 +92,7 @@ use people::Actor;
 use present::{Kept, Present};
 use reach::Added;
 
-/// The use cases, over one database. Cheap to clone.
+/// The use cases on one database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Control {
     store: Store,
@@ -101,7 +104,6 @@ pub struct Control {
 }
 
 impl Control {
-    /// Use cases over this database.
     pub fn new(store: Store) -> Self {
         Self {
             store,
@@ -113,26 +115,28 @@ impl Control {
         }
     }
 
-    /// The same with these rules about the addresses of nodes, instead of the strictest.
+    /// Replaces the default policy for node addresses, which is the strictest.
     #[must_use]
     pub fn reaching(self, policy: Policy) -> Self {
         Self { reach: Arc::new(policy), ..self }
     }
 
-    /// The same, by a process that keeps its own things (its database, for one) in this folder: no node gets that for its root.
+    /// Sets the data folder of this process. Node root folders must not overlap it, because it
+    /// contains the database, for example.
     #[must_use]
     pub fn keeping(self, data: &Path) -> Self {
         Self { data: Some(data.into()), ..self }
     }
 
-    /// The same with places of its own for what takes processor time, instead of the process's: so many, for so many more that wait so
-    /// long.
+    /// Replaces the process-wide limit for CPU-bound work: tasks at once, tasks that may wait, and
+    /// the maximum waiting time.
     #[must_use]
     pub fn computing(self, at_once: usize, waiting: usize, patience: Duration) -> Self {
         Self { places: Arc::new(Places::new(at_once, waiting, patience)), ..self }
     }
 
-    /// The database below, for what is no use case: health, the journal.
+    /// Direct database access for code that is not a use case, such as health checks and the
+    /// journal.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -145,18 +149,18 @@ impl Control {
         self.store.pool().begin().await.map_err(|e| problems::from_store(e.into()))
     }
 
-    /// Where something is computed for somebody.
+    /// Limits CPU-bound work that counts for the actor.
     fn beside(&self, actor: &Actor) -> Beside {
         Beside::In(Arc::clone(&self.places), Some(actor.person))
     }
 
-    /// Where something is computed for nobody in particular.
+    /// Limits CPU-bound work that counts for no person.
     fn beside_all(&self) -> Beside {
         Beside::In(Arc::clone(&self.places), None)
     }
 
-    /// The present as one moment saw it: a commit between two reads would pair an old plan with new base numbers. The caller has no
-    /// connection.
+    /// Reads the present in one snapshot. A commit between two reads would pair an old plan with
+    /// new base numbers. The caller must not have a connection.
     async fn present(&self) -> Result<Present, Problem> {
         let mut transaction = self.begin().await?;
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -164,13 +168,13 @@ impl Control {
             .await
             .map_err(|e| problems::from_store(e.into()))?;
         let moment = self.kept.moment(&mut transaction).await?;
-        // Nothing was written that could be lost with it.
+        // The transaction is read-only; the commit just ends it.
         transaction.commit().await.map_err(|e| problems::from_store(e.into()))?;
         self.kept.present(self, moment).await
     }
 }
 
-/// Keeps what a transaction wrote.
+/// Commits a transaction.
 async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem> {
     transaction.commit().await.map_err(problems::from_commit)
 }

@@ -1,4 +1,4 @@
-//! Lint, with what it needs of the present. Which rules there are is the engine's business.
+//! Runs lint on a plan, with the required facts of the present. The rules are in the engine.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn rank(present: &Present, id: NoderoleId) -> Option<u32> {
     present.skeleton.nodes.get(node)?.noderoles.get(key).map(|noderole| noderole.rank)
 }
 
-/// What a plan is judged on besides itself.
+/// The facts that lint needs in addition to the plan.
 #[derive(Clone, Copy)]
 pub(crate) struct On<'a> {
     pub jigs: &'a Jigs,
@@ -31,26 +31,43 @@ pub(crate) struct On<'a> {
     pub reviewers: Reviewers,
 }
 
-/// Runs something with what lint looks at.
-fn looking<T>(present: &Present, planned: &Planned, on: On<'_>, look: impl FnOnce(&Subject<'_>) -> T) -> T {
+/// Calls `look` with the lint subject of a plan.
+fn looking<T>(
+    present: &Present,
+    planned: &Planned,
+    on: On<'_>,
+    look: impl FnOnce(&Subject<'_>) -> T,
+) -> T {
     let On { jigs, secrets, policy, reviewers } = on;
     let rank = |id| rank(present, id);
     let policy = planned.effects.policy.as_ref().map(|set| (policy, &set.policy));
     let planned = planned.from(present);
-    look(&Subject { planned, catalog: &present.catalog, jigs, secrets, rank: &rank, policy, reviewers })
+    look(&Subject {
+        planned,
+        catalog: &present.catalog,
+        jigs,
+        secrets,
+        rank: &rank,
+        policy,
+        reviewers,
+    })
 }
 
-/// The errors in a plan, in words: what the gate asks at the commit.
+/// The lint errors of a plan, as text. The gate checks these at commit.
 pub(crate) fn errors(present: &Present, planned: &Planned, on: On<'_>) -> Vec<String> {
-    looking(present, planned, on, |subject| lint::errors(subject).iter().map(ToString::to_string).collect())
+    looking(present, planned, on, |subject| {
+        lint::errors(subject).iter().map(ToString::to_string).collect()
+    })
 }
 
-/// Everything that is wrong with a plan.
+/// All lint findings of a plan.
 pub(crate) fn all(present: &Present, planned: &Planned, on: On<'_>) -> Vec<Finding> {
-    looking(present, planned, on, |subject| lint::lint(subject, &consequences(&subject.planned, None)))
+    looking(present, planned, on, |subject| {
+        lint::lint(subject, &consequences(&subject.planned, None))
+    })
 }
 
-/// Everything that is wrong with a plan; refused when an error is among it.
+/// All lint findings of a plan; a problem if one of them is an error.
 pub(crate) fn findings(
     present: &Present,
     planned: &Planned,
@@ -58,9 +75,11 @@ pub(crate) fn findings(
     on: On<'_>,
 ) -> Result<Vec<Finding>, Problem> {
     let findings = looking(present, planned, on, |subject| lint::lint(subject, consequences));
-    let errors: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Error).collect();
+    let errors: Vec<&Finding> =
+        findings.iter().filter(|finding| finding.level == Level::Error).collect();
     let Some(first) = errors.first() else { return Ok(findings) };
-    let mut problem = Problem::conflict("lint", format!("The change can’t be submitted like this. {first}."));
+    let mut problem =
+        Problem::conflict("lint", format!("The change can’t be submitted like this. {first}."));
     let told = |finding: &&Finding| problem::Finding {
         at: finding.at.clone(),
         detail: format!("{}: {}. {}", finding.check.id(), finding.what, finding.remedy),

@@ -1,11 +1,13 @@
-//! Lists of reviews and of proposals, and how many reviews wait for somebody.
+//! Lists of reviews and proposals, and the number of reviews that wait for a person.
 //!
-//! A list is read by a fixed number of statements, and the engine's gate is asked about each row as the review's own page asks it. What
-//! only a plan tells is [weighed](crate::weighing) last, and only where it makes a difference: it can shut a gate that is open, never open
-//! one, so what is not somebody's turn without it is not their turn with it.
+//! A list takes a fixed number of queries. Each row is evaluated by the engine's gate, as on the
+//! review's own page. Facts that require a plan come last, from [`crate::weighing`], and only where
+//! they matter. A plan can block an open gate but never open a blocked one. So a review that does
+//! not wait for the reader without a plan does not wait for them with it either.
 //!
-//! Every page has a badge with the number of reviews that wait for its reader. That is asked for more often than anything else, so it
-//! waits for plans only for a moment, counts to [`COUNTED`], and says when there may be more. It never says too many.
+//! Every page has a badge with the number of reviews that wait for its reader. It is the most
+//! frequent request. Therefore it waits for plans only for a moment, counts at most [`COUNTED`],
+//! and says when there may be more. It never counts too many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +15,9 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
-use api::reviews::{Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose};
+use api::reviews::{
+    Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
+};
 use engine::gate::access::Access;
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
@@ -32,35 +36,44 @@ use crate::weighing::Ground;
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// So many are counted; more are said to be more.
+/// The badge counts up to this number.
 pub const COUNTED: usize = 100;
-/// Open submissions that are looked at for one count or one page.
+/// Open submissions that one count or one page examines.
 const LOOKED: usize = 1_000;
-/// How long a badge waits for plans.
+/// How long the badge waits for plans.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Whoever looks at a list.
+/// The reader of a list.
 struct Reader<'a> {
     actor: &'a Actor,
-    /// Everybody who gave a verdict, and the reader, as they are now.
+    /// All people who gave a verdict, and the reader, with their current permissions.
     people: Vec<JudgeRow>,
-    /// Who gave them access.
+    /// The admins who gave these people their access.
     access: Access,
-    /// Those of them with a confirmed passkey.
+    /// Those of these people who have a confirmed passkey.
     able: BTreeSet<PersonId>,
-    /// What each submission touches, if that makes a difference for one of them.
+    /// The deployments that each submission touches. Filled only if a person's permission depends
+    /// on them.
     places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
 }
 
 impl Reader<'_> {
-    /// The facts without what only a plan tells. Of people only those are in it who matter to where it stands: a list does not say who
-    /// else could act.
+    /// The facts that need no plan. They contain only the reader and the people with a verdict,
+    /// because a list names no other people who could act.
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
-        let judges: BTreeSet<PersonId> = row.verdicts.iter().map(|verdict| verdict.person).collect();
-        let matters = |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
+        let judges: BTreeSet<PersonId> =
+            row.verdicts.iter().map(|verdict| verdict.person).collect();
+        let matters =
+            |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
         let places = self.places(row.id);
-        let covers = |p: &JudgeRow| !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside);
-        let reviewer = |p: &JudgeRow| Reviewer { id: p.id, name: p.name.clone(), eligible: p.everywhere || covers(p) };
+        let covers = |p: &JudgeRow| {
+            !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)
+        };
+        let reviewer = |p: &JudgeRow| Reviewer {
+            id: p.id,
+            name: p.name.clone(),
+            eligible: p.everywhere || covers(p),
+        };
         let asked = ground.policy.approvals_for(&risks_by_word(&row.risks));
         Facts {
             submission: row.id,
@@ -112,8 +125,10 @@ impl Control {
         let access = store::access::access_of(on, &people).await.map_err(from_store)?;
         let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
         let people = intent::judges(on, &people).await.map_err(from_store)?;
-        let asks_where = !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
-        let ids: Vec<SubmissionId> = if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
+        let asks_where =
+            !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
+        let ids: Vec<SubmissionId> =
+            if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
         let places = match ids.is_empty() {
             true => BTreeMap::new(),
             false => intent::touched_each(on, &ids).await.map_err(from_store)?,
@@ -121,10 +136,16 @@ impl Control {
         Ok(Reader { actor, people, access, able, places })
     }
 
-    /// How many submissions this person could judge or commit now. The caller has no connection.
-    pub(crate) async fn waiting_for(&self, actor: &Actor, present: &Present) -> Result<Waiting, Problem> {
+    /// The number of submissions that this person can judge or commit now. The caller must not have
+    /// a connection.
+    pub(crate) async fn waiting_for(
+        &self,
+        actor: &Actor,
+        present: &Present,
+    ) -> Result<Waiting, Problem> {
         let mut connection = self.connection().await?;
-        let mut rows = intent::open_facts(&mut connection, LOOKED as i64 + 1).await.map_err(from_store)?;
+        let mut rows =
+            intent::open_facts(&mut connection, LOOKED as i64 + 1).await.map_err(from_store)?;
         if rows.is_empty() {
             return Ok(Waiting::default());
         }
@@ -154,7 +175,7 @@ impl Control {
                 return Ok(Waiting { count, more: beyond || !unknown.is_empty() });
             }
             unknown.truncate(COUNTED + 1 - count);
-            // What can't be weighed now is logged, and asked again by the next page.
+            // An impact calculation that fails is logged; the next page requests it again.
             if unknown == asked {
                 return Ok(Waiting { count, more: true });
             }
@@ -164,7 +185,11 @@ impl Control {
     }
 
     /// A page of the list of reviews.
-    pub async fn reviews(&self, actor: &Actor, wanted: &ReviewsWanted) -> Result<ReviewPage, Problem> {
+    pub async fn reviews(
+        &self,
+        actor: &Actor,
+        wanted: &ReviewsWanted,
+    ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
         let text = words::plain(&wanted.text)?;
         if text.chars().count() > LONGEST_TEXT {
@@ -188,15 +213,19 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let most = if wanted.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
-        let Found { hits, next } = intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
+        let Found { hits, next } =
+            intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
         let ids: Vec<SubmissionId> = hits.iter().map(|hit| SubmissionId(hit.id)).collect();
         let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
-        let rows: BTreeMap<SubmissionId, FactsRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+        let rows: BTreeMap<SubmissionId, FactsRow> =
+            rows.into_iter().map(|row| (row.id, row)).collect();
         let (mut stands, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
-        for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?))) {
+        for (hit, row) in
+            hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?)))
+        {
             let mut facts = reader.facts(&ground, row);
             if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
@@ -212,23 +241,34 @@ impl Control {
                 break;
             }
             let gate = evaluate(&facts);
-            stands.push((row.id, state_of(row.target.is_some(), row.discarded, &gate), (gate.approvals, gate.needed)));
+            stands.push((
+                row.id,
+                state_of(row.target.is_some(), row.discarded, &gate),
+                (gate.approvals, gate.needed),
+            ));
             last = Some(hit);
         }
         let ids: Vec<SubmissionId> = stands.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
         let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
-        let mut lines: BTreeMap<SubmissionId, LineRow> = lines.into_iter().map(|line| (line.id, line)).collect();
-        let stood =
-            stands.into_iter().filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
-        let reviews =
-            stood.map(|(line, state, approvals)| summary(line, state, approvals)).collect::<Result<_, _>>()?;
+        let mut lines: BTreeMap<SubmissionId, LineRow> =
+            lines.into_iter().map(|line| (line.id, line)).collect();
+        let stood = stands
+            .into_iter()
+            .filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
+        let reviews = stood
+            .map(|(line, state, approvals)| summary(line, state, approvals))
+            .collect::<Result<_, _>>()?;
         let next = next.map(|hit: Hit| Cursor::behind(wanted.sort, &hit.keys(wanted.sort.by)));
         Ok(ReviewPage { reviews, next })
     }
 
     /// A page of the list of open proposals.
-    pub async fn proposals(&self, actor: &Actor, wanted: &ProposalsWanted) -> Result<ProposalPage, Problem> {
+    pub async fn proposals(
+        &self,
+        actor: &Actor,
+        wanted: &ProposalsWanted,
+    ) -> Result<ProposalPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
@@ -254,12 +294,22 @@ impl Control {
                 submission: row.submission,
             })
         };
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
-        Ok(ProposalPage { proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?, next })
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        Ok(ProposalPage {
+            proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?,
+            next,
+        })
     }
 }
 
-fn summary(line: LineRow, state: ReviewState, approvals: (u32, u32)) -> Result<ReviewSummary, Problem> {
+fn summary(
+    line: LineRow,
+    state: ReviewState,
+    approvals: (u32, u32),
+) -> Result<ReviewSummary, Problem> {
     let replaced = state == ReviewState::Replaced;
     Ok(ReviewSummary {
         submission: line.id,

@@ -1,9 +1,10 @@
-//! Logs of runs: read by parts, searched.
+//! Logs of runs: reading in parts, and search.
 //!
-//! A log may be large and is never loaded as a whole: each request reads a bounded span of it. A part is text whose places in the log
-//! are exact, whatever bytes a script printed: what is no UTF-8 comes as a piece of its own that says how many bytes it stands for, and
-//! a character that is not whole yet comes with the next part. A search goes forward through at most [`SEARCHED`] bytes and says where
-//! to go on; so it is as cheap as it is long, and whoever asked decides how long that is.
+//! A log can be large and is never loaded completely: each request reads a bounded range. The
+//! offsets of a part are exact, also for binary output. Invalid UTF-8 becomes a piece of its own
+//! with its length in bytes; an incomplete character comes with the next part. A search reads at
+//! most [`SEARCHED`] bytes forward and returns the position to continue from. So each request has a
+//! bounded cost, and the client decides how far to search.
 
 use api::Problem;
 use api::console::{LogFound, LogHit, LogPart, LogPiece};
@@ -19,28 +20,30 @@ use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_run};
 use crate::words::at;
 
-/// Most bytes of one part of a log (256 KiB).
+/// Maximum size of one part of a log, in bytes (256 KiB).
 pub const LOG_PART: usize = 256 * 1024;
-/// Most bytes of a log that one request searches (8 MiB).
+/// Maximum number of log bytes that one request searches (8 MiB).
 pub const SEARCHED: u64 = 8 << 20;
-/// Most hits of one answer.
+/// Maximum number of hits in one response.
 pub const HITS: usize = 200;
-/// Most pieces of a part: bytes that are no text make many small ones.
+/// Maximum number of pieces in one part. Bytes that are not text result in many small pieces.
 const PIECES: usize = 4_000;
-/// Bytes that one statement of a search reads.
+/// Bytes that one query of a search reads.
 const SPAN: u64 = 1 << 20;
-/// Stored pieces that one statement reads; a worker's have 8 to 64 KiB, lines shown early fewer.
+/// Stored pieces that one query reads. A worker's pieces have 8 to 64 KiB; pieces of lines that are
+/// shown early are smaller.
 const ROWS: u32 = 4_096;
-/// A line longer than this is searched by parts.
+/// A longer line is searched in parts.
 const LONG_LINE: usize = 64 * 1024;
-/// Characters of a hit's line that are shown, and how many of them before the hit.
+/// Displayed characters of a hit's line, and how many of them precede the hit.
 const SHOWN: (usize, usize) = (200, 60);
 
 impl Control {
-    /// A part of a run's log from an offset on; at most [`LOG_PART`] bytes. A negative offset counts from the end.
+    /// A part of a run's log from an offset, at most [`LOG_PART`] bytes. A negative offset counts
+    /// from the end.
     ///
     /// # Errors
-    /// Whoever may not see it, a run that is not there, and an offset behind the log's end.
+    /// A missing permission, an unknown run, or an offset after the end of the log.
     pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         actor.require(Permission::Viewer)?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
@@ -56,7 +59,9 @@ impl Control {
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
         let until = from.saturating_add(LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());
-        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS).await.map_err(from_store)?;
+        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS)
+            .await
+            .map_err(from_store)?;
         let ended = row.run.ended_at.is_some();
         let mut cut = Cut::at(from, offset < 0);
         for piece in &read {
@@ -68,10 +73,11 @@ impl Control {
         Ok(LogPart { pieces, next, complete: ended && next >= length })
     }
 
-    /// Lines of a run's log that have a text, from the beginning or from where the answer before said.
+    /// Lines of a run's log that contain a text, from the start or from the cursor of the previous
+    /// response.
     ///
     /// # Errors
-    /// Whoever may not see it, a run that is not there, a text that is empty or too long, and a place that no answer gave.
+    /// A missing permission, an unknown run, an empty or too long text, or an invalid cursor.
     pub async fn search_log(
         &self,
         actor: &Actor,
@@ -91,7 +97,9 @@ impl Control {
         let until = end.min(begin.offset.saturating_add(SEARCHED));
         while read < until && !search.is_full() {
             let span = until.min(read + SPAN);
-            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS).await.map_err(from_store)?;
+            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS)
+                .await
+                .map_err(from_store)?;
             if pieces.is_empty() {
                 break;
             }
@@ -106,25 +114,26 @@ impl Control {
             search.finish();
         }
         let more = !done || search.is_full();
-        let searched = if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
+        let searched =
+            if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
         Ok(LogFound { next: search.place.to_string(), hits: search.hits, searched, length, more })
     }
 }
 
-/// The bytes of a stored piece from a place on.
+/// The bytes of a stored piece from the log offset `from` on.
 fn fresh(piece: &Stored, from: u64) -> &[u8] {
     let seen = from.saturating_sub(piece.at_offset.unsigned_abs());
     piece.body.get(usize::try_from(seen).unwrap_or(usize::MAX)..).unwrap_or_default()
 }
 
-/// Bytes on their way to text.
+/// Decodes bytes to text.
 struct Cut {
     pieces: Vec<LogPiece>,
     next: i64,
-    /// The beginning of a character, whose rest is in the next piece.
+    /// The start of a character that continues in the next stored piece.
     open: Vec<u8>,
     open_at: OffsetDateTime,
-    /// Whether the first bytes may be the rest of a character that began before.
+    /// Whether the first bytes may be the rest of a character that starts before the offset.
     midway: bool,
 }
 
@@ -139,7 +148,7 @@ impl Cut {
         }
     }
 
-    /// False: it is enough.
+    /// Decodes a stored piece; false once the part is full.
     fn take(&mut self, piece: &Stored, until: i64) -> bool {
         let here = self.next + self.open.len() as i64;
         let body = fresh(piece, here.unsigned_abs());
@@ -169,16 +178,23 @@ impl Cut {
 
     fn push(&mut self, text: &str, bytes: usize, when: OffsetDateTime) {
         if bytes == 0 || self.pieces.len() >= PIECES {
-            // What does not fit comes with the next part, and so does everything behind it.
+            // This piece and all that follow come with the next part.
             return;
         }
         let bytes = bytes as i64;
         let no_text = text.len() as i64 != bytes || text == "\u{fffd}";
         match self.pieces.last_mut() {
-            Some(last) if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next => {
+            Some(last)
+                if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next =>
+            {
                 last.bytes += bytes;
             }
-            _ => self.pieces.push(LogPiece { offset: self.next, bytes, at: at(when), text: text.to_owned() }),
+            _ => self.pieces.push(LogPiece {
+                offset: self.next,
+                bytes,
+                at: at(when),
+                text: text.to_owned(),
+            }),
         }
         self.next += bytes;
     }
@@ -193,7 +209,7 @@ impl Cut {
     }
 }
 
-/// How many of the last bytes begin a character that is not whole.
+/// The number of trailing bytes that belong to an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
@@ -204,7 +220,9 @@ fn unfinished(bytes: &[u8]) -> usize {
         _ => return 0,
     };
     let has = tail.len() - lead;
-    if has < wants && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none()) {
+    if has < wants
+        && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none())
+    {
         has
     } else {
         0
@@ -214,7 +232,9 @@ fn unfinished(bytes: &[u8]) -> usize {
 fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
-        return Err(Problem::invalid(format!("`text`: give 1 to {LOG_SEARCH} characters to look for.")));
+        return Err(Problem::invalid(format!(
+            "`text`: give 1 to {LOG_SEARCH} characters to look for."
+        )));
     }
     if text.contains('\n') {
         return Err(Problem::invalid(
@@ -227,7 +247,8 @@ fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
     })
 }
 
-/// Where a search goes on: a place in the log, and how many lines end before it. As text: `offset.lines`.
+/// The cursor of a search: a log offset, and the number of lines that end before it. Its text form
+/// is `offset.lines`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     offset: u64,
@@ -243,7 +264,9 @@ impl Place {
             let place = Self { offset: offset.parse().ok()?, lines: lines.parse().ok()? };
             (place.offset <= i64::MAX as u64 && place.lines <= place.offset).then_some(place)
         });
-        parts.ok_or_else(|| Problem::invalid("`after`: give the `next` of an earlier answer, or nothing."))
+        parts.ok_or_else(|| {
+            Problem::invalid("`after`: give the `next` of an earlier answer, or nothing.")
+        })
     }
 }
 
@@ -253,10 +276,10 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A search under way.
+/// The state of a search.
 struct Search {
     wanted: Regex,
-    /// The place of the first byte of `rest`.
+    /// The position of the first byte of `rest`.
     place: Place,
     rest: Vec<u8>,
     hits: Vec<LogHit>,
@@ -278,13 +301,14 @@ impl Search {
         self.rest.extend_from_slice(bytes);
         match self.rest.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => self.search(end + 1),
-            // What is looked for may lie across the cut; its longest form has four bytes for each character.
+            // A hit may cross the cut. The longest text has four bytes per character.
             None if self.rest.len() > LONG_LINE => self.search(self.rest.len() - 4 * LOG_SEARCH),
             None => {}
         }
     }
 
-    /// The log's last line need not have an end. It may still grow: who looks again begins with it.
+    /// Searches the last line, which may have no line end. It can still grow, so the next request
+    /// starts with it.
     fn finish(&mut self) {
         let place = self.place;
         self.search(self.rest.len());
@@ -293,13 +317,18 @@ impl Search {
         }
     }
 
-    /// Takes the lines up to `end`, which is behind a line's end, but for a line that is very long.
+    /// Searches the lines up to `end`, which follows a line end, except within a very long line.
     fn search(&mut self, end: usize) {
         let mut from = 0;
         let mut lines = self.place.lines;
         let mut counted = 0;
-        while let Some(found) = self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end) {
-            let begin = self.rest[..found.start()].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        while let Some(found) =
+            self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end)
+        {
+            let begin = self.rest[..found.start()]
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1);
             let behind = self.rest[found.start()..].iter().position(|byte| *byte == b'\n');
             let over = behind.map_or(self.rest.len(), |at| found.start() + at);
             lines += newlines(&self.rest[counted..begin]);
@@ -325,11 +354,12 @@ fn newlines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A line around a place in it, as people read it.
+/// An excerpt of a line around a hit, for display.
 fn around(line: &[u8], hit: usize) -> String {
     let near = line.get(hit.saturating_sub(SHOWN.1 * 4)..).unwrap_or_default();
     let near = &near[..near.len().min(SHOWN.0 * 8)];
-    let before = String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
+    let before =
+        String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
     let skip = before.chars().count().saturating_sub(SHOWN.1);
     let text = String::from_utf8_lossy(near);
     text.chars().skip(skip).filter(|c| !c.is_control() || *c == '\t').take(SHOWN.0).collect()
@@ -343,10 +373,14 @@ mod tests {
         Stored { at_offset, at: OffsetDateTime::UNIX_EPOCH, body: body.to_vec() }
     }
 
-    /// Reads a log by parts of this many bytes; gives its text and checks that no place is left out.
+    /// Reads a log in parts of this many bytes. Returns its text and checks that the offsets have
+    /// no gap.
     fn read(log: &[u8], stored_in: usize, part: i64) -> String {
-        let rows: Vec<Stored> =
-            log.chunks(stored_in).enumerate().map(|(n, body)| stored((n * stored_in) as i64, body)).collect();
+        let rows: Vec<Stored> = log
+            .chunks(stored_in)
+            .enumerate()
+            .map(|(n, body)| stored((n * stored_in) as i64, body))
+            .collect();
         let (mut text, mut next) = (String::new(), 0);
         while next < log.len() as i64 {
             let mut cut = Cut::at(next, false);
@@ -369,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_no_gap_and_nothing_twice_wherever_they_are_cut() {
+    fn parts_are_contiguous_at_every_size() {
         let text = "größer 世界 🚀\nnext\n".repeat(5);
         for stored_in in 1..30 {
             for part in 4..20 {
@@ -379,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_keep_their_places() {
+    fn invalid_utf8_keeps_its_offsets() {
         let log = b"a\xff\xfeb\xe4\xb8\n\xf0\x9f";
         for stored_in in 1..10 {
             let text = read(log, stored_in, 100);
@@ -388,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_begins_with_a_whole_character() {
+    fn tail_starts_with_a_complete_character() {
         let log = "世界\n".as_bytes();
         let mut cut = Cut::at(1, true);
         assert!(cut.take(&stored(0, log), 100));
@@ -404,10 +438,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_wherever_they_are_cut() {
+    fn search_finds_lines_across_piece_boundaries() {
         let log = "one\nTwo two\nthree\n\nÄrger und ärger\ntwo at the end".as_bytes();
         for piece in [1, 2, 3, 5, 7, 100] {
-            assert_eq!(find(log, "two", false, piece), [(4, 2, "Two two".into()), (37, 6, "two at the end".into())]);
+            assert_eq!(
+                find(log, "two", false, piece),
+                [(4, 2, "Two two".into()), (37, 6, "two at the end".into())]
+            );
             assert_eq!(find(log, "ÄRGER", true, piece), [(19, 5, "Ärger und ärger".into())]);
             assert!(find(log, "ÄRGER", false, piece).is_empty());
             assert!(find(log, "o.e", true, piece).is_empty(), "a text, not a pattern");
@@ -415,11 +452,14 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_is_full_goes_on_behind_its_last_hit() {
+    fn full_search_continues_after_its_last_hit() {
         let log = "x\n-\n".repeat(HITS + 3).into_bytes();
         let mut search = Search::new(wanted("x", false).expect("a text"), Place::default());
         search.push(&log);
-        assert_eq!((search.hits.len(), search.hits.last().map(|hit| hit.line)), (HITS, Some(HITS as i64 * 2 - 1)));
+        assert_eq!(
+            (search.hits.len(), search.hits.last().map(|hit| hit.line)),
+            (HITS, Some(HITS as i64 * 2 - 1))
+        );
         let place = Place::parse(&search.place.to_string()).expect("its own words");
         let mut rest = Search::new(wanted("x", false).expect("a text"), place);
         rest.push(&log[place.offset as usize..]);
@@ -428,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_searched_by_parts_and_shown_around_the_hit() {
+    fn long_line_is_searched_in_parts() {
         let mut log = vec![b'a'; LONG_LINE * 3];
         let middle = LONG_LINE + 5;
         log[middle..middle + 4].copy_from_slice(b"here");
@@ -438,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_places_and_texts_are_refused() {
+    fn invalid_cursors_and_texts_are_rejected() {
         for wrong in ["x", "1", "1.x", "-1.0", "1.2", "99999999999999999999.0"] {
             assert_eq!(Place::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }

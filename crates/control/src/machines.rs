@@ -1,10 +1,12 @@
-//! A machine: all that is known of it, and what people change about it without a review.
+//! A node's page, and the changes of a node that need no review.
 //!
-//! What people say of a machine (description, network cards, serial number) is no intent and is changed directly. Its connection and its
-//! hints are part of its document once it is in a blueprint: then they change by a proposal only, and the record follows with the
-//! commit. The record of a machine in no blueprint is changed directly in every part.
+//! Descriptive data (description, network cards, serial number) is not part of the desired state
+//! and is changed directly. Connection and hints are part of the node's document once a blueprint
+//! contains the node. From then on, only a proposal changes them, and the commit updates the
+//! record. Every field of a node in no blueprint can be changed directly.
 //!
-//! Whoever changes a record names the version that they looked at, and is told when somebody came before.
+//! A client that changes a record states the version that it has seen. If the record has changed
+//! since, the request is refused.
 
 use api::Problem;
 use api::console::{PAGE_SIZE, StepState};
@@ -12,8 +14,8 @@ use api::limits;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted, NodeChange, NodeToken,
-    NodeView, OutOfService, ReportView, SshView, Way, WayChange,
+    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
+    NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
 use engine::alive::Belief;
 use engine::cluster::Connection;
@@ -25,7 +27,9 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, MachineRow};
 use store::node_tokens::{NodeTokenRow, node_tokens};
-use store::reading::{self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow};
+use store::reading::{
+    self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow,
+};
 use store::running;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -39,36 +43,40 @@ use crate::showing::{corrupt, to_run};
 use crate::words::{self, at};
 use crate::{Control, connection, done, paging, reach};
 
-/// Looks of one page.
+/// Health checks per page.
 pub const LOOKS: usize = 20;
-/// Runs and reports that a machine's page shows.
+/// Runs and reports on a node's page.
 const SHOWN: u64 = 20;
 
 impl Control {
-    /// Everything about a machine, by its name or id.
+    /// A node with its runs, reports and noderoles, by name or id.
     pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = machine_of(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let looks =
-            reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64).await.map_err(from_store)?;
-        let mut carried = reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
+        let looks = reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
             .await
             .map_err(from_store)?;
+        let mut carried =
+            reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
+                .await
+                .map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
-        let reports = reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
+        let reports =
+            reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
         let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
-        let may_change = actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
+        let may_change =
+            actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
         Ok(NodeView {
             id,
             version: row.version,
@@ -79,7 +87,10 @@ impl Control {
             way: way(&row.transport, &row.address, &row.connection),
             added: at(row.created_at),
             looks: looks.into_iter().map(look).collect(),
-            noderoles: carried.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?,
+            noderoles: carried
+                .into_iter()
+                .map(|row| carries(&present, row))
+                .collect::<Result<_, _>>()?,
             more_noderoles,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             facts: facts.into_iter().map(facts_of).collect(),
@@ -96,7 +107,7 @@ impl Control {
         })
     }
 
-    /// The id of a machine, by its name or id. An id is taken as it is: whether it names anything, whoever uses it finds out.
+    /// The id of a node, by name or id. An id is not looked up; a later use fails if it is unknown.
     pub async fn node_named(&self, actor: &Actor, name: &str) -> Result<NodeId, Problem> {
         if let Ok(id) = name.parse() {
             return Ok(id);
@@ -106,8 +117,13 @@ impl Control {
         Ok(NodeId(machine_of(&mut connection, name).await?.id))
     }
 
-    /// A page of what came of the last looks at a machine.
-    pub async fn node_looks(&self, actor: &Actor, name: &str, wanted: &LooksWanted) -> Result<LookPage, Problem> {
+    /// A page of a node's last health checks.
+    pub async fn node_looks(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &LooksWanted,
+    ) -> Result<LookPage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = LookFilter {
             reached: wanted.reached,
@@ -118,14 +134,18 @@ impl Control {
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
         let limit = LOOKS as i64 + 1;
-        let mut looks = reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let mut looks =
+            reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
         looks.truncate(LOOKS);
-        let next = looks.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
+        let next = looks
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
         Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
     }
 
-    /// A page of what a machine carries.
+    /// A page of a node's noderoles.
     pub async fn node_noderoles(
         &self,
         actor: &Actor,
@@ -142,17 +162,23 @@ impl Control {
         let mut connection = self.connection().await?;
         let node = NodeId(machine_of(&mut connection, name).await?.id);
         let limit = PAGE_SIZE as i64 + 1;
-        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit)
+            .await
+            .map_err(from_store)?;
         drop(connection);
         let present = self.present().await?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
-        let noderoles = rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
+        let noderoles =
+            rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
         Ok(CarriedPage { noderoles, next })
     }
 
-    /// Changes what people say of a machine, made on a version of it; hands back the new one.
+    /// Changes a node's record, if it still has the given version. Returns the new version.
     pub async fn change_node(
         &self,
         actor: &Actor,
@@ -162,7 +188,7 @@ impl Control {
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        // Reaching a machine otherwise keeps claims out; the rest needs the row alone.
+        // A change of the connection must block claims. Other changes need only the row lock.
         if change.way.is_some() {
             intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
@@ -183,21 +209,23 @@ impl Control {
         let by = (Some(actor.person), None);
         let version = write_changed(&mut transaction, node, &before, &after, by).await?;
         done(transaction).await?;
-        // Reviews that would give the node its first document rest on its record.
+        // Reviews that would give the node its first document depend on its record.
         if is_other_way(&before, &after) || after.hints != before.hints {
             self.replan_at_once().await;
         }
         Ok(version)
     }
 
-    /// The record as a change wants it, checked as when a machine is added.
+    /// The record with the change applied, validated as for a new node.
     fn changed(&self, before: &MachineRow, change: &NodeChange) -> Result<MachineRow, Problem> {
         let mut after = before.clone();
         if let Some(description) = &change.description {
             let description = words::plain(description)?;
             if description.chars().count() > limits::DESCRIPTION {
                 let most = limits::DESCRIPTION;
-                return Err(Problem::invalid(format!("description: it may have at most {most} characters.")));
+                return Err(Problem::invalid(format!(
+                    "description: it may have at most {most} characters."
+                )));
             }
             after.description = description.to_owned();
         }
@@ -217,7 +245,11 @@ impl Control {
         Ok(after)
     }
 
-    fn other_way(&self, before: &MachineRow, wanted: &WayChange) -> Result<(Value, Value), Problem> {
+    fn other_way(
+        &self,
+        before: &MachineRow,
+        wanted: &WayChange,
+    ) -> Result<(Value, Value), Problem> {
         let now = connection::of_record(&before.transport, &before.address, &before.connection);
         let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
         let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
@@ -241,7 +273,8 @@ impl Control {
         }
     }
 
-    /// Says that steps may start on a machine, or that none may. States stay as they are, and what runs goes on to its end.
+    /// Puts a node in maintenance or ends the maintenance. Step states stay, and running steps
+    /// finish.
     pub async fn set_available(
         &self,
         actor: &Actor,
@@ -256,13 +289,16 @@ impl Control {
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("There is no such node any more.");
-        // What is said of a machine is changed without APPLY: only the lock of its record keeps the version that is looked at here.
+        // Descriptive data changes without the commit lock, so only the lock of the record keeps
+        // its version stable.
         intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
-        let row = reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let row =
+            reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
         let held = (!available).then_some((actor.person, reason));
-        let news = running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
+        let news =
+            running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
         if !news.ok_or_else(gone)? {
             let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -274,20 +310,25 @@ impl Control {
         }
         let action = if available { "node.available" } else { "node.unavailable" };
         let detail = json!({"fqdn": row.fqdn, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &node.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, row.fqdn).await?;
         done(transaction).await
     }
 }
 
-/// A machine that something is done to, and the version of its record that somebody looked at before, where they say it.
+/// A node to act on, and the version of its record that the client has seen, if stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Which.
     pub node: NodeId,
-    /// Done only while the record is of this version.
+    /// Act only if the record still has this version.
     pub version: Option<i32>,
 }
 
@@ -297,7 +338,7 @@ impl From<NodeId> for Seen {
     }
 }
 
-/// Refuses what is made on another version than the record has.
+/// Returns an error if the record has another version than the one that the client has seen.
 pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
     match seen {
         Some(seen) if seen != version => Err(changed_meanwhile(fqdn)),
@@ -305,8 +346,9 @@ pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), P
     }
 }
 
-/// Writes a record that somebody may change so, for a reason where it takes one; gives its new version. Refused is only what nobody
-/// may: to reach a machine otherwise on which a run is open. The caller holds the record's lock.
+/// Writes a changed record with its audit entry, and returns the new version. The caller has
+/// checked the permission and has the record's lock. A new connection is refused while a run is
+/// open on the node.
 pub(crate) async fn write_changed(
     on: &mut PgConnection,
     node: NodeId,
@@ -331,12 +373,14 @@ pub(crate) async fn write_changed(
     }
     detail.insert("fqdn".into(), before.fqdn.clone().into());
     let version = intent::write_machine(on, node, after, other_way).await.map_err(from_store)?;
-    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into()).await.map_err(from_store)?;
+    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
+        .await
+        .map_err(from_store)?;
     tell(on, before.fqdn.clone()).await?;
     Ok(version)
 }
 
-/// How many addresses a change adds; with another port each address is a new one.
+/// The number of addresses that a change adds. With another port, each address counts as new.
 fn new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
     let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
     let (was, is) = (listed(before), listed(after));
@@ -348,18 +392,26 @@ fn is_other_way(before: &MachineRow, after: &MachineRow) -> bool {
     (&after.address, &after.connection) != (&before.address, &before.connection)
 }
 
-/// Tells whoever looks at a machine, or at the list of them.
+/// Notifies open pages of the node and of the node list.
 pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
     intent::append_live(on, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)
 }
 
-/// An object that somebody wrote, small enough, and without a reference to a secret: it is shown to whoever may look.
-pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> Result<&'v Map<String, Value>, Problem> {
-    let object = value
-        .as_object()
-        .ok_or_else(|| Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}.")))?;
+/// Validates an object from a client: small, and without a reference to a secret, because every
+/// viewer sees it.
+pub(crate) fn checked_object<'v>(
+    what: &str,
+    value: &'v Value,
+    most: usize,
+) -> Result<&'v Map<String, Value>, Problem> {
+    let object = value.as_object().ok_or_else(|| {
+        Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}."))
+    })?;
     if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
-        return Err(Problem::invalid(format!("{what}: they may have at most {} KiB as JSON.", most / 1024)));
+        return Err(Problem::invalid(format!(
+            "{what}: they may have at most {} KiB as JSON.",
+            most / 1024
+        )));
     }
     check_written(value).map_err(|error| Problem::invalid(format!("{what}: {error}.")))?;
     if secret::holds_reference(value) {
@@ -370,7 +422,8 @@ pub(crate) fn checked_object<'v>(what: &str, value: &'v Value, most: usize) -> R
     Ok(object)
 }
 
-/// The connection and the hints of a node in a blueprint change by a proposal.
+/// The refusal of a direct change to a node in a blueprint: its connection and hints change by
+/// proposal.
 pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
     let command = api::calls::propose_change(fqdn, change);
     Problem::conflict(
@@ -381,9 +434,12 @@ pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
     )
 }
 
-/// Where a machine belongs now: whoever acts on it needs the permission there. The caller keeps it there, by its record's lock or by that
-/// of commits.
-pub(crate) async fn place_of_node(on: &mut PgConnection, node: NodeId) -> Result<DeploymentId, Problem> {
+/// The current deployment of a node, for the permission check. The caller has the lock of the
+/// record or of commits, so the node cannot move.
+pub(crate) async fn place_of_node(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<DeploymentId, Problem> {
     let row = reading::machine(on, node).await.map_err(from_store)?;
     let row = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
     Ok(DeploymentId(row.deployment_id))
@@ -424,15 +480,27 @@ fn life(row: &reading::MachineRow) -> Life {
     }
 }
 
-/// A record's way, as far as it can be read: what is missing is empty, and then no worker gets there either.
+/// The connection of a record, as far as it can be parsed. Missing fields are empty; then workers
+/// cannot connect either.
 fn way(transport: &str, address: &Value, connection: &Value) -> Way {
-    let text = |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let ssh = || {
         let key = connection.get("key").and_then(secret::reference);
         let host_key = text("host_key");
         SshView {
-            addresses: address.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
-            port: connection.get("port").and_then(Value::as_u64).and_then(|port| port.try_into().ok()).unwrap_or(22),
+            addresses: address
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            port: connection
+                .get("port")
+                .and_then(Value::as_u64)
+                .and_then(|port| port.try_into().ok())
+                .unwrap_or(22),
             user: text("user"),
             key: key.as_ref().map(|key| key.name.clone()).unwrap_or_default(),
             key_version: key.map_or(1, |key| key.version),
@@ -443,7 +511,7 @@ fn way(transport: &str, address: &Value, connection: &Value) -> Way {
     Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
 }
 
-/// What a change comes to, for the audit: each thing as it was and is.
+/// The changed fields for the audit, with old and new values.
 fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     let pairs = [
         ("description", json!(before.description), json!(after.description)),
@@ -457,29 +525,32 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     changed.map(|(what, was, is)| (what.to_owned(), json!({"was": was, "is": is}))).collect()
 }
 
-/// What tells a look from the others of its node: its moment, in microseconds since 1970, as exactly as the database has it.
+/// The cursor of a health check: its time in microseconds since 1970, the precision of the
+/// database.
 fn look_key(at: OffsetDateTime) -> Key {
     Key::from(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
 }
 
-/// The moment behind which a page of looks goes on.
+/// The time after which a page of health checks continues.
 fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
     let Some(keys) = paging::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
-        [Key::Number(micros)] => OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok(),
+        [Key::Number(micros)] => {
+            OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
+        }
         _ => None,
     };
-    // The database knows no moment before 4714 BC.
+    // PostgreSQL has no timestamp before 4714 BC.
     let moment = moment.filter(|moment| moment.year() >= 1);
     moment.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.before.as_ref()))
 }
 
-/// What tells a noderole from the others of its node, in the order in which they run.
+/// The sort key of a noderole on its node, in run order.
 fn carried_keys(row: &CarriedRow) -> [Key; 2] {
     [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
 }
 
-/// The rank and the step behind which a page of noderoles goes on.
+/// The rank and step after which a page of noderoles continues.
 fn behind_carried(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
     let Some(keys) = paging::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
@@ -519,7 +590,13 @@ fn facts_of(row: FactRow) -> FactsOf {
 }
 
 fn report(row: ReportRow) -> ReportView {
-    ReportView { at: at(row.at), kind: row.kind, said: row.said, token: row.token, address: row.address }
+    ReportView {
+        at: at(row.at),
+        kind: row.kind,
+        said: row.said,
+        token: row.token,
+        address: row.address,
+    }
 }
 
 fn token(row: NodeTokenRow) -> NodeToken {
@@ -540,7 +617,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_to_all_names_no_secret() {
+    fn visible_objects_cannot_reference_secrets() {
         let good = json!({"rack": 7, "wants": ["raid"]});
         assert!(checked_object("hints", &good, 100).is_ok());
         for bad in [

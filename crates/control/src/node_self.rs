@@ -1,8 +1,10 @@
-//! What a machine says of itself, and the tokens that it says it by.
+//! Reports from nodes, and the tokens that authenticate them.
 //!
-//! A token is random (256 bits), shown once, and stored as its SHA-256. It lies on the machine, so it can do one thing: report that
-//! machine's start-up, shutdown, boot environment and facts. It is no session and no person, and no other use case takes it: [`Itself`]
-//! is a type of its own, made here alone. What a report means is told in `store::running`: a worker's look beats it.
+//! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
+//! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
+//! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
+//! type that only this module constructs. `store::running` defines the effect of a report; a
+//! worker's health check overrides it.
 
 use std::time::Duration;
 
@@ -22,12 +24,12 @@ use crate::{Control, done};
 
 const DAY: u64 = 24 * 3600;
 
-/// A machine that speaks for itself.
+/// An authenticated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Itself(Reporter);
 
 impl Control {
-    /// Makes a token by which a machine speaks for itself, for so many days.
+    /// Creates a token for a node's reports, valid for the given number of days.
     pub async fn mint_node_token(
         &self,
         actor: &Actor,
@@ -39,67 +41,109 @@ impl Control {
         actor.require_in_person()?;
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let name = words::plain(&name)?;
-        if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
+        if name.is_empty()
+            || name.chars().count() > limits::TOKEN_NAME
+            || name.contains(['\n', '\t'])
+        {
             let most = limits::TOKEN_NAME;
-            return Err(Problem::invalid(format!("name: say in 1 to {most} characters what the token is for.")));
+            return Err(Problem::invalid(format!(
+                "name: say in 1 to {most} characters what the token is for."
+            )));
         }
         if days == 0 || days > limits::TOKEN_DAYS {
-            return Err(Problem::invalid(format!("days: a token holds for 1 to {} days.", limits::TOKEN_DAYS)));
+            return Err(Problem::invalid(format!(
+                "days: a token holds for 1 to {} days.",
+                limits::TOKEN_DAYS
+            )));
         }
         let token = Token::random()?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
-        let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let machine =
+            machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
         let place = place_of_node(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
-        let made = node_tokens::insert_node_token(&mut transaction, node, &token.hash(), name, lifetime, actor.person)
-            .await
-            .map_err(from_store)?;
+        let made = node_tokens::insert_node_token(
+            &mut transaction,
+            node,
+            &token.hash(),
+            name,
+            lifetime,
+            actor.person,
+        )
+        .await
+        .map_err(from_store)?;
         let Some((id, expires)) = made else {
             return Err(Problem::conflict(
                 "too_many_tokens",
-                format!("{} has {MOST_TOKENS} tokens that hold: take one back first.", machine.fqdn),
+                format!(
+                    "{} has {MOST_TOKENS} tokens that hold: take one back first.",
+                    machine.fqdn
+                ),
             ));
         };
         let detail = json!({"fqdn": machine.fqdn, "token": id, "name": name, "days": days});
-        intent::append_audit(&mut transaction, Some(actor.person), "node.token", &node.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "node.token",
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, machine.fqdn).await?;
         done(transaction).await?;
         Ok(MintedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
-    /// Takes a machine's token back: with the next request it is none.
-    pub async fn revoke_node_token(&self, actor: &Actor, node: impl Into<Seen>, token: Uuid) -> Result<(), Problem> {
+    /// Revokes a node's token. The revocation takes effect on the next request.
+    pub async fn revoke_node_token(
+        &self,
+        actor: &Actor,
+        node: impl Into<Seen>,
+        token: Uuid,
+    ) -> Result<(), Problem> {
         let Seen { node, version } = node.into();
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
-        let machine = machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let machine =
+            machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
         let place = place_of_node(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
-        let name = node_tokens::revoke_node_token(&mut transaction, node, token).await.map_err(from_store)?;
-        let name = name.ok_or_else(|| {
-            Problem::not_found(format!("{} has no such token that was not taken back before.", machine.fqdn))
-        })?;
-        let detail = json!({"fqdn": machine.fqdn, "token": token, "name": name});
-        intent::append_audit(&mut transaction, Some(actor.person), "node.token.revoke", &node.to_string(), &detail)
+        let name = node_tokens::revoke_node_token(&mut transaction, node, token)
             .await
             .map_err(from_store)?;
+        let name = name.ok_or_else(|| {
+            Problem::not_found(format!(
+                "{} has no such token that was not taken back before.",
+                machine.fqdn
+            ))
+        })?;
+        let detail = json!({"fqdn": machine.fqdn, "token": token, "name": name});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "node.token.revoke",
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, machine.fqdn).await?;
         done(transaction).await
     }
 
-    /// The machine that a token speaks for.
+    /// Authenticates a node by its token.
     ///
     /// # Errors
-    /// Not let in (401) when it speaks for none (any more).
+    /// 401 if the token is unknown, revoked or expired.
     pub async fn itself(&self, token: &str, visitor: &Visitor) -> Result<Itself, Problem> {
         let unknown = || {
             Problem::new(
@@ -114,30 +158,36 @@ impl Control {
             return Err(unknown());
         }
         let mut connection = self.connection().await?;
-        let found = node_tokens::node_of_token(&mut connection, &hash_of(token)).await.map_err(from_store)?;
+        let found = node_tokens::node_of_token(&mut connection, &hash_of(token))
+            .await
+            .map_err(from_store)?;
         let (node, token) = found.ok_or_else(unknown)?;
         let address = visitor.address.map(|address| address.to_string()).unwrap_or_default();
         Ok(Itself(Reporter { node, token, address }))
     }
 
-    /// The machine has come up, with this boot id.
+    /// Reports that the node has started, with its boot id.
     pub async fn report_startup(&self, itself: &Itself, boot_id: String) -> Result<(), Problem> {
         self.keep_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
     }
 
-    /// The machine goes down.
+    /// Reports that the node shuts down.
     pub async fn report_shutdown(&self, itself: &Itself) -> Result<(), Problem> {
         self.keep_report(itself, Report::Shutdown).await
     }
 
-    /// The machine has booted this.
+    /// Reports the boot environment that the node started.
     pub async fn report_bootenv(&self, itself: &Itself, bootenv: String) -> Result<(), Problem> {
         self.keep_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
     }
 
-    /// What the machine knows of itself, in the place of what it said before.
+    /// Replaces the facts that the node reported before.
     pub async fn report_facts(&self, itself: &Itself, facts: Value) -> Result<(), Problem> {
-        self.keep_report(itself, Report::Facts(checked_object("facts", &facts, limits::FACTS)?.clone())).await
+        self.keep_report(
+            itself,
+            Report::Facts(checked_object("facts", &facts, limits::FACTS)?.clone()),
+        )
+        .await
     }
 
     async fn keep_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
@@ -149,21 +199,24 @@ impl Control {
                 429,
                 "too_many_reports",
                 "Too many reports",
-                format!("A machine may report {MOST_REPORTS} times a minute. Try again in a minute."),
+                format!(
+                    "A machine may report {MOST_REPORTS} times a minute. Try again in a minute."
+                ),
             )
             .again_after(Duration::from_secs(60))),
         }
     }
 }
 
-/// A short name in plain characters.
+/// Validates a short value of printable ASCII characters.
 fn word(what: &str, text: &str) -> Result<String, Problem> {
     let text = text.trim();
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
     match !text.is_empty() && text.len() <= limits::WORD && text.chars().all(plain) {
         true => Ok(text.to_owned()),
-        false => {
-            Err(Problem::invalid(format!("{what}: give 1 to {} characters of plain ASCII, in one line.", limits::WORD)))
-        }
+        false => Err(Problem::invalid(format!(
+            "{what}: give 1 to {} characters of plain ASCII, in one line.",
+            limits::WORD
+        ))),
     }
 }

@@ -1,4 +1,5 @@
-//! Node records. Adding one is no intent: it waits in *system* until a reviewed change binds something to it.
+//! Node records. A new record is no part of the desired state. The node stays in *system* until a
+//! reviewed change binds a role to it.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,18 +23,23 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, done, paging, reach, words};
 
-/// Where nodes lie that nobody named.
+/// The domain of nodes with derived names.
 const UNNAMED: &str = "nodes.gantry.internal";
-/// Most MAC addresses of one node.
+/// Maximum number of MAC addresses per node.
 const MAX_MACS: usize = 64;
 
 impl Control {
     /// A page of nodes.
-    pub async fn find_nodes(&self, actor: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
+    pub async fn find_nodes(
+        &self,
+        actor: &Actor,
+        wanted: &NodesWanted,
+    ) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let name: String = words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
+        let name: String =
+            words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
         let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
-        // Whatever the order, the last key is the node's name.
+        // In every sort order, the last key is the node's name.
         if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()
         {
@@ -44,12 +50,20 @@ impl Control {
             None => None,
             Some(name) => Some(self.present().await?.named(name)?),
         };
-        let filter =
-            NodeFilter { name: &name, state: wanted.state, deployment, order: wanted.sort, behind: behind.as_deref() };
+        let filter = NodeFilter {
+            name: &name,
+            state: wanted.state,
+            deployment,
+            order: wanted.sort,
+            behind: behind.as_deref(),
+        };
         let mut rows = reading::nodes(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
@@ -59,7 +73,8 @@ impl Control {
         let summary = |row: reading::NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
-            let deployment = DeploymentName::parse(&row.deployment).map_err(|_| Problem::internal())?;
+            let deployment =
+                DeploymentName::parse(&row.deployment).map_err(|_| Problem::internal())?;
             Ok(NodeSummary {
                 id,
                 fqdn: row.node.fqdn,
@@ -67,7 +82,10 @@ impl Control {
                 alive: row.node.alive,
                 available: row.node.available,
                 transport: row.node.transport,
-                unreached: unreached.iter().find(|(node, _)| *node == id).map(|(_, said)| said.clone()),
+                unreached: unreached
+                    .iter()
+                    .find(|(node, _)| *node == id)
+                    .map(|(_, said)| said.clone()),
                 steps: steps.unwrap_or_default(),
                 record: !present.blueprint.nodes.contains_key(&id),
             })
@@ -76,18 +94,21 @@ impl Control {
         Ok(NodePage { nodes, next })
     }
 
-    /// Adds a node: a folder on the worker's machine, or a machine that is reached by SSH. One without a name gets the one that follows
-    /// from its MAC addresses or its serial number, so the same machine is never added twice.
+    /// Adds a node: a folder on the worker's machine, or a machine with an SSH connection. Without
+    /// a name, the name is derived from the MAC addresses or the serial number. So the same machine
+    /// cannot be added twice.
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
         self.make_node(Some(actor), &wish).await
     }
 
-    /// The same for whoever has the machine itself and the database: a testbed makes its own nodes known, again and again. The record of
-    /// one that is known, and reached otherwise than it says, is changed by the rules for all; says whether that was so.
+    /// Like [`Self::add_node`], for a process with direct access to the machine and the database. A
+    /// testbed registers its nodes with it at each start. If the node exists with another
+    /// connection, the connection is changed by the usual rules. Returns whether it was changed.
     ///
     /// # Errors
-    /// As [`Self::add_node`], but not when a node of that name is there; and when a run is open on one that is reached otherwise.
+    /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
+    /// would change while a run is open.
     pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
         match self.make_node(None, &wish).await {
             Err(problem) if problem.code == "node_exists" => self.ensure_way(&wish).await,
@@ -100,10 +121,19 @@ impl Control {
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        let gone = || Problem::conflict("state", format!("The node {fqdn} was taken out this moment: try again."));
-        let known = reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
+        let gone = || {
+            Problem::conflict(
+                "state",
+                format!("The node {fqdn} was taken out this moment: try again."),
+            )
+        };
+        let known =
+            reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
         let node = NodeId(known.ok_or_else(gone)?.id);
-        let before = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let before = intent::lock_machine(&mut transaction, node)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(gone)?;
         if before.transport != transport {
             return Err(Problem::conflict(
                 "node_exists",
@@ -120,7 +150,8 @@ impl Control {
         }
         if before.meant {
             let wanted = connection::of_record(transport, &after.address, &after.connection);
-            let change = NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
+            let change =
+                NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
             return Err(in_blueprint(&before.fqdn, &change));
         }
         let reason = "whoever has the machine itself says so";
@@ -133,7 +164,8 @@ impl Control {
     fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
             Some(ssh) => {
-                let (connection, addresses) = connection::columns(&connection::by_ssh(ssh, &wish.root)?);
+                let (connection, addresses) =
+                    connection::columns(&connection::by_ssh(ssh, &wish.root)?);
                 reach::check(&self.reach, &addresses, ssh.port)?;
                 ("ssh", connection, addresses)
             }
@@ -141,12 +173,14 @@ impl Control {
         })
     }
 
-    /// The record that somebody wants, if it can be one.
+    /// Validates a requested record.
     pub(crate) fn fit(&self, wish: &NodeWish) -> Result<Fit, Problem> {
         let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
-            return Err(Problem::invalid("Names below phantom.gantry.internal stand for deployments: choose another."));
+            return Err(Problem::invalid(
+                "Names below phantom.gantry.internal stand for deployments: choose another.",
+            ));
         }
         let (transport, connection, addresses) = self.way_of(wish)?;
         Ok(Fit { fqdn, is_derived, macs, serial, transport, connection, addresses })
@@ -180,13 +214,21 @@ impl Control {
         Ok(json!({"root": root}))
     }
 
-    /// Takes the record of a node out that nothing was ever bound to. No document changes with it, so there is nothing to review; one
-    /// that a target speaks of is given up by a proposal. With a `version`, only if the record is still of that one.
-    pub async fn take_out_node(&self, actor: &Actor, node: NodeId, version: Option<i32>) -> Result<(), Problem> {
+    /// Deletes the record of a node that never had a noderole. No document changes, so no review is
+    /// needed. A node that a target contains is removed by proposal. With `version`, deletes only
+    /// that version of the record.
+    pub async fn take_out_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        version: Option<i32>,
+    ) -> Result<(), Problem> {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        let Some(fqdn) = intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)? else {
+        let Some(fqdn) =
+            intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)?
+        else {
             drop(transaction);
             return Err(self.not_taken_out(node).await?);
         };
@@ -199,8 +241,11 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        // What was proposed on it alone has nothing to be about any more.
-        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None).await.map_err(from_store)? {
+        // Proposals on this node alone have lost their subject.
+        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None)
+            .await
+            .map_err(from_store)?
+        {
             let detail = json!({"taken_out": fqdn});
             intent::append_audit(
                 &mut transaction,
@@ -212,11 +257,17 @@ impl Control {
             .await
             .map_err(from_store)?;
             let told = Live::Proposal { proposal: closed.id, version: closed.version };
-            intent::append_live(&mut transaction, &[Topic::Proposal(closed.id), Topic::Reviews], &told)
-                .await
-                .map_err(from_store)?;
+            intent::append_live(
+                &mut transaction,
+                &[Topic::Proposal(closed.id), Topic::Reviews],
+                &told,
+            )
+            .await
+            .map_err(from_store)?;
         }
-        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)?;
+        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn })
+            .await
+            .map_err(from_store)?;
         done(transaction).await
     }
 
@@ -238,12 +289,11 @@ impl Control {
     }
 }
 
-/// A node's record as somebody wants it, checked as far as that goes without those that are there.
+/// A requested record, validated as far as possible without a comparison with existing nodes.
 #[derive(Debug)]
 pub(crate) struct Fit {
-    /// Its name.
     pub(crate) fqdn: Fqdn,
-    /// Whether that follows from the machine itself.
+    /// Whether the name was derived from the machine's data.
     is_derived: bool,
     macs: Vec<String>,
     serial: String,
@@ -253,12 +303,12 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// How many addresses the record has.
     pub(crate) fn addresses(&self) -> usize {
         self.addresses.len()
     }
 
-    /// Makes the record. The caller keeps others from adding any meanwhile ([`intent::lock_records`]).
+    /// Inserts the record. The caller has a lock that blocks other additions
+    /// ([`intent::lock_records`]).
     pub(crate) async fn insert(
         &self,
         on: &mut PgConnection,
@@ -281,22 +331,32 @@ impl Fit {
                 }
                 false => "Names are unique: choose another, or look for it in the list",
             };
-            return Err(Problem::conflict("node_exists", format!("A node {} is there already. {what}.", new.fqdn)));
+            return Err(Problem::conflict(
+                "node_exists",
+                format!("A node {} is there already. {what}.", new.fqdn),
+            ));
         }
         intent::set_hardware(on, new.id, &self.macs, &self.serial).await.map_err(from_store)?;
         Ok(new.id)
     }
 
-    /// Puts into the audit that the record was made, and tells whoever looks at the list.
-    pub(crate) async fn note(&self, on: &mut PgConnection, node: NodeId, by: Option<PersonId>) -> Result<(), Problem> {
+    /// Writes the audit entry and notifies open node lists.
+    pub(crate) async fn note(
+        &self,
+        on: &mut PgConnection,
+        node: NodeId,
+        by: Option<PersonId>,
+    ) -> Result<(), Problem> {
         let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "addresses": self.addresses, "port": self.connection["port"],
             "macs": self.macs, "serial": self.serial});
-        intent::append_audit(on, by, "node.add", &node.to_string(), &detail).await.map_err(from_store)?;
+        intent::append_audit(on, by, "node.add", &node.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, self.fqdn.to_string()).await
     }
 }
 
-/// A change that was made on a record that is another one by now.
+/// The problem for a change based on an outdated version of the record.
 pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     Problem::new(
         412,
@@ -308,7 +368,7 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     )
 }
 
-/// What people write of a machine's serial number.
+/// Validates a serial number.
 pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
     let serial = words::plain(serial)?;
     if serial.len() > 200 {
@@ -317,7 +377,7 @@ pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
     Ok(serial.to_owned())
 }
 
-/// MAC addresses as people write them, each in its one spelling; empty texts are left out.
+/// Validates MAC addresses and converts them to their canonical form; empty texts are skipped.
 pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     if macs.len() > MAX_MACS {
         return Err(Problem::invalid(format!("macs: give at most {MAX_MACS} MAC addresses.")));
@@ -327,7 +387,8 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
         if words::plain(text)?.is_empty() {
             continue;
         }
-        // A machine may say what it likes of itself; what a person writes and nobody can use is a slip.
+        // A node's own report may contain unusable addresses, but in a person's input they are
+        // typing errors.
         let mac = mac_address(text).ok_or_else(|| {
             let shown: String = text.chars().take(200).collect();
             Problem::invalid(format!(
@@ -344,7 +405,7 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     Ok(checked)
 }
 
-/// The name that a node gets, and whether it was derived.
+/// The name of a new node, and whether it was derived.
 fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
     words::plain(&wish.domain)?;
@@ -353,16 +414,18 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
         return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }
     let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
-    let hardware = Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
+    let hardware =
+        Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
     let domain = Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(UNNAMED);
     Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }
 
-/// Scripts write below this folder, so it must be one that somebody chose on purpose.
+/// Scripts write below the root folder, so it must be a deliberate choice.
 fn check_root(root: &str) -> Result<(), Problem> {
     let path = Path::new(root);
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
-    // A folder whose name looks like another's would be taken for it; a line's end breaks the tables and logs that name it.
+    // A folder with a misleading name would be confused with another; a line break garbles tables
+    // and logs.
     if deceiving(root).is_some() || root.contains(['\n', '\r', '\t']) {
         return Err(Problem::invalid(
             "The root folder has a line's end or a character that can't be seen: leave it out, and give the folder a plain name.",
@@ -377,14 +440,15 @@ fn check_root(root: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A path in its one spelling, without double or trailing slashes, so that folders can be compared.
+/// A path without double or trailing slashes, so that folders can be compared.
 fn plain_path(root: &str) -> String {
     let folders = root.split('/').filter(|folder| !folder.is_empty());
     folders.flat_map(|folder| ["/", folder]).collect()
 }
 
-/// Scripts run as root would own all of Gantry there: its database, and what proves who signed in. Only `nodes` below its data folder is
-/// for nodes; the demo's are there.
+/// Scripts that run with Gantry's data folder as root would control all of Gantry: its database and
+/// its sign-in secrets. Only `nodes` below the data folder is permitted; the demo's nodes are
+/// there.
 fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
     let (root, data) = (resolved(Path::new(root)), resolved(data));
     let nodes = data.join("nodes");
@@ -399,7 +463,7 @@ fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
     )))
 }
 
-/// A path with the links in the part of it that is there followed.
+/// Resolves the symbolic links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
     for there in path.ancestors() {
         if let Ok(real) = there.canonicalize() {
@@ -414,16 +478,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_or_derived() {
+    fn name_is_given_or_derived() {
         let wish = |fqdn: &str, mac: &str, serial: &str| NodeWish {
             macs: vec![mac.into()],
             serial: serial.into(),
             ..NodeWish::named(fqdn, "/srv/n")
         };
-        let name = |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
+        let name =
+            |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
         let of = |text: &str, derived| Ok((text.to_owned(), derived));
-        assert_eq!(name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")), of("n1.a.example", false));
-        assert_eq!(name(&wish("", "00:25:90:AA:00:01", "")), of("d00-25-90-aa-00-01.nodes.gantry.internal", true));
+        assert_eq!(
+            name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")),
+            of("n1.a.example", false)
+        );
+        assert_eq!(
+            name(&wish("", "00:25:90:AA:00:01", "")),
+            of("d00-25-90-aa-00-01.nodes.gantry.internal", true)
+        );
         assert_eq!(name(&wish(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
         let near = NodeWish { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
         assert_eq!(name(&near), of("scn0f8s7.lab.example.com", true));
@@ -438,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_absolute_deep_and_plain() {
+    fn unsafe_root_folders_are_rejected() {
         for bad in ["", "/", "/etc", "srv/node", "/srv/../etc/x", "/srv/./..", "/a/\0b"] {
             assert!(check_root(bad).is_err(), "{bad:?}");
         }
@@ -449,24 +520,33 @@ mod tests {
             "/srv/nodes/we\u{200b}b",
             "/srv/nodes/a\0",
         ] {
-            assert!(check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")), "{hidden:?}");
+            assert!(
+                check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")),
+                "{hidden:?}"
+            );
         }
         assert!(check_root("/srv/nodes/web-1").is_ok());
         assert_eq!(plain_path("/srv//nodes/web-1/"), "/srv/nodes/web-1");
     }
 
     #[test]
-    fn no_node_gets_gantrys_own_folder() {
+    fn data_folder_is_rejected_as_root() {
         let data = Path::new("/var/nowhere/gantry");
-        for bad in ["/var/nowhere/gantry", "/var/nowhere", "/var/nowhere/gantry/postgres", "/var/nowhere/gantry/nodes"]
-        {
+        for bad in [
+            "/var/nowhere/gantry",
+            "/var/nowhere",
+            "/var/nowhere/gantry/postgres",
+            "/var/nowhere/gantry/nodes",
+        ] {
             let problem = check_apart(bad, data).unwrap_err();
             assert!(
-                problem.detail.contains("elsewhere") && problem.detail.contains("/var/nowhere/gantry/nodes"),
+                problem.detail.contains("elsewhere")
+                    && problem.detail.contains("/var/nowhere/gantry/nodes"),
                 "{bad}"
             );
         }
-        for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"] {
+        for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"]
+        {
             assert_eq!(check_apart(good, data), Ok(()), "{good}");
         }
         let folder = std::env::temp_dir().join(format!("gantry-roots-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! Opening: how much of a change each person had before their eyes. What a mark stands on is said in [`engine::blueprint::opened`].
+//! Tracks which changes of a review each person has viewed. [`engine::blueprint::opened`] defines
+//! what a mark refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use crate::reviewing::changed;
 use crate::{Control, done};
 
 impl Control {
-    /// How much of a submission this person has opened.
+    /// The changes of a review that this person has viewed.
     pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
@@ -25,16 +26,21 @@ impl Control {
         opened(&mut connection, actor, &changes).await
     }
 
-    /// Notes that this person opened the changes of these documents in a submission. Saying it twice is saying it once.
-    pub async fn open_changes(&self, actor: &Actor, id: SubmissionId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    /// Marks the changes of these documents in a review as viewed. Idempotent.
+    pub async fn open_changes(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        anchors: Vec<Anchor>,
+    ) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
-        // What a person had before their eyes no token had.
+        // Only a person can view a change, so tokens are refused.
         actor.require_in_person()?;
         let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
         if anchors.len() > MAX_OPENED {
             return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
         }
-        // What a submission changes never changes, so there is nothing to look at again in the transaction.
+        // The changes of a review are immutable, so the transaction need not read them again.
         let changes = changes(self, actor, id).await?;
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
@@ -45,20 +51,26 @@ impl Control {
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks).await.map_err(from_store)?;
+        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks)
+            .await
+            .map_err(from_store)?;
         let opened = opened(&mut transaction, actor, &changes).await?;
         done(transaction).await?;
         Ok(opened)
     }
 }
 
-/// The documents that a submission changes, each with the content of its change.
+/// The documents that a review changes, each with the hash of its change.
 struct Changes {
     proposal: ProposalId,
     contents: BTreeMap<Anchor, Hash>,
 }
 
-async fn opened(on: &mut PgConnection, actor: &Actor, changes: &Changes) -> Result<Opened, Problem> {
+async fn opened(
+    on: &mut PgConnection,
+    actor: &Actor,
+    changes: &Changes,
+) -> Result<Opened, Problem> {
     let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
     let mut found = Opened { all: changes.contents.len(), ..Opened::default() };
     for (anchor, content) in marks {

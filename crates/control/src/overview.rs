@@ -1,6 +1,8 @@
-//! How it stands, in a few queries: for the first page, for programs, for metrics; the policy; and how far a target has come.
+//! The cluster state in a few queries (for pages, API clients and metrics), the policy in force,
+//! and the progress of targets.
 //!
-//! Nothing here is kept: numbers are of one moment. What is asked for often (metrics) is kept for a moment by whoever asks.
+//! Nothing is cached here: all numbers are current. Callers that ask often (metrics) cache the
+//! result for a moment.
 
 use std::time::Duration;
 
@@ -8,8 +10,8 @@ use api::Problem;
 use api::console::StateCounts;
 use api::listing::{Sort, TargetSort};
 use api::overview::{
-    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally, TargetView, Way,
-    WorkerTally,
+    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally,
+    TargetView, Way, WorkerTally,
 };
 use api::waiting::WaitingWanted;
 use engine::ids::TargetNo;
@@ -22,20 +24,18 @@ use crate::waiting::EVERYWHERE;
 use crate::words::at;
 use crate::{Control, done};
 
-/// Runs of the last 24 hours that are counted.
+/// Runs of the last 24 hours are counted up to this limit.
 const RUNS_COUNTED: i64 = 50_000;
 
 /// Numbers for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers {
-    /// But for steps.
+    /// All numbers except step counts.
     pub tally: Tally,
-    /// Steps.
     pub steps: StateCounts,
 }
 
 impl Control {
-    /// How it stands.
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
         let stuck = self.waiting(actor, &WaitingWanted::default()).await?.groups;
@@ -45,27 +45,39 @@ impl Control {
         let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
         let hours = reading::hours(&mut connection, RUNS_COUNTED).await.map_err(from_store)?;
-        let hour = |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
-        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None).await.map_err(from_store)?;
+        let hour =
+            |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
+        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None)
+            .await
+            .map_err(from_store)?;
         let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
         Ok(Overview {
             target: present.head.number,
             enabled: present.head.enabled,
-            deployments: DeploymentTally { all: tally.deployments, held: tally.held, proposed: tally.proposed },
+            deployments: DeploymentTally {
+                all: tally.deployments,
+                held: tally.held,
+                proposed: tally.proposed,
+            },
             nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
             steps,
             stuck,
             reviews,
             open_reviews: tally.open_reviews,
             commits,
-            queue: QueueTally { queued: tally.queued, running: tally.running, oldest: tally.oldest.map(at) },
+            queue: QueueTally {
+                queued: tally.queued,
+                running: tally.running,
+                oldest: tally.oldest.map(at),
+            },
             workers: WorkerTally { alive: tally.workers, capacity: tally.capacity },
             hours: hours.into_iter().map(hour).collect(),
             first_steps,
         })
     }
 
-    /// Numbers for whoever watches the process: they tell of no person and of no machine.
+    /// Numbers for monitoring. They contain no names of people or nodes, so they need no
+    /// permission.
     pub async fn numbers(&self) -> Result<Numbers, Problem> {
         let mut connection = self.connection().await?;
         let tally = reading::tally(&mut connection).await.map_err(from_store)?;
@@ -73,7 +85,7 @@ impl Control {
         Ok(Numbers { tally, steps })
     }
 
-    /// The gate's policy that is in force.
+    /// The approval policy in force.
     pub async fn policy_in_force(&self, actor: &Actor) -> Result<PolicyView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -85,35 +97,48 @@ impl Control {
         Ok(PolicyView { number, policy, since: at(since), by, target: TargetNo(target) })
     }
 
-    /// A target, and how far reality has come.
+    /// A target and its progress.
     pub async fn target(&self, actor: &Actor, number: TargetNo) -> Result<TargetView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut view = self.begin().await?;
-        // What is left and what is in its way are of one moment.
+        // The progress and the obstacles must come from the same snapshot.
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *view)
             .await
             .map_err(|e| from_store(e.into()))?;
         let row = reading::target(&mut view, number).await.map_err(from_store)?;
-        let row = row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
-        let (steps, applied) = reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
+        let row =
+            row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
+        let (steps, applied) =
+            reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number)).await.map_err(from_store)?,
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number))
+                .await
+                .map_err(from_store)?,
         };
         done(view).await?;
-        Ok(TargetView { way: way(&steps, applied, in_the_way), steps, applied, target: to_target(row)? })
+        Ok(TargetView {
+            way: way(&steps, applied, in_the_way),
+            steps,
+            applied,
+            target: to_target(row)?,
+        })
     }
 
-    /// How far reality has come to what a deployment says, by the same rule as for a target: what is stuck here is stuck there.
-    pub async fn deployment_way(&self, actor: &Actor, name: &str) -> Result<DeploymentWay, Problem> {
+    /// The progress of a deployment, by the same rule as for a target.
+    pub async fn deployment_way(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentWay, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let id = present.named(name)?;
         let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
         let deployment = deployment.ok_or_else(Problem::internal)?;
         let mut view = self.begin().await?;
-        // What is left and what is in its way are of one moment.
+        // The progress and the obstacles must come from the same snapshot.
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *view)
             .await
@@ -121,14 +146,22 @@ impl Control {
         let steps = reading::steps_in(&mut view, id).await.map_err(from_store)?;
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id)).await.map_err(from_store)?,
+            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id))
+                .await
+                .map_err(from_store)?,
         };
         done(view).await?;
         Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
     }
 
-    /// The same as [`Self::target`], once nothing more happens by itself, or when so much time is over.
-    pub async fn target_settled(&self, actor: &Actor, number: TargetNo, most: Duration) -> Result<TargetView, Problem> {
+    /// Like [`Self::target`], but waits until the target converges or is stuck, or until the
+    /// timeout.
+    pub async fn target_settled(
+        &self,
+        actor: &Actor,
+        number: TargetNo,
+        most: Duration,
+    ) -> Result<TargetView, Problem> {
         let end = tokio::time::Instant::now() + most;
         loop {
             let asked = tokio::time::Instant::now();
@@ -137,26 +170,29 @@ impl Control {
             if view.way != Way::UnderWay || now >= end {
                 return Ok(view);
             }
-            // What takes long to count is counted less often.
+            // Poll less often if counting takes long.
             let pause = LOOK.max((now - asked) * 10);
             tokio::time::sleep_until((now + pause).min(end)).await;
         }
     }
 }
 
-/// How often a target that is waited for is looked at.
+/// How often to poll a target while waiting.
 const LOOK: Duration = Duration::from_millis(500);
 
 fn all(steps: &StateCounts) -> i64 {
     steps.blocked + steps.todo + steps.transition + steps.active + steps.error
 }
 
-/// A target is stuck when what is in its way waits for somebody, all of it. Steps that are blocked say nothing about that by themselves: what
-/// they wait for may be another target's, and run; and where more is above it than was looked at, nobody knows that nothing of it does.
+/// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
+/// person. Blocked steps alone do not prove that: their parents may belong to another target and
+/// run. If not all ancestors were examined (`more`), one of them may run.
 fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
     match in_the_way {
         _ if applied == all(steps) => Way::Converged,
-        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => Way::Stuck,
+        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
+            Way::Stuck
+        }
         _ => Way::UnderWay,
     }
 }
@@ -166,24 +202,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_stuck_when_nothing_moves_by_itself() {
-        let steps = |blocked, todo, transition, active, error| StateCounts { blocked, todo, transition, active, error };
-        let way = |steps, applied, moving, resting| way(&steps, applied, InTheWay { moving, resting, more: false });
-        assert_eq!(way(steps(0, 0, 0, 0, 0), 0, 0, 0), Way::Converged, "it changed no steps, or later ones did");
+    fn target_is_stuck_when_only_people_can_help() {
+        let steps = |blocked, todo, transition, active, error| StateCounts {
+            blocked,
+            todo,
+            transition,
+            active,
+            error,
+        };
+        let way = |steps, applied, moving, resting| {
+            way(&steps, applied, InTheWay { moving, resting, more: false })
+        };
+        assert_eq!(
+            way(steps(0, 0, 0, 0, 0), 0, 0, 0),
+            Way::Converged,
+            "it changed no steps, or later ones did"
+        );
         assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
         assert_eq!(
             way(steps(2, 0, 0, 3, 0), 3, 1, 0),
             Way::UnderWay,
             "another target's step runs, and they come after it"
         );
-        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "what was before them is just done");
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 0, 0),
+            Way::UnderWay,
+            "what was before them is just done"
+        );
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
         assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
         assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
         assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "it is held");
-        assert_eq!(way(steps(0, 0, 0, 3, 0), 2, 0, 0), Way::Stuck, "nothing is open, and one has not applied it");
+        assert_eq!(
+            way(steps(0, 0, 0, 3, 0), 2, 0, 0),
+            Way::Stuck,
+            "nothing is open, and one has not applied it"
+        );
         let far = InTheWay { moving: 0, resting: 10_000, more: true };
-        assert_eq!(super::way(&steps(90_000, 0, 0, 3, 1), 3, far), Way::UnderWay, "what is beyond may run");
+        assert_eq!(
+            super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
+            Way::UnderWay,
+            "what is beyond may run"
+        );
     }
 }

@@ -1,25 +1,30 @@
-//! Pages of lists: where one goes on, and pages of those that are at hand as a whole.
+//! Pagination: parsing of cursors, and pages of lists that are already in memory.
 
 use api::Problem;
 use api::listing::{Cursor, Key, NotAPlace, Order, Sort};
 
 use crate::words::{plain, sentence};
 
-/// Longest place in a list, in bytes: a title of the longest and what is around it.
+/// Maximum length of a cursor in bytes: a title of maximum length and its encoding.
 const LONGEST: usize = 2_000;
 
-/// The keys of the row behind which a page of a list goes on; None: it is the first page.
-pub(crate) fn behind<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Result<Option<Vec<Key>>, Problem> {
+/// The sort keys of the row after which the page starts; `None` for the first page.
+pub(crate) fn behind<S: Sort>(
+    order: Order<S>,
+    place: Option<&Cursor>,
+) -> Result<Option<Vec<Key>>, Problem> {
     let place = place.filter(|place| !place.as_str().is_empty());
     let Some(place) = place else { return Ok(None) };
     plain(place.as_str())?;
     if place.as_str().len() > LONGEST {
-        return Err(Problem::invalid("That is no place in a list: give what the page before says under next."));
+        return Err(Problem::invalid(
+            "That is no place in a list: give what the page before says under next.",
+        ));
     }
     place.keys(order).map(Some).map_err(refused)
 }
 
-/// Refuses a place that was read and that no row of the list can have.
+/// The error for a well-formed cursor that no row of the list can have.
 pub(crate) fn no_row_has<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
     refused(NotAPlace::new(place, order))
 }
@@ -28,7 +33,7 @@ fn refused(error: NotAPlace) -> Problem {
     Problem::invalid(sentence(&error.to_string()))
 }
 
-/// A page of a list that is at hand as a whole, and where the next one begins. Keys tell all rows apart.
+/// A page of an in-memory list, and the cursor of the next page. `keys` must be unique per row.
 pub(crate) fn page<S: Sort, T>(
     rows: Vec<T>,
     keys: impl Fn(&T, S) -> Vec<Key>,
@@ -61,8 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_every_order_are_the_whole_list_each_row_once() {
-        let all: Vec<(&str, i64)> = (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
+    fn pages_cover_the_list_without_duplicates() {
+        let all: Vec<(&str, i64)> =
+            (0..23).map(|n| (["a", "b", "~-", "é"][n % 4], n as i64)).collect();
         let keys = |row: &(&str, i64), sort: ReviewSort| match sort {
             ReviewSort::Submitted => vec![Key::from(row.1)],
             ReviewSort::Title => vec![Key::from(row.0), Key::from(row.1)],
@@ -89,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_none_are_refused() {
+    fn invalid_cursors_are_rejected() {
         let of = |text: &str| behind(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
         assert_eq!(of("").unwrap(), None);
         for junk in ["x", "title~-a~-1", "\0", &"9".repeat(3_000)] {

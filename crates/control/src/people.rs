@@ -1,24 +1,28 @@
-//! Who may do what, and how people come in.
+//! People, permissions, and signing in.
 //!
-//! # Theory
+//! Every use case takes an [`Actor`] and asks it for a permission in a deployment ([`actor`]); a
+//! missing permission means no. No permission contains another one, except that every permission
+//! includes Viewer. In particular, an admin manages people, not nodes: changing nodes takes an
+//! operator and, for each change, a reviewer.
 //!
-//! Every use case takes an [`Actor`] and asks it what it may, and where ([`actor`]); a permission that is not there means no. There is
-//! no permission that contains another one, but for looking: whoever may do anything may look. In particular an admin, who decides
-//! about people, does not decide about machines: that takes an operator and, each time, a reviewer.
+//! A person signs in with a *one-time link* from someone who may create one, or with name and
+//! password ([`passwords`]). Both start a *session*. API clients use *tokens* ([`tokens`]). Links,
+//! sessions and tokens are random values of 256 bits, shown once, and stored as SHA-256. A slow
+//! hash is not needed, because random values of this length cannot be guessed.
 //!
-//! A person comes in with a *one-time sign-in*, a link that somebody who may make one hands them, or with their name and a password
-//! ([`passwords`]). Either begins a *session*. Programs come with *tokens* ([`tokens`]). Links, sessions and tokens are random tokens of 256 bits, shown once, and stored as their SHA-256 (a slow hash protects what people can remember;
-//! nobody guesses these). Invariants:
-//! * a sign-in is spent once, whoever comes first; only who has it learns whether it was used or has expired;
-//! * a session ends [`SESSION_IDLE`] after the last visit, [`SESSION_ABSOLUTE`] after it began, when it is signed out, and at once when
-//!   its person is disabled: it is looked up anew for every request and kept in no memory;
-//! * who is disabled loses their tokens with their sessions, in the same transaction: letting them in again brings none of them back,
-//!   so whoever else may have had one is out for good;
-//! * a visit is written down at most once in [`NOTE_EVERY`], so that looking costs one read;
-//! * whoever signs in gets a session of its own, and the one that their browser had ends with that: nobody is handed a session that
-//!   somebody else knows;
-//! * signing in and out is in the audit, in the same transaction. Refused sign-ins are not: anybody can cause those, so they are
-//!   logged and counted for the [`throttle`] instead.
+//! Invariants:
+//! * A link can be used once. Only its owner learns whether it was used or has expired.
+//! * A session ends [`SESSION_IDLE`] after the last request, [`SESSION_ABSOLUTE`] after its start,
+//!   and on sign-out. It ends at once when its person is disabled. Every request looks it up in the
+//!   database; there is no cache.
+//! * Disabling a person also revokes their tokens, in the same transaction. Enabling the person
+//!   again restores none of them, so a leaked token stays useless.
+//! * The time of the last request is stored at most once per [`NOTE_EVERY`], so a request usually
+//!   costs one read.
+//! * Every sign-in creates a new session and ends the browser's old one. This prevents session
+//!   fixation.
+//! * Signing in and out is audited in the same transaction. Failed sign-ins are not, because anyone
+//!   can cause them. They are logged and counted by the [`throttle`].
 
 mod access;
 mod accounts;
@@ -55,44 +59,46 @@ pub(crate) use access::notices;
 pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
 pub use actor::{Actor, Bearer, FACTOR_NEEDED, Permission, Session};
 
-/// A session that is not used for so long ends.
+/// A session ends after this time without a request.
 pub const SESSION_IDLE: Duration = Duration::from_secs(12 * 3600);
-/// A session ends so long after it began, however much it is used.
+/// Maximum duration of a session, however much it is used.
 pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Requests of a session within a minute.
+/// Maximum number of requests of one session per minute.
 pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
-/// Requests by one token within a minute.
+/// Maximum number of requests with one token per minute.
 pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
-/// Sign-ins that fail, from one address or for one name, before the next one within [`FAILURES_COUNT`] has to wait.
+/// Failed sign-ins within [`FAILURES_COUNT`], per address or per name, before further attempts have
+/// to wait.
 pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
-/// How long sign-ins that failed are counted.
+/// The period in which failed sign-ins are counted.
 pub const FAILURES_COUNT: Duration = WINDOW;
-/// Passwords that are hashed at once.
+/// Passwords that are hashed in parallel.
 pub const HASHED_AT_ONCE: usize = passwords::AT_ONCE;
-/// Those and the ones that wait for that.
+/// Passwords that are hashed or wait for it.
 pub const HASHED_OR_WAITING: usize = passwords::WAITING;
-/// A session's last visit is this exact.
+/// The precision of a session's last visit.
 pub const NOTE_EVERY: Duration = Duration::from_secs(60);
-/// How long the one-time sign-ins hold that a start prints: a working day, for whoever comes back to that terminal.
+/// Validity of the one-time links that a start prints: one working day.
 pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
 
-const TIMES: SessionTimes = SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
-/// Longest text that is looked at as a token, in bytes; ours are shorter.
+const TIMES: SessionTimes =
+    SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
+/// Longest text that is looked up as a token, in bytes. Valid tokens are shorter.
 pub(crate) const MAX_TOKEN: usize = 128;
-/// Longest name that a client gives itself that is kept, in characters.
+/// Stored length of a client's user agent, in characters.
 const MAX_USER_AGENT: usize = 200;
 
-/// What an account stands for.
+/// The kind of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PersonKind {
-    /// Somebody who can be asked.
+    /// A person.
     Human,
-    /// A program. Its verdicts never count.
+    /// A service account for API clients. Its verdicts never count.
     Service,
 }
 
 impl PersonKind {
-    /// The word for the database.
+    /// The value in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Human => people::HUMAN,
@@ -108,7 +114,7 @@ impl PersonKind {
     }
 }
 
-/// A secret that is shown once. It never shows in logs.
+/// A secret that is shown once. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -126,12 +132,11 @@ impl Token {
         Ok(Self(text))
     }
 
-    /// One that is recognised as ours wherever it is found.
+    /// A token for API clients. Its prefix identifies it, for example in a scan for leaked secrets.
     fn for_programs() -> Result<Self, Problem> {
         Ok(Self(format!("{TOKEN_PREFIX}{}", Self::random()?.0)))
     }
 
-    /// The secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -151,12 +156,12 @@ pub(crate) fn hash_of(token: &str) -> TokenHash {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Where somebody comes from.
+/// The origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Visitor {
-    /// The client's address, as far as it is known.
+    /// The client's address, if known.
     pub address: Option<IpAddr>,
-    /// What the client calls itself.
+    /// The client's user agent.
     pub user_agent: String,
 }
 
@@ -170,58 +175,62 @@ impl Visitor {
     }
 }
 
-/// Somebody to be added.
+/// A person to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPerson {
-    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`; unique for ever.
+    /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`. A name is never reused.
     pub name: String,
-    /// What the account stands for.
     pub kind: PersonKind,
-    /// What they may do.
     pub permissions: BTreeSet<Permission>,
 }
 
 impl NewPerson {
-    /// A human.
-    pub fn human(name: impl Into<String>, permissions: impl IntoIterator<Item = Permission>) -> Self {
-        Self { name: name.into(), kind: PersonKind::Human, permissions: permissions.into_iter().collect() }
+    pub fn human(
+        name: impl Into<String>,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            kind: PersonKind::Human,
+            permissions: permissions.into_iter().collect(),
+        }
     }
 }
 
-/// People, their sign-ins and their sessions. `by` of its methods is who asks; None is Gantry itself, which takes a connection of the
-/// database's owner ([`People::with_owner`]): the server's own role changes no people.
+/// Manages people, their sign-ins and sessions. The parameter `by` of its methods is the actor;
+/// `None` is Gantry itself. Gantry itself needs a connection of the database owner
+/// ([`People::with_owner`]), because the server's database role cannot change people.
 #[derive(Debug, Clone)]
 pub struct People {
     store: Store,
-    /// The same database as its owner; servers have none.
+    /// The same database as its owner. Servers have none.
     owner: Option<Store>,
-    /// Failing sign-ins, by where they come from.
+    /// Failed sign-ins per address.
     attempts: Arc<Throttle<Option<IpAddr>>>,
-    /// Wrong passwords, by the name that they were tried with, whether there is one or not.
+    /// Wrong passwords per name, including names that do not exist.
     names: Arc<Throttle<String>>,
-    /// Requests, by the token that they came with.
+    /// Requests per token.
     requests: Arc<Throttle<Uuid>>,
-    /// Requests, by the session that they came in.
+    /// Requests per session.
     visits: Arc<Throttle<TokenHash>>,
     hasher: Hasher,
 }
 
-/// There is no person of this id.
 fn nobody(id: PersonId) -> Problem {
     Problem::not_found(format!("There is no person {id}. The list of people has all of them."))
 }
 
-/// A session that begins.
+/// A new session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
-    /// What the browser keeps.
+    /// The value of the browser's cookie.
     pub session: Token,
-    /// Whether the link was made to set a password by.
+    /// Whether the link that was used also sets a password.
     pub asks_password: bool,
 }
 
 impl People {
-    /// Over a database. Clones share what is known of failing sign-ins.
+    /// Clones share the counters of failed sign-ins.
     pub fn over(store: Store) -> Self {
         Self {
             store,
@@ -234,13 +243,17 @@ impl People {
         }
     }
 
-    /// The same, which also does what takes the database's owner.
+    /// Adds a connection of the database owner.
     pub fn with_owner(self, owner: Store) -> Self {
         Self { owner: Some(owner), ..self }
     }
 
-    /// A transaction for an admin, or for Gantry itself. Without a connection of the owner the database refuses the latter.
-    async fn begin_for(&self, by: Option<&Actor>) -> Result<Transaction<'static, Postgres>, Problem> {
+    /// Begins a transaction for an admin, or for Gantry itself. The latter needs the owner's
+    /// connection.
+    async fn begin_for(
+        &self,
+        by: Option<&Actor>,
+    ) -> Result<Transaction<'static, Postgres>, Problem> {
         let Some(actor) = by else {
             return self.owner.as_ref().unwrap_or(&self.store).pool().begin().await.map_err(failed);
         };
@@ -249,31 +262,44 @@ impl People {
         Ok(transaction)
     }
 
-    /// Adds a person.
+    /// Creates a person.
     ///
     /// # Errors
-    /// When the name is no name or taken, or `by` is no admin.
-    pub async fn create_person(&self, by: Option<&Actor>, new: &NewPerson) -> Result<PersonId, Problem> {
+    /// If the name is invalid or taken, or `by` is not an admin.
+    pub async fn create_person(
+        &self,
+        by: Option<&Actor>,
+        new: &NewPerson,
+    ) -> Result<PersonId, Problem> {
         require_admin(by)?;
         check_name(&new.name)?;
-        let words: Vec<&str> = new.permissions.iter().map(|permission| permission.as_str()).collect();
+        let words: Vec<&str> =
+            new.permissions.iter().map(|permission| permission.as_str()).collect();
         let mut transaction = self.begin_for(by).await?;
         let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
             .await
             .map_err(failed)?
-            .ok_or_else(|| Problem::conflict("name_taken", format!("There is a person {} already.", new.name)))?;
+            .ok_or_else(|| {
+                Problem::conflict("name_taken", format!("There is a person {} already.", new.name))
+            })?;
         let detail = json!({"name": new.name, "kind": new.kind.as_str(), "permissions": words});
-        people::append_audit(&mut transaction, id_of(by), "person.create", &person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "person.create",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(person)
     }
 
-    /// A person by name, as an actor without a session, which reads but does not write.
+    /// A person by name, as an actor without a session. Such an actor can read but not write.
     ///
     /// # Errors
-    /// When there is no such person, or they are disabled.
+    /// If the person does not exist or is disabled.
     pub async fn actor_by_name(&self, name: &str) -> Result<Actor, Problem> {
         let row = people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
         match row {
@@ -285,29 +311,37 @@ impl People {
         }
     }
 
-    /// Signs a person in with the authority of the database's owner, who could write the session by hand: `gantry up` opens the first
-    /// proposal like this, and tests act for people.
+    /// Signs a person in with the authority of the database owner, who could insert a session by
+    /// hand anyway. `gantry up` opens the first proposal like this, and tests act for people.
     ///
     /// # Errors
-    /// As [`People::actor_by_name`], and when there is no connection of the owner.
+    /// As [`People::actor_by_name`], and if there is no connection of the owner.
     pub async fn sign_in_as_owner(&self, name: &str) -> Result<Actor, Problem> {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
         let mut transaction = self.begin_for(None).await?;
-        people::insert_session(&mut transaction, person, &session.hash(), TIMES).await.map_err(failed)?;
-        let detail = json!({"by": "owner"});
-        people::append_audit(&mut transaction, Some(person), "sign_in", &person.to_string(), &detail)
+        people::insert_session(&mut transaction, person, &session.hash(), TIMES)
             .await
             .map_err(failed)?;
+        let detail = json!({"by": "owner"});
+        people::append_audit(
+            &mut transaction,
+            Some(person),
+            "sign_in",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         let found = self.look_up(session.reveal()).await?;
         found.map(|(actor, _)| actor).ok_or_else(Problem::signed_out)
     }
 
-    /// Makes a one-time sign-in for a person: whoever has it is that person, so hand it over with care.
+    /// Creates a one-time sign-in link. Anyone who has the link can sign in as the person.
     ///
     /// # Errors
-    /// When there is no such person, or `by` is no admin.
+    /// If the person does not exist, or `by` is not an admin.
     pub async fn one_time_sign_in(
         &self,
         by: Option<&Actor>,
@@ -317,10 +351,11 @@ impl People {
         self.link(by, person, holds, &[]).await
     }
 
-    /// The same by who starts Gantry's processes, for somebody who is to set a password.
+    /// Like [`Self::one_time_sign_in`], from the process that starts Gantry, for a person who has
+    /// to set a password.
     ///
     /// # Errors
-    /// When there is no such person.
+    /// If the person does not exist.
     pub async fn first_link(&self, person: PersonId, holds: Duration) -> Result<Token, Problem> {
         self.link(None, person, holds, &[ASKS_PASSWORD]).await
     }
@@ -337,31 +372,48 @@ impl People {
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.begin_for(by).await?;
-        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks).await.map_err(failed)?;
-        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
-        people::append_audit(&mut transaction, id_of(by), "sign_in.offer", &person.to_string(), &detail)
+        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks)
             .await
             .map_err(failed)?;
+        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "sign_in.offer",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(token)
     }
 
-    /// Spends a one-time sign-in and begins a session. `before`: the session that the browser had, which ends.
+    /// Uses a one-time link and starts a session. `before` is the browser's old session, which
+    /// ends.
     ///
     /// # Errors
-    /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` for what does not sign in (401); `too_many_attempts` when it failed too
-    /// often from that address (429).
-    pub async fn sign_in(&self, token: &str, visitor: &Visitor, before: Option<&str>) -> Result<Begun, Problem> {
+    /// `sign_in_used`, `sign_in_expired` or `sign_in_unknown` (401) if the link is not valid;
+    /// `too_many_attempts` (429) after too many failures from the address.
+    pub async fn sign_in(
+        &self,
+        token: &str,
+        visitor: &Visitor,
+        before: Option<&str>,
+    ) -> Result<Begun, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
-        // PostgreSQL has no text with a NUL, and no link has one.
+        // PostgreSQL refuses text with a NUL, and no link contains one.
         if token.len() > MAX_TOKEN || token.contains('\0') {
             return Err(self.refuse(visitor, Unspendable::Unknown));
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let begun = people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin).await;
+        let begun =
+            people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin)
+                .await;
         let Some((person, asks)) = begun.map_err(failed)? else {
-            let why = people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+            let why =
+                people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
         begun_session(&mut transaction, person, &origin, before, "link").await?;
@@ -373,19 +425,24 @@ impl People {
         tracing::warn!(address = ?visitor.address, ?why, "a sign-in was refused");
         self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
-            Unspendable::Used => ("sign_in_used", "This sign-in was used already. Each works once: ask for another."),
-            Unspendable::Expired => ("sign_in_expired", "This sign-in is too old or was taken back: ask for another."),
-            Unspendable::Unknown => {
-                ("sign_in_unknown", "There is no such sign-in here. Look whether all of it was copied.")
+            Unspendable::Used => {
+                ("sign_in_used", "This sign-in was used already. Each works once: ask for another.")
             }
+            Unspendable::Expired => {
+                ("sign_in_expired", "This sign-in is too old or was taken back: ask for another.")
+            }
+            Unspendable::Unknown => (
+                "sign_in_unknown",
+                "There is no such sign-in here. Look whether all of it was copied.",
+            ),
         };
         Problem::new(401, code, "This does not sign you in", detail)
     }
 
-    /// Who a session's token stands for; None when it does not hold (any more).
+    /// The actor of a session's token. `None` if the session is invalid or has ended.
     ///
     /// # Errors
-    /// When the database does not answer: then nobody knows.
+    /// `too_many_requests` (429) beyond [`SESSION_REQUESTS`].
     pub async fn actor_of_session(&self, token: &str) -> Result<Option<Actor>, Problem> {
         let Some((actor, note_due)) = self.look_up(token).await? else {
             return Ok(None);
@@ -403,18 +460,20 @@ impl People {
         Ok(Some(actor))
     }
 
-    /// Whether an actor still comes in, and may still look, without counting as a visit: for streams that stay open while nobody does.
-    ///
-    /// # Errors
-    /// As [`People::actor_of_session`].
+    /// Whether an actor is still signed in and has Viewer. It does not count as a visit, because
+    /// streams stay open without activity.
     pub async fn still_looks(&self, actor: &Actor) -> Result<bool, Problem> {
         let now = match (&actor.token, &actor.session) {
             (Some(token), _) => {
-                let row = store::api_tokens::bearer_of(self.store.pool(), token.id).await.map_err(failed)?;
+                let row = store::api_tokens::bearer_of(self.store.pool(), token.id)
+                    .await
+                    .map_err(failed)?;
                 row.map(|row| Actor::of_bearer_again(row, token))
             }
             (None, Some(session)) => {
-                let row = people::session(self.store.pool(), &session.hash, TIMES).await.map_err(failed)?;
+                let row = people::session(self.store.pool(), &session.hash, TIMES)
+                    .await
+                    .map_err(failed)?;
                 row.map(|row| {
                     let session = Session::of(&row, session.hash, session.credential.clone());
                     Actor::of(row.person, Some(session))
@@ -438,10 +497,7 @@ impl People {
         }))
     }
 
-    /// Ends the session that an actor came with. One that has ended already, or none, is fine.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// Ends the actor's session. A missing or ended session is no error.
     pub async fn sign_out(&self, actor: &Actor) -> Result<(), Problem> {
         let Some(session) = &actor.session else {
             return Ok(());
@@ -449,22 +505,31 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let ended = people::end_session(&mut transaction, &session.hash).await.map_err(failed)?;
         if let Some(person) = ended {
-            people::append_audit(&mut transaction, Some(person), "sign_out", &person.to_string(), &json!({}))
-                .await
-                .map_err(failed)?;
+            people::append_audit(
+                &mut transaction,
+                Some(person),
+                "sign_out",
+                &person.to_string(),
+                &json!({}),
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
 
-    /// Ends every session of the actor and revokes their unused sign-ins; hands back how many sessions ended.
+    /// Ends all sessions of the actor and revokes their unused links. Returns the number of
+    /// sessions that ended.
     ///
     /// # Errors
-    /// When the actor came by a token, or the database does not answer.
+    /// If the actor uses a token.
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         store::accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let ended = people::end_everything_of(&mut transaction, actor.person, None).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person, None)
+            .await
+            .map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(
             &mut transaction,
@@ -479,10 +544,10 @@ impl People {
         Ok(ended)
     }
 
-    /// Keeps a person out from now on: their sessions end, their unused sign-ins are void, their tokens are taken back.
+    /// Disables a person: their sessions end, and their unused links and their tokens are revoked.
     ///
     /// # Errors
-    /// When there is no such person, or `by` is no admin or that person.
+    /// If the person does not exist, `by` is not an admin, or `by` is the person.
     pub async fn disable(&self, by: Option<&Actor>, person: PersonId) -> Result<(), Problem> {
         require_admin(by)?;
         if by.is_some_and(|actor| actor.person == person) {
@@ -494,7 +559,7 @@ impl People {
         let mut transaction = self.begin_for(by).await?;
         let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
-            // The answer needs another connection; this one goes back first.
+            // The response needs another connection, so return this one first.
             drop(transaction);
             let there = people::person(self.store.pool(), person).await.map_err(failed)?;
             return match there {
@@ -504,14 +569,20 @@ impl People {
         }
         let (sessions, tokens) = shut_out(&mut transaction, person).await?;
         let detail = json!({"sessions": sessions, "tokens": tokens});
-        people::append_audit(&mut transaction, id_of(by), "person.disable", &person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        people::append_audit(
+            &mut transaction,
+            id_of(by),
+            "person.disable",
+            &person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 }
 
-/// Notes a session that has begun, and ends the one that the browser had before.
+/// Records a new session and ends the browser's old one.
 async fn begun_session(
     on: &mut PgConnection,
     person: PersonId,
@@ -523,10 +594,13 @@ async fn begun_session(
         people::end_session(on, &hash_of(before)).await.map_err(failed)?;
     }
     let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
-    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail).await.map_err(failed)
+    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail)
+        .await
+        .map_err(failed)
 }
 
-/// Ends all that somebody comes in by who is kept out; hands back how many sessions ended and how many tokens were taken back.
+/// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
+/// sessions and of tokens.
 async fn shut_out(on: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
     let sessions = people::end_everything_of(on, person, None).await.map_err(failed)?;
     let tokens = store::api_tokens::revoke_all_of(on, person).await.map_err(failed)?;
@@ -559,7 +633,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
 }
 
-/// Links are counted with passwords here, so another one does not help.
+/// Links and passwords share this counter, so a new link does not help.
 fn too_many_from_there(wait: Duration) -> Problem {
     let detail = format!(
         "Signing in failed too often from your address, by passwords or by links. Try again in {}; until then no link works from there either.",
@@ -568,7 +642,7 @@ fn too_many_from_there(wait: Duration) -> Problem {
     too_many_attempts(detail, wait)
 }
 
-/// Only passwords are counted here.
+/// This counter is for passwords only, so a link still works.
 fn too_many_by_name(wait: Duration) -> Problem {
     let detail = format!(
         "The password of that name was wrong too often. Try again in {}, or come in by a one-time link, which an admin makes.",
@@ -607,19 +681,27 @@ mod tests {
     impl House {
         async fn new() -> Self {
             let db = TestDatabase::new().await;
-            let people = People::over(Store::over(db.app().clone())).with_owner(Store::over(db.owner().clone()));
+            let people = People::over(Store::over(db.app().clone()))
+                .with_owner(Store::over(db.owner().clone()));
             let ada = NewPerson::human("ada", [Permission::Operator]);
             let ada = people.create_person(None, &ada).await.expect("a person");
             Self { db, people, ada }
         }
 
         async fn link(&self) -> Token {
-            self.people.one_time_sign_in(None, self.ada, Duration::from_secs(60)).await.expect("a sign-in")
+            self.people
+                .one_time_sign_in(None, self.ada, Duration::from_secs(60))
+                .await
+                .expect("a sign-in")
         }
 
         async fn session(&self) -> Token {
             let link = self.link().await;
-            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect("a session").session
+            self.people
+                .sign_in(link.reveal(), &Visitor::default(), None)
+                .await
+                .expect("a session")
+                .session
         }
 
         async fn actor(&self, session: &Token) -> Option<Actor> {
@@ -627,7 +709,10 @@ mod tests {
         }
 
         async fn refused(&self, link: &Token) -> Problem {
-            self.people.sign_in(link.reveal(), &Visitor::default(), None).await.expect_err("a refusal")
+            self.people
+                .sign_in(link.reveal(), &Visitor::default(), None)
+                .await
+                .expect_err("a refusal")
         }
 
         async fn change(&self, sql: &'static str) {
@@ -641,18 +726,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_sign_in_works_once_however_many_come_at_once() {
+    async fn parallel_sign_ins_use_a_link_once() {
         let house = House::new().await;
         let link = house.link().await;
         let tries = (0..8).map(|_| {
             let (people, link) = (house.people.clone(), link.clone());
-            tokio::spawn(async move { people.sign_in(link.reveal(), &Visitor::default(), None).await })
+            tokio::spawn(
+                async move { people.sign_in(link.reveal(), &Visitor::default(), None).await },
+            )
         });
         let mut sessions = Vec::new();
         for one in tries.collect::<Vec<_>>() {
             match one.await.expect("no panic") {
                 Ok(session) => sessions.push(session),
-                Err(problem) => assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used")),
+                Err(problem) => {
+                    assert_eq!((problem.status, problem.code.as_str()), (401, "sign_in_used"))
+                }
             }
         }
         assert_eq!(sessions.len(), 1);
@@ -662,12 +751,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_in_the_database_signs_in() {
+    async fn database_contains_no_usable_credential() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);
-        let dump = "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
+        let dump =
+            "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
                     || (SELECT string_agg(a::text, '') FROM audit a) FROM token t";
-        let dump: String = sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
+        let dump: String =
+            sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
         assert!(!dump.contains(link.reveal()) && !dump.contains(session.reveal()));
         assert!(!format!("{link:?} {:?}", house.actor(&session).await).contains(session.reveal()));
     }
@@ -690,26 +781,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_that_are_over_are_forgotten_although_nobody_comes_back() {
+    async fn expired_sessions_are_deleted_without_further_requests() {
         let house = House::new().await;
-        let (over, idle, holds) = (house.session().await, house.session().await, house.session().await);
+        let (over, idle, holds) =
+            (house.session().await, house.session().await, house.session().await);
         for (session, sql) in [
-            (&over, "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1"),
+            (
+                &over,
+                "UPDATE session SET expires_at = now(), idle_expires_at = now() WHERE token_hash = $1",
+            ),
             (&idle, "UPDATE session SET idle_expires_at = now() WHERE token_hash = $1"),
         ] {
             let hash = session.hash();
-            sqlx::query(sql).bind(hash.as_slice()).execute(house.db.owner()).await.expect("to end it");
+            sqlx::query(sql)
+                .bind(hash.as_slice())
+                .execute(house.db.owner())
+                .await
+                .expect("to end it");
         }
         let forgotten = async || people::forget_sessions(house.db.app()).await.expect("a round");
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
-        let left: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM session").fetch_one(house.db.app()).await.expect("a count");
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
+            .fetch_one(house.db.app())
+            .await
+            .expect("a count");
         assert_eq!(left, 2);
         assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
     }
 
     #[tokio::test]
-    async fn a_session_asks_so_often_and_another_one_is_not_slowed_by_it() {
+    async fn request_limit_is_per_session() {
         let house = House::new().await;
         let (one, other) = (house.session().await, house.session().await);
         for _ in 1..SESSION_REQUESTS {
@@ -718,12 +819,15 @@ mod tests {
         assert!(house.actor(&one).await.is_some(), "the last one");
         let problem = house.people.actor_of_session(one.reveal()).await.expect_err("too many");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_requests"));
-        assert!(problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)), "{problem:?}");
+        assert!(
+            problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)),
+            "{problem:?}"
+        );
         assert!(house.actor(&other).await.is_some());
     }
 
     #[tokio::test]
-    async fn beyond_the_most_sessions_the_one_that_was_not_used_longest_ends() {
+    async fn session_limit_ends_least_recently_used_session() {
         let house = House::new().await;
         let first = house.session().await;
         let many = "INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
@@ -740,21 +844,33 @@ mod tests {
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
         let actor = house.actor(&last).await.expect("who came last is in");
         assert!(house.actor(&first).await.is_some(), "used since");
-        assert_eq!(house.people.sessions(&actor).await.expect("a list").len(), 100, "all of them are told");
-        let first = house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
+        assert_eq!(
+            house.people.sessions(&actor).await.expect("a list").len(),
+            100,
+            "all of them are told"
+        );
+        let first =
+            house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
         let wanted = SessionsWanted { before: first.next, ..SessionsWanted::default() };
         let rest = house.people.session_page(&actor, &wanted).await.expect("a page");
-        assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next), (50, 50, None), "page by page, too");
+        assert_eq!(
+            (first.sessions.len(), rest.sessions.len(), rest.next),
+            (50, 50, None),
+            "page by page, too"
+        );
     }
 
     #[tokio::test]
-    async fn visits_are_noted_once_a_minute_and_lengthen_the_idle_time_only() {
+    async fn visits_are_stored_once_per_minute() {
         let house = House::new().await;
         let session = house.session().await;
         let seen = async || {
             let sql = "SELECT extract(epoch FROM now() - last_seen_at)::float8,
                               extract(epoch FROM idle_expires_at - now())::float8 FROM session";
-            sqlx::query_as::<_, (f64, f64)>(sql).fetch_one(house.db.app()).await.expect("the session")
+            sqlx::query_as::<_, (f64, f64)>(sql)
+                .fetch_one(house.db.app())
+                .await
+                .expect("the session")
         };
         house
             .change(
@@ -777,18 +893,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_somebody_was_here_is_known_when_their_sessions_are_gone() {
+    async fn last_visit_outlives_its_session() {
         let house = House::new().await;
         let ago = async || {
             let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
-            sqlx::query_scalar::<_, f64>(sql).bind(house.ada.0).fetch_optional(house.db.app()).await.expect("a row")
+            sqlx::query_scalar::<_, f64>(sql)
+                .bind(house.ada.0)
+                .fetch_optional(house.db.app())
+                .await
+                .expect("a row")
         };
         assert_eq!(ago().await, None, "never here");
         let session = house.session().await;
         assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in is being here");
         house.change("UPDATE visit SET at = now() - interval '1 h'").await;
         house.actor(&session).await.expect("an actor");
-        assert!(ago().await.is_some_and(|ago| ago > 3500.0), "as seldom as the session's own last visit is noted");
+        assert!(
+            ago().await.is_some_and(|ago| ago > 3500.0),
+            "as seldom as the session's own last visit is noted"
+        );
         house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = house.actor(&session).await.expect("an actor");
         assert!(ago().await.is_some_and(|ago| ago < 30.0));
@@ -800,7 +923,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_disabled_person_is_out_at_once() {
+    async fn disabling_ends_access_immediately() {
         let house = House::new().await;
         let (link, session) = (house.link().await, house.session().await);
         let actor = house.actor(&session).await.expect("an actor");
@@ -810,7 +933,7 @@ mod tests {
         assert_eq!(house.refused(&link).await.code, "sign_in_expired");
         assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
 
-        // By hand in the database, too.
+        // A direct change in the database works, too.
         let house = House::new().await;
         let session = house.session().await;
         house.change("UPDATE person SET disabled = true").await;
@@ -830,20 +953,28 @@ mod tests {
         assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
         assert_eq!(house.actor(&two).await, None);
         assert_eq!(house.refused(&unused).await.code, "sign_in_expired");
-        let ends: Vec<_> = house.audit().await.into_iter().filter(|action| action.starts_with("sign_out")).collect();
+        let ends: Vec<_> = house
+            .audit()
+            .await
+            .into_iter()
+            .filter(|action| action.starts_with("sign_out"))
+            .collect();
         assert_eq!(ends, ["sign_out", "sign_out.everywhere"]);
     }
 
     #[tokio::test]
-    async fn failing_too_often_makes_an_address_wait() {
+    async fn repeated_failures_throttle_the_address() {
         let house = House::new().await;
-        let visitor = Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
+        let visitor =
+            Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
         for _ in 0..MOST_FAILURES {
-            let problem = house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
+            let problem =
+                house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
             assert_eq!(problem.code, "sign_in_unknown");
         }
         let link = house.link().await;
-        let problem = house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
+        let problem =
+            house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
         assert!(problem.detail.contains("no link works"), "{problem}");
         assert!(
@@ -853,36 +984,60 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_called_as_gantry_itself_is() {
+    async fn reserved_name_is_rejected() {
         let house = House::new().await;
         let taken = NewPerson::human(OWN_NAME, [Permission::Viewer]);
         let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
-        // The database's copy of the name is the same one.
-        let by_hand =
-            sqlx::query("INSERT INTO person (name) VALUES ($1)").bind(OWN_NAME).execute(house.db.owner()).await;
+        // The name in the database schema must be the same.
+        let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)")
+            .bind(OWN_NAME)
+            .execute(house.db.owner())
+            .await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
         assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");
-        house.people.create_person(None, &NewPerson::human("gantry-ci", [])).await.expect("a name of its own");
+        house
+            .people
+            .create_person(None, &NewPerson::human("gantry-ci", []))
+            .await
+            .expect("a name of its own");
     }
 
     #[tokio::test]
-    async fn only_admins_decide_about_people() {
+    async fn only_admins_manage_people() {
         let house = House::new().await;
         let ada = house.people.sign_in_as_owner("ada").await.expect("an actor");
         let bo = NewPerson::human("bo", [Permission::Admin]);
-        assert_eq!(house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status, 403);
-        assert_eq!(house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status, 403);
+        assert_eq!(
+            house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status,
+            403
+        );
+        assert_eq!(
+            house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status,
+            403
+        );
         house.people.create_person(None, &bo).await.expect("a person");
-        assert_eq!(house.people.create_person(None, &bo).await.expect_err("a refusal").code, "name_taken");
+        assert_eq!(
+            house.people.create_person(None, &bo).await.expect_err("a refusal").code,
+            "name_taken"
+        );
         let bo = house.people.sign_in_as_owner("bo").await.expect("an actor");
-        assert!(bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err());
-        assert_eq!(house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code, "own_account");
+        assert!(
+            bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err()
+        );
+        assert_eq!(
+            house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code,
+            "own_account"
+        );
         for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {
             let new = NewPerson::human(name, [Permission::Viewer]);
-            assert_eq!(house.people.create_person(Some(&bo), &new).await.expect_err(name).status, 400, "{name}");
+            assert_eq!(
+                house.people.create_person(Some(&bo), &new).await.expect_err(name).status,
+                400,
+                "{name}"
+            );
         }
     }
 }

@@ -1,9 +1,12 @@
-//! What a browser needs to plan by itself while somebody drags: the skeleton, the catalog and the proposal's edits.
+//! The data with which a browser plans drags by itself: the skeleton, the catalog and the
+//! proposal's edits.
 //!
-//! The first two (the [`Ground`]) are large and change rarely, so they are named by a stamp and sent only to who has not got them. What
-//! is too large for a browser ([`LARGEST`]) is not sent at all: then the page asks the server for each lift.
+//! Skeleton and catalog (the [`Ground`]) are large and change rarely. So they have a stamp and are
+//! sent only if the browser does not have them. A ground larger than [`LARGEST`] is never sent;
+//! then the page asks the server to plan each drag.
 //!
-//! The edits' effects come along as a hash: a browser that comes to another one does not trust itself any more and asks, too.
+//! The response contains the hash of the edits' effects. A browser that computes another hash
+//! discards its result and asks the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,11 +26,12 @@ use crate::present::Present;
 use crate::problems::{from_store, no_proposal, no_review};
 use crate::proposing::{authors, counting, plan};
 
-/// Most parts (nodes, noderoles, edges and roles) that a browser is sent to plan on: some ten megabytes.
+/// Maximum number of parts (nodes, noderoles, edges and roles) in a ground for browsers, about ten
+/// megabytes.
 const LARGEST: usize = 100_000;
 
 impl Control {
-    /// How an open proposal was planned, stage by stage.
+    /// The planning report of an open proposal, stage by stage.
     pub async fn report(&self, actor: &Actor, proposal: ProposalId) -> Result<Report, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -35,7 +39,10 @@ impl Control {
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
-            return Err(Problem::conflict("not_planned", "This proposal is closed, so it is planned no more."));
+            return Err(Problem::conflict(
+                "not_planned",
+                "This proposal is closed, so it is planned no more.",
+            ));
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
@@ -48,29 +55,38 @@ impl Control {
                     let findings = linting::all(&present, &planned, ground.lint(&authors(&rows)));
                     report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
                 }
-                Err(_) => report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None),
+                Err(_) => {
+                    report(skeleton, catalog, &edits, &resolve(skeleton, catalog, &edits), None)
+                }
             }
         };
         self.beside(actor).work(planning).await
     }
 
-    /// How a submission was planned, as long as it is its open proposal's newest version: on what is there afterwards it would come
-    /// out otherwise.
-    pub async fn review_report(&self, actor: &Actor, id: SubmissionId) -> Result<Option<Report>, Problem> {
+    /// The planning report of a review. `None` unless the review is the newest version of an open
+    /// proposal, because on a later state its plan would differ.
+    pub async fn review_report(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<Option<Report>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         let proposal = intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
-        if proposal.is_none_or(|proposal| proposal.version != row.version || proposal.state != "open") {
+        if proposal
+            .is_none_or(|proposal| proposal.version != row.version || proposal.state != "open")
+        {
             return Ok(None);
         }
         drop(connection);
         self.report(actor, row.proposal).await.map(Some)
     }
 
-    /// What planning on a deployment's open proposal takes; the ground is left out for who knows its stamp. None: no proposal is open.
-    /// A board asks while others act, and it may have been closed meanwhile, which is no mistake of whoever asks.
+    /// The data for planning on a deployment's open proposal, without the ground if the client
+    /// knows its stamp. `None` if no proposal is open; that is no error, because another person may
+    /// have closed it meanwhile.
     pub async fn planner(
         &self,
         actor: &Actor,
@@ -87,7 +103,8 @@ impl Control {
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
         let planning = move || {
-            let effects = resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
+            let effects =
+                resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
             let ground = match known != Some(stamp.clone()) {
@@ -108,7 +125,7 @@ impl Control {
     }
 }
 
-/// Names what planning rests on: the root, the nodes that no document speaks of yet, and the versions.
+/// Identifies the input of planning: the root, the nodes without a document, and the versions.
 fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem> {
     let bare: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
         .skeleton

@@ -1,11 +1,12 @@
-//! The present: what is meant now, read once and shared.
+//! The present: the current desired state, read once and shared.
 //!
-//! Documents and catalog objects never change under their hash, so they are kept in memory for as long as the process lives, and a
-//! new target costs reading what it changed. What can change (the head, rows of deployments, nodes without a document) is read anew
-//! each time, so that nobody plans on something old.
+//! Documents and catalog objects are immutable under their hash. They stay in memory until the
+//! process ends, so a new target only costs reading its changes. Data that can change (the head,
+//! deployment rows, nodes without a document) is read each time, so no plan uses old data.
 //!
-//! What of it takes processor time is done once for all who wait for it, so it needs no [place](crate::beside): that others compute keeps
-//! nobody from looking. Making a skeleton goes on to its end, and what is made is kept, also when nobody waits for it any more.
+//! CPU-bound work here runs once for all requests that wait for it. So it needs no
+//! [permit](crate::beside), and other computations cannot block page views. The construction of a
+//! skeleton always finishes and its result is cached, even if no request waits for it any more.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -28,7 +29,7 @@ use crate::Control;
 use crate::beside::{Beside, unplaced};
 use crate::problems::from_store;
 
-/// Everything that planning and pages look at.
+/// The input of planning and pages.
 #[derive(Debug, Clone)]
 pub(crate) struct Present {
     pub head: Head,
@@ -40,7 +41,7 @@ pub(crate) struct Present {
     bare: Arc<BTreeMap<NodeId, BareNode>>,
 }
 
-/// What of the present can change, as one moment saw it.
+/// The parts of the present that can change, as of one snapshot.
 #[derive(Debug)]
 pub(crate) struct Moment {
     pub head: Head,
@@ -50,26 +51,26 @@ pub(crate) struct Moment {
     rows: Vec<DeploymentRow>,
 }
 
-/// What never changes under its hash.
+/// Cache of data that is immutable under its hash.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
-    /// Held by whoever reads a blueprint.
+    /// Locked while a blueprint is read.
     reads: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
     skeleton: Arc<Mutex<Option<KeptSkeleton>>>,
     /// Scripts with hidden characters.
     pub deceiving: crate::deceiving::Known,
-    /// What open submissions come to on it.
+    /// The impact of open submissions.
     pub weighed: crate::weighing::Kept,
 }
 
-/// The skeleton of a root and of the nodes without a document: nothing else goes into it, so with the same of both it is the same.
-/// Making it walks all noderoles, which at 200,000 of them takes longer than the rest of a commit; so that of the next root is made
-/// out of it.
+/// The skeleton of a root and of the nodes without a document. It depends on nothing else, so it
+/// can be reused while both are the same. Building it visits all noderoles. With 200,000 noderoles
+/// this takes longer than the rest of a commit, so the next skeleton is derived from it.
 #[derive(Debug, Clone)]
 struct KeptSkeleton {
-    /// The database's life and the target.
+    /// The epoch and the target.
     at: (i64, TargetNo),
     root: Hash,
     blueprint: Arc<Blueprint>,
@@ -78,12 +79,10 @@ struct KeptSkeleton {
 }
 
 impl Present {
-    /// The row of a deployment.
     pub fn row(&self, id: DeploymentId) -> Option<&DeploymentRow> {
         self.rows.iter().find(|row| row.id == id)
     }
 
-    /// A deployment by name.
     pub fn named(&self, name: &str) -> Result<DeploymentId, Problem> {
         let found = self.skeleton.deployments.iter().find(|(_, d)| d.name.as_str() == name);
         found.map(|(id, _)| *id).ok_or_else(|| {
@@ -97,43 +96,60 @@ impl Present {
         })
     }
 
-    /// The deployment at the root of all.
+    /// The root deployment.
     pub fn system(&self) -> Result<DeploymentId, Problem> {
         let found = self.skeleton.deployments.iter().find(|(_, d)| d.parent.is_none());
         found.map(|(id, _)| *id).ok_or_else(Problem::internal)
     }
 
-    /// The name of a deployment, or its id when it is gone.
+    /// The name of a deployment, or its id if the deployment was removed.
     pub fn name_of(&self, id: DeploymentId) -> String {
-        self.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_else(|| id.to_string())
+        self.skeleton
+            .deployments
+            .get(&id)
+            .map(|d| d.name.to_string())
+            .unwrap_or_else(|| id.to_string())
     }
 
-    /// What people call a node where its domain is known; None: it is gone.
+    /// The display name of a node next to its domain; `None` if the node was removed.
     pub fn called(&self, node: NodeId) -> Option<String> {
         let fqdn = &self.skeleton.nodes.get(&node)?.fqdn;
-        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        let name =
+            |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
         Some(phantom::called(fqdn, name).into_owned())
     }
 
-    /// What people call a node of this name where its domain is not known.
+    /// The display name of a node without its domain in the context.
     pub fn in_full(&self, fqdn: &str) -> String {
-        let name = |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
-        Fqdn::parse(fqdn).map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
+        let name =
+            |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        Fqdn::parse(fqdn)
+            .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
     }
 
-    /// What these differences name as parents: those that are there, and those that come or go in them.
-    pub fn parents<'d>(&self, differences: impl IntoIterator<Item = &'d Difference>) -> BTreeMap<NoderoleId, Place> {
+    /// The parents that these differences name: existing noderoles, and those that the differences
+    /// add or remove.
+    pub fn parents<'d>(
+        &self,
+        differences: impl IntoIterator<Item = &'d Difference>,
+    ) -> BTreeMap<NoderoleId, Place> {
         let mut places = BTreeMap::new();
         for difference in differences {
             for parent in parents(difference) {
                 let Some((node, noderole)) = self.skeleton.place(parent) else { continue };
-                let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else { continue };
+                let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else {
+                    continue;
+                };
                 places.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
             }
-            // What comes together with its parent is nowhere else yet.
+            // A parent that is added in the same change is not in the skeleton yet.
             for node in &difference.nodes {
                 for noderole in &node.noderoles {
-                    let place = Place { noderole: noderole.noderole.clone(), node: node.id, fqdn: node.fqdn.clone() };
+                    let place = Place {
+                        noderole: noderole.noderole.clone(),
+                        node: node.id,
+                        fqdn: node.fqdn.clone(),
+                    };
                     places.entry(noderole.id).or_insert(place);
                 }
             }
@@ -141,20 +157,22 @@ impl Present {
         places
     }
 
-    /// The record of a node without a document. A connection that can't be read is none.
+    /// The record of a node without a document. An invalid connection counts as none.
     pub fn bare(&self, id: NodeId) -> Option<Bare> {
         let BareNode { id: _, fqdn, deployment, connection, hints } = self.bare.get(&id)?;
         Some(Bare {
             fqdn: fqdn.clone(),
             deployment: *deployment,
-            connection: connection.clone().and_then(|connection| serde_json::from_value(connection).ok()),
+            connection: connection
+                .clone()
+                .and_then(|connection| serde_json::from_value(connection).ok()),
             hints: hints.as_object().cloned().unwrap_or_default(),
         })
     }
 }
 
 impl Kept {
-    /// Reads what can change. `on` is a transaction: it is what that sees.
+    /// Reads the parts that can change. `on` must be a transaction with a snapshot.
     pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
         let head = intent::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
@@ -166,17 +184,21 @@ impl Kept {
         Ok(Moment { head, root, catalog, bare, rows })
     }
 
-    /// The present of a moment. The caller has no connection: others may be waited for.
+    /// The present as of a snapshot. The caller must not have a connection, because this may wait
+    /// for other requests.
     pub async fn present(&self, control: &Control, moment: Moment) -> Result<Present, Problem> {
         let Moment { head, root, catalog, bare, rows } = moment;
         let blueprint = self.blueprint(control, root).await?;
-        let skeleton = self.skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog).await?;
+        let skeleton = self
+            .skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog)
+            .await?;
         let bare = Arc::new(bare.into_iter().map(|node| (node.id, node)).collect());
         Ok(Present { head, blueprint, catalog, skeleton, rows, bare })
     }
 
-    /// Made beside the threads that answer requests: at 200,000 noderoles the first takes most of a second, and a later one as long as
-    /// it takes to compare their documents' hashes, or to copy it where somebody still looks at the one before.
+    /// Builds or updates the skeleton on a blocking thread. With 200,000 noderoles the first build
+    /// takes most of a second. An update only compares hashes of documents, and copies the skeleton
+    /// if a reader still uses the old one.
     async fn skeleton(
         &self,
         at: (i64, TargetNo),
@@ -185,15 +207,18 @@ impl Kept {
         blueprint: &Arc<Blueprint>,
         catalog: &Arc<Catalog>,
     ) -> Result<Arc<Skeleton>, Problem> {
-        // Held while it is made: whoever comes meanwhile waits for it instead of making another.
+        // Locked until the skeleton is ready, so that other requests wait for it instead of
+        // building another.
         let mut kept = Arc::clone(&self.skeleton).lock_owned().await;
         if let Some(same) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare) {
             return Ok(Arc::clone(&same.skeleton));
         }
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
-        // The work itself keeps what it made: whoever began it may be gone by then.
+        // The task stores the result itself, because the request that started it may be gone by
+        // then.
         let making = unplaced(move || {
-            // Whoever read before the last commit gets theirs, and takes nobody back to it.
+            // A reader with an older snapshot gets its skeleton, but must not replace a newer one
+            // in the cache.
             let is_late = kept.as_ref().is_some_and(|kept| kept.at > at);
             let before = if is_late { (*kept).clone() } else { kept.take() };
             let made = made(before, at, root, bare, blueprint, &catalog)?;
@@ -209,10 +234,11 @@ impl Kept {
         })
     }
 
-    /// The blueprint of the newest root, read once for all who wait for it.
+    /// The blueprint of the newest root, read once for all requests that wait for it.
     async fn blueprint(&self, control: &Control, root: Hash) -> Result<Arc<Blueprint>, Problem> {
         let kept = || self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
-        let of_root = |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
+        let of_root =
+            |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
         if let Some(blueprint) = kept().and_then(of_root) {
             return Ok(blueprint);
         }
@@ -229,18 +255,23 @@ impl Kept {
         Ok(blueprint)
     }
 
-    /// Everything that was ever imported.
+    /// The whole catalog.
     pub async fn catalog(&self, on: &mut PgConnection) -> Result<Arc<Catalog>, StoreError> {
         let kept = self.catalog.read().map(|kept| Arc::clone(&kept)).unwrap_or_default();
-        let known: Vec<Hash> =
-            kept.barclamps().map(|(hash, _)| hash).chain(kept.roles().map(|(hash, _)| hash)).collect();
+        let known: Vec<Hash> = kept
+            .barclamps()
+            .map(|(hash, _)| hash)
+            .chain(kept.roles().map(|(hash, _)| hash))
+            .collect();
         let new = intent::catalog_objects(on, &known).await?;
         if new.is_empty() {
             return Ok(kept);
         }
         let mut catalog = (*kept).clone();
         for object in &new {
-            catalog.add(object).map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
+            catalog
+                .add(object)
+                .map_err(|e| StoreError::corrupt(format!("object {}", object.hash), e))?;
         }
         let catalog = Arc::new(catalog);
         if let Ok(mut kept) = self.catalog.write() {
@@ -260,8 +291,10 @@ fn made(
 ) -> Result<KeptSkeleton, CatalogError> {
     let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
     let followed = before.and_then(|mut kept| {
-        let followed = Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
-        // The one before may be of a newer target, with roles that this reader's older catalog does not have yet.
+        let followed =
+            Arc::make_mut(&mut kept.skeleton).follow(&kept.blueprint, &blueprint, nodes(), catalog);
+        // The cached skeleton may belong to a newer target, with roles that are missing in this
+        // reader's older catalog.
         followed.ok().map(|()| kept.skeleton)
     });
     let skeleton = match followed {
@@ -271,8 +304,8 @@ fn made(
     Ok(KeptSkeleton { at, root, blueprint, bare, skeleton })
 }
 
-/// Reads a blueprint, taking what another one has already from there. What is read is parsed beside the threads that answer requests:
-/// of an old target that may be every node.
+/// Loads a blueprint and reuses the documents that `before` already has. Parsing runs outside of
+/// the threads that answer requests, because an old target may differ in every node.
 pub(crate) async fn load(
     control: &Control,
     by: &Beside,
@@ -297,7 +330,8 @@ pub(crate) async fn load(
     by.work(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
 }
 
-/// The same of one that nothing is known of, on the caller's connection: for who reads a whole moment, and keeps nobody waiting by that.
+/// Like [`load`], without documents to reuse and on the caller's connection. For callers that read
+/// a whole snapshot and block no other request.
 pub(crate) async fn load_whole(on: &mut PgConnection, root: Hash) -> Result<Blueprint, StoreError> {
     let (body, nothing) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
@@ -306,7 +340,8 @@ pub(crate) async fn load_whole(on: &mut PgConnection, root: Hash) -> Result<Blue
     with_nodes(&doc, &nothing, &bodies)
 }
 
-/// Reads a blueprint's deployments alone: for who asks what they pin, the nodes are many and say nothing.
+/// Loads only the deployments of a blueprint. Callers that need the pinned versions skip the many
+/// nodes.
 pub(crate) async fn load_deployments(
     on: &mut PgConnection,
     root: Hash,
@@ -319,12 +354,15 @@ pub(crate) async fn load_deployments(
 }
 
 fn missing_deployments(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
-    let missing = |id| move |hash: &Hash| before.deployments.get(id).is_none_or(|stored| stored.hash != *hash);
+    let missing = |id| {
+        move |hash: &Hash| before.deployments.get(id).is_none_or(|stored| stored.hash != *hash)
+    };
     doc.deployments.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
 }
 
 fn missing_nodes(doc: &RootDoc, before: &Blueprint) -> Vec<Hash> {
-    let missing = |id| move |hash: &Hash| before.nodes.get(id).is_none_or(|stored| stored.hash != *hash);
+    let missing =
+        |id| move |hash: &Hash| before.nodes.get(id).is_none_or(|stored| stored.hash != *hash);
     doc.nodes.iter().filter_map(|(id, hash)| Some(*hash).filter(missing(id))).collect()
 }
 
@@ -343,7 +381,11 @@ fn with_deployments(
     Ok(blueprint)
 }
 
-fn with_nodes(doc: &RootDoc, before: &Blueprint, bodies: &BTreeMap<Hash, Vec<u8>>) -> Result<Blueprint, StoreError> {
+fn with_nodes(
+    doc: &RootDoc,
+    before: &Blueprint,
+    bodies: &BTreeMap<Hash, Vec<u8>>,
+) -> Result<Blueprint, StoreError> {
     let mut blueprint = with_deployments(doc, before, bodies)?;
     for (id, hash) in &doc.nodes {
         match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
@@ -354,8 +396,11 @@ fn with_nodes(doc: &RootDoc, before: &Blueprint, bodies: &BTreeMap<Hash, Vec<u8>
     Ok(blueprint)
 }
 
-/// Asks for nothing when nothing is missing.
-async fn bodies(on: &mut PgConnection, missing: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+/// Skips the query if nothing is missing.
+async fn bodies(
+    on: &mut PgConnection,
+    missing: &[Hash],
+) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
     if missing.is_empty() { Ok(BTreeMap::new()) } else { intent::bodies(on, missing).await }
 }
 
@@ -364,9 +409,14 @@ fn corrupt(error: engine::cluster::BlueprintError) -> StoreError {
 }
 
 fn body_of(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {
-    bodies.get(&hash).map(Vec::as_slice).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+    bodies
+        .get(&hash)
+        .map(Vec::as_slice)
+        .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
 }
 
 fn one(mut bodies: BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<Vec<u8>, StoreError> {
-    bodies.remove(&hash).ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
+    bodies
+        .remove(&hash)
+        .ok_or_else(|| StoreError::corrupt(format!("object {hash}"), "it is missing"))
 }

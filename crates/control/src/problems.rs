@@ -1,8 +1,8 @@
-//! From what the lower floors say to what people read.
+//! Converts errors of the store and the database into problems for clients.
 //!
-//! Texts are looked at where they come in, and what somebody says there names the field. A NUL that comes by all the same is refused
-//! here: the database keeps none and looks for none, in a text as in JSON, so whatever statement it was in changed nothing and is the
-//! asker's to write otherwise.
+//! Validation of requests already refuses a NUL and names the field. This module handles a NUL that
+//! still reaches the database, which refuses it in text and JSON. The statement has changed
+//! nothing, so the response is 400.
 
 use api::Problem;
 use engine::ids::{ProposalId, RunId, SubmissionId};
@@ -10,7 +10,7 @@ use migrations::Refusal;
 use sqlx::postgres::PgDatabaseError;
 use store::StoreError;
 
-/// The problem that a store's failure is for the caller. The cause goes to the log, not to the answer.
+/// The problem for an error of the store. The cause is logged and not returned.
 pub(crate) fn from_store(error: StoreError) -> Problem {
     if let StoreError::Database(inner) = &error
         && let Some(refusal) = Refusal::of(inner)
@@ -19,7 +19,9 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     }
     if has_nul(&error) {
         tracing::warn!(%error, "a text with a NUL was refused by the database");
-        return Problem::invalid("A text has the character U+0000, which can't be kept or looked for: leave it out.");
+        return Problem::invalid(
+            "A text has the character U+0000, which can't be kept or looked for: leave it out.",
+        );
     }
     if is_away(&error) {
         tracing::warn!(%error, "the database is away");
@@ -31,22 +33,22 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
     Problem::internal()
 }
 
-/// There is no run of this number.
 pub(crate) fn no_run(run: RunId) -> Problem {
     Problem::not_found(format!("There is no run {run}. The list of runs has all of them."))
 }
 
-/// There is no review of this number.
 pub(crate) fn no_review(review: SubmissionId) -> Problem {
     Problem::not_found(format!("There is no review {review}. The list of reviews has all of them."))
 }
 
-/// There is no proposal of this number, or none any more.
 pub(crate) fn no_proposal(proposal: ProposalId) -> Problem {
-    Problem::not_found(format!("There is no proposal {proposal}. The list of proposals has those that are open."))
+    Problem::not_found(format!(
+        "There is no proposal {proposal}. The list of proposals has those that are open."
+    ))
 }
 
-/// The same of a transaction's end: when the database is lost just then, nobody knows whether it was kept.
+/// Like [`from_store`], for an error of a COMMIT: if the connection is lost at that moment, the
+/// outcome is unknown.
 pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
     let error = StoreError::from(error);
     if !is_away(&error) {
@@ -58,7 +60,7 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
     )
 }
 
-/// Whether it is the database's no to a NUL, in a text or in JSON.
+/// Whether the database refused a NUL, in text or in JSON.
 fn has_nul(error: &StoreError) -> bool {
     is_of_sqlx(error, |inner| match inner {
         sqlx::Error::Database(e) => e.code().is_some_and(|c| c == "22021" || c == "22P05"),
@@ -68,16 +70,22 @@ fn has_nul(error: &StoreError) -> bool {
 
 fn is_away(error: &StoreError) -> bool {
     is_of_sqlx(error, |inner| match inner {
-        sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => true,
-        // Connections lost, refused for now, or too many; the server shutting down or starting up.
-        sqlx::Error::Database(e) => {
-            e.code().is_some_and(|c| c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300")
-        }
+        sqlx::Error::Io(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        // Connection lost, refused or one too many; server shutting down or starting up.
+        sqlx::Error::Database(e) => e.code().is_some_and(|c| {
+            c.starts_with("08") || c.starts_with("57P") || c == "55000" || c == "53300"
+        }),
         _ => false,
-    }) || matches!(error, StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_)))
+    }) || matches!(
+        error,
+        StoreError::Orm(sea_orm::DbErr::ConnectionAcquire(_) | sea_orm::DbErr::Conn(_))
+    )
 }
 
-/// Whether it is a failed statement of which something is so, by whichever way the statement was made.
+/// Whether the error is a failed statement for which `is_so` is true, from sqlx or from SeaORM.
 fn is_of_sqlx(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool {
     match error {
         StoreError::Database(inner) => is_so(inner),
@@ -89,17 +97,17 @@ fn is_of_sqlx(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool 
     }
 }
 
-/// What to do instead, in the guard's own words, behind the sentence before; nothing where it has none.
+/// The guard's hint as a further sentence, or nothing.
 fn hint(error: &sqlx::Error) -> String {
     let refused = error.as_database_error().and_then(|e| e.try_downcast_ref::<PgDatabaseError>());
     refused.and_then(PgDatabaseError::hint).map(|hint| format!(" {hint}")).unwrap_or_default()
 }
 
-/// The database's own guards said no. Their texts are written for people.
+/// The problem for a refusal by a database guard. The guards' messages are written for users.
 fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
     let text = match refusal {
-        // What to do instead does not follow from what is wrong.
+        // For these the message alone does not tell the solution, so add the hint.
         Refusal::LastAdmin
         | Refusal::ApprovalBarred
         | Refusal::NotSigned
@@ -171,14 +179,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_nul_is_the_askers_to_leave_out() {
+    async fn nul_in_text_is_a_client_error() {
         let db = TestDatabase::new().await;
-        for (sql, text) in [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")] {
-            let failed = sqlx::query(sql).bind(text).execute(db.app()).await.expect_err("a refusal");
+        for (sql, text) in
+            [("SELECT $1::text", "a\0b"), ("SELECT $1::text::jsonb", "{\"a\": \"\\u0000\"}")]
+        {
+            let failed =
+                sqlx::query(sql).bind(text).execute(db.app()).await.expect_err("a refusal");
             let problem = from_store(failed.into());
-            assert_eq!((problem.status, problem.code.as_str()), (400, "invalid"), "{sql}: {problem:?}");
+            assert_eq!(
+                (problem.status, problem.code.as_str()),
+                (400, "invalid"),
+                "{sql}: {problem:?}"
+            );
         }
-        let failed = sqlx::query("SELECT 1 / $1").bind(0).execute(db.app()).await.expect_err("a refusal");
-        assert_eq!(from_store(failed.into()).status, 500, "any other statement that fails is ours to mend");
+        let failed =
+            sqlx::query("SELECT 1 / $1").bind(0).execute(db.app()).await.expect_err("a refusal");
+        assert_eq!(
+            from_store(failed.into()).status,
+            500,
+            "any other statement that fails is ours to mend"
+        );
     }
 }

@@ -1,14 +1,18 @@
-//! Single open proposals: what they may touch, and of those on a node what can be done there.
+//! Single open proposals: their scope, and the possible edits of a proposal on a node.
 
 use std::collections::BTreeSet;
 
 use api::Problem;
-use api::console::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView};
+use api::console::{
+    DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView,
+};
 use api::problem::{Finding, ON_DEPLOYMENT};
 use engine::catalog::{JigClass, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
-use engine::ids::{ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId};
+use engine::ids::{
+    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId,
+};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, ProposalRow};
@@ -24,8 +28,12 @@ use crate::showing::attribs;
 use crate::words::Names;
 
 impl Control {
-    /// An open proposal, whatever it is on.
-    pub async fn proposal(&self, actor: &Actor, id: ProposalId) -> Result<(ScopeView, ProposalView), Problem> {
+    /// An open proposal, on a deployment or on a node.
+    pub async fn proposal(
+        &self,
+        actor: &Actor,
+        id: ProposalId,
+    ) -> Result<(ScopeView, ProposalView), Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -40,17 +48,23 @@ impl Control {
     }
 
     /// An open proposal on a node.
-    pub async fn node_proposal(&self, actor: &Actor, id: ProposalId) -> Result<NodeProposal, Problem> {
+    pub async fn node_proposal(
+        &self,
+        actor: &Actor,
+        id: ProposalId,
+    ) -> Result<NodeProposal, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let Some(node) = row.node else {
             let name = present.name_of(row.deployment);
-            let mut problem =
-                Problem::conflict(ON_DEPLOYMENT, format!("Proposal {id} is on {name}: look at its board."));
+            let mut problem = Problem::conflict(
+                ON_DEPLOYMENT,
+                format!("Proposal {id} is on {name}: look at its board."),
+            );
             problem.errors = vec![Finding { at: "deployment".into(), detail: name }];
             return Err(problem);
         };
@@ -59,7 +73,9 @@ impl Control {
         let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
-            proposal: self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
+            proposal: self
+                .open_view(actor, &mut connection, &present, &row, &edits, &planned)
+                .await?,
             carries: carries(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
             may_edit: actor
@@ -69,7 +85,7 @@ impl Control {
         })
     }
 
-    /// A noderole as an open proposal would have it.
+    /// A noderole with the edits of an open proposal applied.
     pub async fn drafted(
         &self,
         actor: &Actor,
@@ -83,21 +99,39 @@ impl Control {
         let (_, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
         let effects = plan_aside(&self.beside(actor), &present, counting(&edits)).await?.effects;
-        let bound = effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
+        let bound =
+            effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
         let new = bound.map(|bound| (bound.role, bound.deployment));
-        let (content, deployment) = new.or(known.map(|known| (known.role, known.deployment))).ok_or_else(|| {
-            Problem::not_found(format!("{} carries no {noderole} any more.", node_name(&present, node)))
-        })?;
+        let (content, deployment) =
+            new.or(known.map(|known| (known.role, known.deployment))).ok_or_else(|| {
+                Problem::not_found(format!(
+                    "{} carries no {noderole} any more.",
+                    node_name(&present, node)
+                ))
+            })?;
         let role = present.catalog.role(content).map_err(|error| {
             tracing::error!(%error, "a pinned role is missing");
             Problem::internal()
         })?;
-        let set = effects.noderole_data.iter().find(|set| set.node == node && set.noderole == *noderole);
-        let data = set.map(|set| &set.data).or(known.map(|known| &known.data)).cloned().unwrap_or_else(|| json!({}));
-        let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == noderole.role);
-        let of_role = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&noderole.role));
-        let of_role = set.map(|set| &set.data).or(of_role.map(|role| &role.data)).unwrap_or(&Value::Null);
+        let set =
+            effects.noderole_data.iter().find(|set| set.node == node && set.noderole == *noderole);
+        let data = set
+            .map(|set| &set.data)
+            .or(known.map(|known| &known.data))
+            .cloned()
+            .unwrap_or_else(|| json!({}));
+        let set = effects
+            .role_data
+            .iter()
+            .rfind(|set| set.deployment == deployment && set.role == noderole.role);
+        let of_role = present
+            .blueprint
+            .deployments
+            .get(&deployment)
+            .and_then(|d| d.doc.roles.get(&noderole.role));
+        let of_role =
+            set.map(|set| &set.data).or(of_role.map(|role| &role.data)).unwrap_or(&Value::Null);
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
         let below = layers(StepId::of(noderole.id(node), &ActionName::run()), below, None);
         Ok(DraftedNoderole {
@@ -105,7 +139,10 @@ impl Control {
             below: below.map(|layered| mask(&layered.value)).unwrap_or_else(|_| json!({})),
             attribs: attribs(role),
             proposed: bound.is_some(),
-            rerun: effects.reruns.iter().any(|rerun| rerun.node == node && rerun.noderole == *noderole),
+            rerun: effects
+                .reruns
+                .iter()
+                .any(|rerun| rerun.node == node && rerun.noderole == *noderole),
         })
     }
 
@@ -119,7 +156,8 @@ impl Control {
         planned: &Planned,
     ) -> Result<ProposalView, Problem> {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
-        let submission = intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
+        let submission =
+            intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
@@ -131,11 +169,17 @@ impl Control {
     }
 }
 
-async fn opened(on: &mut PgConnection, id: ProposalId) -> Result<(ProposalRow, Vec<EditRow>), Problem> {
+async fn opened(
+    on: &mut PgConnection,
+    id: ProposalId,
+) -> Result<(ProposalRow, Vec<EditRow>), Problem> {
     let row = intent::proposal(on, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_proposal(id))?;
     if row.state != "open" {
-        return Err(Problem::conflict("closed", format!("Proposal {id} is {}: open another one.", row.state)));
+        return Err(Problem::conflict(
+            "closed",
+            format!("Proposal {id} is {}: open another one.", row.state),
+        ));
     }
     let edits = intent::edits(on, id).await.map_err(from_store)?;
     Ok((row, edits))
@@ -145,8 +189,9 @@ fn named(present: &Present, id: DeploymentId) -> Result<DeploymentName, Problem>
     present.skeleton.deployments.get(&id).map(|d| d.name.clone()).ok_or_else(Problem::internal)
 }
 
-/// Where it is: for a proposal on a node, where the node is now, since that is what it may bind from. What it was opened in may have
-/// been removed behind the node's back, and is then told by the name that it had.
+/// The deployment and node of a proposal. For a proposal on a node it is the node's current
+/// deployment, because that defines the roles it may bind. The original deployment may have been
+/// removed since; then its last name is shown.
 pub(crate) fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeView, Problem> {
     let found = row.node.and_then(|id| present.skeleton.nodes.get(&id));
     let deployment = found.map_or(row.deployment, |node| node.deployment);
@@ -173,11 +218,12 @@ fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     Ok(all)
 }
 
-/// Roles that the node's deployment and those above it see, that can be bound by hand, and that it does not carry. A service would
-/// stand elsewhere.
+/// Roles that can be bound to the node by hand: visible in its deployment or an ancestor, and not
+/// bound yet. Services are excluded, because they run on phantom nodes.
 fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
-    let carried: BTreeSet<NoderoleKey> = carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
+    let carried: BTreeSet<NoderoleKey> =
+        carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
     let chain = present.skeleton.chain(found.deployment);
     let mut choices = Vec::new();
     for (up, id) in chain.iter().enumerate() {
@@ -191,11 +237,17 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
                     !elsewhere && !matches!(role.jig_class, JigClass::Other(_))
                 })
             };
-            roles
-                .extend(barclamp.roles.iter().filter(|(_, content)| bindable(**content)).map(|(name, _)| name.clone()));
+            roles.extend(
+                barclamp
+                    .roles
+                    .iter()
+                    .filter(|(_, content)| bindable(**content))
+                    .map(|(name, _)| name.clone()),
+            );
         }
         let name = named(present, *id)?;
-        let free = roles.into_iter().filter(|role| !carried.contains(&NoderoleKey::first(role.clone())));
+        let free =
+            roles.into_iter().filter(|role| !carried.contains(&NoderoleKey::first(role.clone())));
         choices.extend(free.map(|role| NodeChoice { deployment: *id, name: name.clone(), role }));
     }
     Ok(choices)

@@ -1,7 +1,7 @@
-//! Proposing: opening a proposal, editing it, and turning it into something that can be reviewed.
+//! Proposals: opening, editing and submitting for review.
 //!
-//! Planning is pure and happens outside any transaction; what is written afterwards names the version of the proposal that was
-//! planned, so that nothing slips in between.
+//! Planning is pure and runs outside of transactions. The write that follows names the planned
+//! version of the proposal, so it fails if another edit came in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,15 @@ use engine::blueprint::{Difference, Projection, change_hash, difference, project
 use engine::canonical::{Object, ObjectKind};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo};
+use engine::ids::{
+    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo,
+};
 use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
-use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with};
+use engine::plan::{
+    Along, Edit, EditError, Effects, NumberedEdit, Scope, materialise, resolve, resolve_with,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::intent::{self, EditRow, MAX_EDITS, NewSubmission, ProposalRow, Stepped};
@@ -36,56 +40,58 @@ use crate::saying;
 use crate::words::{self, Names};
 use crate::{Control, done, reach};
 
-/// Most edits in one call.
+/// Maximum number of edits per call.
 pub const MAX_EDITS_PER_CALL: usize = 1_000;
-/// Most nodes that the edits of one proposal name in all, a list counting each of its own: that is what planning it costs.
+/// Maximum total number of nodes that the edits of a proposal name; lists count each node. It
+/// limits the cost of planning.
 pub const MAX_SINGLES: usize = 50_000;
-/// Most nodes that are lifted at once.
+/// Maximum number of nodes per drag.
 pub const MAX_LIFTED: usize = 1_000;
 
-/// A proposal worked out on the present.
+/// A proposal, planned on the present.
 pub(crate) struct Planned {
     pub effects: Effects,
-    /// What edits take along, by their numbers.
+    /// The side effects of each edit, by its number.
     pub along: BTreeMap<u32, Along>,
     pub materialised: Materialised,
     pub projection: Projection,
     pub difference: Difference,
     pub risks: BTreeSet<Risk>,
-    /// The policy that it brings into force.
+    /// The policy that the proposal sets.
     pub policy: Option<Object>,
 }
 
 impl Planned {
-    /// Approvals that it needs while this policy is in force.
+    /// Required approvals while this policy is in force.
     fn approvals(&self, policy: &Policy) -> u32 {
-        let brought = self.effects.policy.as_ref().map_or(0, |set| set.policy.approvals_for(&self.risks));
+        let brought =
+            self.effects.policy.as_ref().map_or(0, |set| set.policy.approvals_for(&self.risks));
         policy.approvals_for(&self.risks).max(brought)
     }
 
-    /// Everything that a submission or a target names.
+    /// All objects that a submission or a target refers to.
     pub fn objects(&self) -> Vec<Object> {
         self.materialised.objects.iter().chain(&self.policy).cloned().collect()
     }
 }
 
-/// What a person says of the submission that they ask for.
+/// The person's input for a submission.
 pub(crate) struct Asked {
     pub title: String,
     pub by: PersonId,
 }
 
-/// What a submission keeps for its review page, so that it reads the same for as long as it exists.
+/// Data that a submission stores for its review page, so that the page never changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// What lists say of it. Nothing: it was written before there was one, and lists have the first of the lines.
+    /// The text for lists. Empty in old submissions; then lists show the first of `lines`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub short: String,
     pub lines: Vec<String>,
-    /// How many of the first lines are grave. None: it was written before they were counted.
+    /// How many of the first lines are severe. `None` in old submissions.
     #[serde(default)]
     pub grave: Option<usize>,
-    /// Those of the lines that say what was asked for, not what it leads to.
+    /// The subset of `lines` that describes the edits, without their consequences.
     #[serde(default)]
     pub asked: Vec<String>,
     pub waves: Vec<WaveView>,
@@ -95,62 +101,84 @@ pub(crate) struct Summary {
     pub findings: Vec<engine::lint::Finding>,
     pub brought: BTreeMap<NoderoleId, String>,
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
-    /// Those that others wait for on nodes that stay as they are.
+    /// Parents of changed noderoles that the difference itself does not contain.
     #[serde(default)]
     pub noderoles: BTreeMap<NoderoleId, Place>,
-    /// What it leaves out of what it restores.
+    /// Parts of the restored state that the proposal leaves out.
     #[serde(default)]
     pub left_out: Option<LeftOut>,
-    /// Where one author overrules another.
+    /// Edits of one author that override another author's.
     #[serde(default)]
     pub clashes: Vec<ClashView>,
 }
 
-/// Whether a person could approve a proposal, and no longer can once they touch it: it is somebody else's so far.
+/// Whether the person can review the proposal now, but would become an author by editing it.
 pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
     let is_others = !edits.is_empty() && !authors(edits).contains(&actor.person);
-    is_others && actor.may_somewhere(Permission::Reviewer) && actor.may_somewhere(Permission::Operator)
+    is_others
+        && actor.may_somewhere(Permission::Reviewer)
+        && actor.may_somewhere(Permission::Operator)
 }
 
-/// Whether anybody but this person opened a proposal, or wrote or touched an edit of it. Edits that were taken back count: they are somebody's.
+/// Whether another person opened the proposal or made, undid or redid one of its edits. Undone
+/// edits count.
 pub(crate) fn of_others(actor: &Actor, row: &ProposalRow, edits: &[EditRow]) -> bool {
     row.created_by != actor.person || authors(edits).iter().any(|author| *author != actor.person)
 }
 
-/// Where a proposal is: on a deployment, or on a node wherever that is now. Whoever edits it needs the permission there.
+/// The deployment of a proposal; for a proposal on a node, the node's current deployment. Editing
+/// requires the permission there.
 pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
     let node = row.node.and_then(|node| present.skeleton.nodes.get(&node));
     node.map_or(row.deployment, |node| node.deployment)
 }
 
-/// The edits that count, in their order.
+/// The edits that are not undone, in order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
 }
 
-/// Works a proposal out on the present.
+/// Plans a proposal on the present.
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
     let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", error.to_string()))?;
-    let projection = project(&present.blueprint, &materialised.blueprint, &materialised.changes, &present.catalog)
-        .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
+    let projection = project(
+        &present.blueprint,
+        &materialised.blueprint,
+        &materialised.changes,
+        &present.catalog,
+    )
+    .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
     let difference = difference(&present.blueprint, &materialised.blueprint, &materialised.changes)
         .map_err(|error| Problem::conflict("data", error.to_string()))?;
-    let policy = effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
+    let policy =
+        effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
     let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
-    let mut planned = Planned { effects, along, materialised, projection, difference, risks: BTreeSet::new(), policy };
+    let mut planned = Planned {
+        effects,
+        along,
+        materialised,
+        projection,
+        difference,
+        risks: BTreeSet::new(),
+        policy,
+    };
     planned.risks = consequences::risks(&planned.from(present));
     Ok(planned)
 }
 
-/// The same, beside the threads that answer requests: it walks all that there is.
-pub(crate) async fn plan_aside(by: &Beside, present: &Present, edits: Vec<NumberedEdit>) -> Result<Planned, Problem> {
+/// Like [`plan`], outside of the threads that answer requests, because it visits the whole cluster.
+pub(crate) async fn plan_aside(
+    by: &Beside,
+    present: &Present,
+    edits: Vec<NumberedEdit>,
+) -> Result<Planned, Problem> {
     let present = present.clone();
     by.work(move || plan(&present, &edits)).await?
 }
 
-/// [`objections`], beside the threads that answer requests.
+/// Like [`objections`], outside of the threads that answer requests.
 pub(crate) async fn objections_aside(
     by: &Beside,
     present: &Present,
@@ -163,7 +191,7 @@ pub(crate) async fn objections_aside(
 }
 
 impl Planned {
-    /// What it is a change of.
+    /// The plan together with the state that it changes.
     pub fn from<'a>(&'a self, present: &'a Present) -> consequences::Planned<'a> {
         consequences::Planned {
             old: &present.blueprint,
@@ -176,45 +204,67 @@ impl Planned {
     }
 }
 
-/// Whoever ever edited a proposal, took an edit back or brought one again: they shaped it. Whoever submits it did, too.
+/// All people who made, undid or redid an edit. The person who submits is an author too.
 pub(crate) fn authors(rows: &[EditRow]) -> BTreeSet<PersonId> {
     rows.iter().flat_map(|e| e.touched_by.iter().copied().chain([e.actor])).collect()
 }
 
 impl Control {
-    /// The same as [`Control::propose`], of a deployment by its name.
-    pub async fn propose_by_name(&self, actor: &Actor, deployment: &str) -> Result<ProposalId, Problem> {
+    /// Like [`Control::propose`], with the deployment's name.
+    pub async fn propose_by_name(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let id = self.present().await?.named(deployment)?;
         self.propose(actor, id).await
     }
 
-    /// Opens a proposal on a deployment, or hands back the one that is open. One on *system* makes and removes the deployments at
-    /// the top, takes nodes back, and changes what all share; it rests on the whole tree, so every commit plans it anew.
-    pub async fn propose(&self, actor: &Actor, deployment: DeploymentId) -> Result<ProposalId, Problem> {
+    /// Opens a proposal on a deployment, or returns the open one. A proposal on *system* creates
+    /// and removes top-level deployments, moves nodes back to *system*, and changes shared
+    /// settings. Its base is the whole tree, so every commit makes Gantry plan it again.
+    pub async fn propose(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.deployments.get(&deployment);
-        let found = found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        let found =
+            found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
         actor.require_in(Permission::Operator, deployment)?;
         let mut transaction = self.begin().await?;
-        let (id, new) =
-            intent::ensure_proposal(&mut transaction, deployment, actor.person).await.map_err(from_store)?;
+        let (id, new) = intent::ensure_proposal(&mut transaction, deployment, actor.person)
+            .await
+            .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if new {
             let detail = json!({"deployment": found.name});
-            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "proposal.open",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             tell(&mut transaction, id, deployment, 0).await?;
         }
         done(transaction).await?;
         Ok(id)
     }
 
-    /// Opens a proposal on a single node, or hands back the one that is open. It stands beside the one on the node's deployment, and
-    /// *system* has these, too: that is how a new node gets what it begins with.
-    pub async fn propose_on_node(&self, actor: &Actor, node: NodeId) -> Result<ProposalId, Problem> {
+    /// Opens a proposal on a single node, or returns the open one. It is independent of the
+    /// proposal on the node's deployment. It also works in *system*, where new nodes get their
+    /// first roles.
+    pub async fn propose_on_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+    ) -> Result<ProposalId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.nodes.get(&node);
@@ -227,22 +277,29 @@ impl Control {
             ));
         }
         let mut transaction = self.begin().await?;
-        let (id, new) = intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
-            .await
-            .map_err(from_store)?;
+        let (id, new) =
+            intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
+                .await
+                .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, found.deployment)?;
         if new {
             let detail = json!({"node": found.fqdn});
-            intent::append_audit(&mut transaction, Some(actor.person), "proposal.open", &id.to_string(), &detail)
-                .await
-                .map_err(from_store)?;
+            intent::append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "proposal.open",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(from_store)?;
             tell(&mut transaction, id, found.deployment, 0).await?;
         }
         done(transaction).await?;
         Ok(id)
     }
 
-    /// Appends edits to a proposal at a version, all or none; hands back the new version.
+    /// Appends edits to a proposal at a version, all or none. Returns the new version.
     pub async fn edit(
         &self,
         actor: &Actor,
@@ -252,7 +309,9 @@ impl Control {
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
-            return Err(Problem::invalid(format!("Send 1 to {MAX_EDITS_PER_CALL} edits at a time.")));
+            return Err(Problem::invalid(format!(
+                "Send 1 to {MAX_EDITS_PER_CALL} edits at a time."
+            )));
         }
         edits.iter().try_for_each(words::well_formed)?;
         let (present, row, rows) = self.at_version(proposal, version).await?;
@@ -263,48 +322,63 @@ impl Control {
         self.check_fit(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
-        let version = intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(moved_on)?;
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
+        let version =
+            intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
+                .await
+                .map_err(from_store)?
+                .ok_or_else(moved_on)?;
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
         let names = Names::of(&present, edits.iter());
         let detail = json!({"edits": edits.iter().map(|e| names.edit(e)).collect::<Vec<_>>()});
-        intent::append_audit(&mut transaction, Some(actor.person), "proposal.edit", &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "proposal.edit",
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
     }
 
-    /// What an edit makes must be new. The skeleton has what is there; what was there once only the database knows.
+    /// Ids in edits must be new. The skeleton contains existing ids; only the database knows
+    /// removed ones.
     async fn check_minted(&self, edits: &[Edit]) -> Result<(), Problem> {
         let minted = |edit: &Edit| match edit {
             Edit::CreateDeployment { id, phantom, .. } => Some((*id, *phantom)),
             _ => None,
         };
-        let ids: Vec<_> = edits.iter().filter_map(minted).flat_map(|(id, phantom)| [id.0, phantom.0]).collect();
+        let ids: Vec<_> =
+            edits.iter().filter_map(minted).flat_map(|(id, phantom)| [id.0, phantom.0]).collect();
         if ids.is_empty() {
             return Ok(());
         }
         let mut connection = self.connection().await?;
         let removed = intent::removed_ids(&mut connection, &ids).await.map_err(from_store)?;
-        for (at, (id, phantom)) in edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?))) {
+        for (at, (id, phantom)) in
+            edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?)))
+        {
             let refused = match (removed.contains(&id.0), removed.contains(&phantom.0)) {
                 (true, _) => EditError::DeploymentIdUsed(id),
                 (false, true) => EditError::PhantomTaken(phantom),
                 (false, false) => continue,
             };
             let detail = refused.to_string();
-            let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
+            let mut problem =
+                Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
             problem.errors.push(Finding { at: format!("edit {at}"), detail });
             return Err(problem);
         }
         Ok(())
     }
 
-    /// Every new edit must take effect and stay within what the proposal's review covers.
+    /// Every new edit must take effect and stay in the proposal's scope.
     pub(crate) async fn check_edits(
         &self,
         by: &Beside,
@@ -316,7 +390,9 @@ impl Control {
         if rows.len() + edits.len() > MAX_EDITS {
             return Err(Problem::conflict(
                 "too_many_edits",
-                format!("A proposal has at most {MAX_EDITS} edits: submit this one and open another."),
+                format!(
+                    "A proposal has at most {MAX_EDITS} edits: submit this one and open another."
+                ),
             ));
         }
         let known = rows.iter().filter(|row| !row.undone).map(|row| &row.edit.edit);
@@ -330,30 +406,45 @@ impl Control {
         }
         let findings = objections_aside(by, present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
-        let mut problem = Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
+        let mut problem =
+            Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
         problem.errors = findings;
         Err(problem)
     }
 
-    /// Refuses a connection that the node's transport does not have, or a folder that no node may use. Planning does not know connections.
-    fn check_connections(&self, present: &Present, rows: &[EditRow], edits: &[Edit]) -> Result<(), Problem> {
+    /// Refuses a connection with fields that the node's transport does not have, and a forbidden
+    /// root folder. The planner does not check connections.
+    fn check_connections(
+        &self,
+        present: &Present,
+        rows: &[EditRow],
+        edits: &[Edit],
+    ) -> Result<(), Problem> {
         let mut changes: BTreeMap<NodeId, ConnectionChange> = BTreeMap::new();
         let known = counting(rows);
         let known = known.iter().map(|numbered| (None, &numbered.edit));
-        for (new, edit) in known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit))) {
+        for (new, edit) in
+            known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit)))
+        {
             let Edit::SetConnection { node, connection } = edit else { continue };
             let change = connection.clone().after(changes.remove(node).unwrap_or_default());
             if let (Some(new), Some(stored)) = (new, present.blueprint.nodes.get(node)) {
-                let applied = change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
+                let applied =
+                    change.apply(stored.doc.connection.as_ref()).map_err(|error| error.to_string());
                 let checked = applied.and_then(|connection| match connection {
-                    Connection::Local { root } => self.in_folder(&root).map(drop).map_err(|problem| problem.detail),
-                    Connection::Ssh(ssh) => {
-                        reach::check(&self.reach, &ssh.addresses, ssh.port).map_err(|problem| problem.detail)
+                    Connection::Local { root } => {
+                        self.in_folder(&root).map(drop).map_err(|problem| problem.detail)
                     }
+                    Connection::Ssh(ssh) => reach::check(&self.reach, &ssh.addresses, ssh.port)
+                        .map_err(|problem| problem.detail),
                 });
                 if let Err(detail) = checked {
-                    let mut problem =
-                        Problem::new(422, "edit_refused", "The edit can't take effect", words::capital(&detail));
+                    let mut problem = Problem::new(
+                        422,
+                        "edit_refused",
+                        "The edit can't take effect",
+                        words::capital(&detail),
+                    );
                     problem.errors.push(Finding { at: format!("edit {new}"), detail });
                     return Err(problem);
                 }
@@ -363,13 +454,23 @@ impl Control {
         Ok(())
     }
 
-    /// Takes the last edit back; hands back the new version.
-    pub async fn undo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+    /// Undoes the last edit. Returns the new version.
+    pub async fn undo(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<i32, Problem> {
         self.step_through(actor, proposal, version, true).await
     }
 
-    /// Brings the last undone edit back; hands back the new version.
-    pub async fn redo(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<i32, Problem> {
+    /// Redoes the last undone edit. Returns the new version.
+    pub async fn redo(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<i32, Problem> {
         self.step_through(actor, proposal, version, false).await
     }
 
@@ -385,38 +486,65 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
-            ("proposal.undo", intent::undo_edit(&mut transaction, proposal, version, actor.person).await)
+            (
+                "proposal.undo",
+                intent::undo_edit(&mut transaction, proposal, version, actor.person).await,
+            )
         } else {
-            ("proposal.redo", intent::redo_edit(&mut transaction, proposal, version, actor.person).await)
+            (
+                "proposal.redo",
+                intent::redo_edit(&mut transaction, proposal, version, actor.person).await,
+            )
         };
-        let nothing = if back { "There is no edit to take back." } else { "There is no edit to bring back." };
+        let nothing =
+            if back { "There is no edit to take back." } else { "There is no edit to bring back." };
         let (version, edit) = match moved.map_err(from_store)? {
             Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::MovedOn => return Err(moved_on()),
         };
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
-        // A deployment that the edit is about may be one that another edit makes.
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
+        // The edit may concern a deployment that another edit creates.
         let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
         let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, proposal, row.deployment, version).await?;
         done(transaction).await?;
         Ok(version)
     }
 
     /// Closes a proposal without effect.
-    pub async fn discard(&self, actor: &Actor, proposal: ProposalId, version: i32) -> Result<(), Problem> {
+    pub async fn discard(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+    ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let (present, row, _) = self.at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
-        if !intent::discard_proposal(&mut transaction, proposal, version).await.map_err(from_store)? {
+        if !intent::discard_proposal(&mut transaction, proposal, version)
+            .await
+            .map_err(from_store)?
+        {
             return Err(moved_on());
         }
-        actor.still(&mut transaction).await?.require_in(Permission::Operator, place_of(&present, &row))?;
+        actor
+            .still(&mut transaction)
+            .await?
+            .require_in(Permission::Operator, place_of(&present, &row))?;
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
@@ -451,25 +579,29 @@ impl Control {
         let planned = plan_aside(&self.beside(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
-        let mut new = self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
+        let mut new =
+            self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
         let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
             return Err(moved_on());
         }
         let actor = &actor.still(&mut transaction).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        if let Some(known) = intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)? {
+        if let Some(known) =
+            intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)?
+        {
             new.version = self.plan_anew(&mut transaction, known, &new).await?;
         }
-        let id = self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
-        // It may reach further than the deployment that it was proposed on: a node that comes from elsewhere is taken from there.
+        let id =
+            self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+        // A review may touch further deployments, for example the one from which a node moves.
         let places = places(&mut transaction, actor, id).await?;
         actor.require_in_all(Permission::Operator, &places)?;
         done(transaction).await?;
         Ok(id)
     }
 
-    /// The submission that a plan of a proposal's version makes; refused when it may not be reviewed like this.
+    /// The submission of a planned proposal. Returns an error if it cannot be reviewed.
     pub(crate) async fn to_submit(
         &self,
         on: &mut sqlx::PgConnection,
@@ -480,7 +612,7 @@ impl Control {
         asked: Asked,
     ) -> Result<NewSubmission, Problem> {
         submittable(planned)?;
-        // The node's surroundings may have changed since it was edited.
+        // The node may have moved since the edit.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
             return Err(Problem::conflict(
                 "beyond_scope",
@@ -501,7 +633,8 @@ impl Control {
         let mut authors = authors(rows);
         authors.insert(asked.by);
         summary.left_out = left_out(on, row.id).await?;
-        summary.findings = linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
+        summary.findings =
+            linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -511,7 +644,8 @@ impl Control {
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
-            // A change of the policy passes under the old one and under the new one, so that nobody locks themselves out.
+            // A change of the policy must satisfy the old and the new policy, so that no policy can
+            // lock its authors out.
             approvals: planned.approvals(&ground.policy),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
@@ -524,7 +658,8 @@ impl Control {
         })
     }
 
-    /// Writes a submission down and tells of it. The caller holds the proposal's lock, at the submission's version.
+    /// Inserts a submission and notifies open pages. The caller has the lock of the proposal, at
+    /// the submission's version.
     pub(crate) async fn put_submission(
         &self,
         on: &mut sqlx::PgConnection,
@@ -535,26 +670,32 @@ impl Control {
     ) -> Result<SubmissionId, Problem> {
         intent::put_objects(on, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(on, new).await.map_err(from_store)?;
-        let detail =
-            json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail).await.map_err(from_store)?;
+        let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
+        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Submission(id)];
-        intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)?;
+        intent::append_live(on, &topics, &Live::Submission { submission: id })
+            .await
+            .map_err(from_store)?;
         Ok(id)
     }
 
-    /// A version is submitted once. When what it was planned upon has changed since, planning it anew raises the version, and so
-    /// drops every verdict on the submission before.
+    /// A version is submitted only once. If the base of the plan has changed since, this raises the
+    /// version, which discards all verdicts on the previous submission.
     async fn plan_anew(
         &self,
         on: &mut sqlx::PgConnection,
         known: SubmissionId,
         new: &NewSubmission,
     ) -> Result<i32, Problem> {
-        let before = intent::submission(on, known).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let before = intent::submission(on, known)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let base = intent::base(on, known).await.map_err(from_store)?;
-        // What counts as a risk may be more than it was when this version was submitted: by an older build.
+        // A newer build may classify more risks than the one that made the earlier submission.
         let same = (before.policy, before.epoch, before.change, base, risks_of(&before))
             == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
         if same {
@@ -563,12 +704,18 @@ impl Control {
                 format!("This version waits for review already, as review {known}."),
             ));
         }
-        let raised = intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        let raised =
+            intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
         raised.ok_or_else(moved_on)
     }
 
-    /// What lifting these nodes would allow in the open proposal on the deployment.
-    pub async fn lift(&self, actor: &Actor, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+    /// The possible drop targets of these nodes in the deployment's open proposal.
+    pub async fn lift(
+        &self,
+        actor: &Actor,
+        deployment: DeploymentId,
+        nodes: Vec<NodeId>,
+    ) -> Result<Lift, Problem> {
         actor.require(Permission::Viewer)?;
         if nodes.is_empty() || nodes.len() > MAX_LIFTED {
             return Err(Problem::invalid(format!("Lift 1 to {MAX_LIFTED} nodes at a time.")));
@@ -583,11 +730,13 @@ impl Control {
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
         drop(connection);
-        let lifted = move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
+        let lifted =
+            move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
         self.beside(actor).work(lifted).await
     }
 
-    /// The present, the proposal and its edits; refused unless it is open at this version.
+    /// The present, the proposal and its edits. Returns an error unless the proposal is open at
+    /// this version.
     pub(crate) async fn at_version(
         &self,
         proposal: ProposalId,
@@ -608,7 +757,11 @@ impl Control {
     }
 
     /// The policy in force.
-    pub(crate) async fn policy(&self, on: &mut sqlx::PgConnection, present: &Present) -> Result<Policy, Problem> {
+    pub(crate) async fn policy(
+        &self,
+        on: &mut sqlx::PgConnection,
+        present: &Present,
+    ) -> Result<Policy, Problem> {
         let policy = intent::policy(on, present.head.policy).await.map_err(from_store)?;
         policy.ok_or_else(|| {
             tracing::error!(policy = %present.head.policy, "the policy in force is missing");
@@ -617,10 +770,11 @@ impl Control {
     }
 }
 
-/// Refusals of edits that name what is not there.
+/// Refusals of edits because they name something that does not exist.
 const NOWHERE: [&str; 2] = ["unknown_deployment", "unknown_node"];
 
-/// Why edits can't be part of a proposal: each that can't take effect, and each that its review would not cover.
+/// The objections to new edits: edits that cannot take effect, and edits outside of the proposal's
+/// scope.
 fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit]) -> Vec<Finding> {
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
@@ -636,16 +790,21 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
     let refused = || effects.refused.iter().filter(|r| r.edit >= first);
-    let found = |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
-    // What is nowhere is out of no scope: that would send people to another proposal for it.
+    let found =
+        |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
+    // An unknown object is not out of scope. That error would send people to another proposal.
     let is_nowhere = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
     let outside = outside.into_iter().filter(|seq| !is_nowhere(*seq));
-    let mut findings: Vec<Finding> = outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
+    let mut findings: Vec<Finding> =
+        outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
     findings.extend(refused().map(|r| found(r.edit, r.reason.clone())));
     if findings.is_empty()
         && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {
-        findings.push(Finding { at: format!("edit {}", edits.len()), detail: reaches(present, scope, &other) });
+        findings.push(Finding {
+            at: format!("edit {}", edits.len()),
+            detail: reaches(present, scope, &other),
+        });
     }
     findings
 }
@@ -653,7 +812,9 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
 fn closed(state: &str) -> Problem {
     Problem::conflict(
         "version",
-        format!("This proposal was {state} and takes nothing more: propose anew on what is there now."),
+        format!(
+            "This proposal was {state} and takes nothing more: propose anew on what is there now."
+        ),
     )
 }
 
@@ -697,8 +858,8 @@ fn reaches(present: &Present, scope: Scope, other: &Beyond) -> String {
     }
 }
 
-/// An edit was in scope when it was made. What it is about may have gone elsewhere since, out of what the review would cover: then
-/// the database refuses every commit of it, however many approve.
+/// Each edit was in scope when it was made, but its subject may have moved since. The database
+/// refuses every commit outside of the scope, even with all approvals.
 fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
     let counting = counting(rows);
     let mut within = Within::new(&present.skeleton, row.scope());
@@ -720,7 +881,8 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
             names.edit(&first.edit)
         ),
     );
-    let by: BTreeMap<u32, &str> = rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
+    let by: BTreeMap<u32, &str> =
+        rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let finding = |stray: &&NumberedEdit| Finding {
         at: format!("edit {}, by {}", stray.seq, by.get(&stray.seq).copied().unwrap_or_default()),
         detail: format!("{}: {reason}", names.edit(&stray.edit)),
@@ -729,14 +891,15 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
     Err(problem)
 }
 
-/// What is written must be within what the review covers, or the database refuses every commit of it.
+/// The written documents must be inside the base, or the database refuses every commit.
 fn within(
     present: &Present,
     row: &ProposalRow,
     planned: &Planned,
     covered: &BTreeSet<DeploymentId>,
 ) -> Result<(), Problem> {
-    let written = written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
+    let written =
+        written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
     let outside = outside(&present.skeleton, covered, &written);
     let outside: Vec<String> = outside.into_iter().map(|id| present.name_of(id)).collect();
     if outside.is_empty() {
@@ -760,15 +923,24 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
     if let Some(first) = planned.effects.refused.first() {
         let mut problem = Problem::conflict(
             "edit_refused",
-            format!("Edit {} can't take effect: {}. Take it back, then submit.", first.edit, first.reason),
+            format!(
+                "Edit {} can't take effect: {}. Take it back, then submit.",
+                first.edit, first.reason
+            ),
         );
-        let finding = |r: &engine::plan::Refusal| Finding { at: format!("edit {}", r.edit), detail: r.reason.clone() };
+        let finding = |r: &engine::plan::Refusal| Finding {
+            at: format!("edit {}", r.edit),
+            detail: r.reason.clone(),
+        };
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
     }
     let documents = !planned.materialised.changes.is_empty();
     if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
-        return Err(Problem::conflict("empty", "There is nothing to review: the proposal changes nothing."));
+        return Err(Problem::conflict(
+            "empty",
+            "There is nothing to review: the proposal changes nothing.",
+        ));
     }
     Ok(())
 }
@@ -779,12 +951,14 @@ pub(crate) async fn tell(
     deployment: DeploymentId,
     version: i32,
 ) -> Result<(), Problem> {
-    // The list of drafts is a part of the reviews.
+    // The page of reviews also lists drafts.
     let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
-    intent::append_live(on, &topics, &Live::Proposal { proposal, version }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Proposal { proposal, version })
+        .await
+        .map_err(from_store)
 }
 
-/// What the review page says of a plan.
+/// The summary of a plan for the review page.
 fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let edits = counting(rows);
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
@@ -809,7 +983,7 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     }
 }
 
-/// What noderoles wait for that the difference does not name itself.
+/// Parents of changed noderoles that the difference itself does not contain.
 fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
     let mut named = present.parents([difference]);
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
@@ -818,7 +992,7 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
     named
 }
 
-/// The order in words.
+/// The waves as text.
 fn waves(consequences: &Consequences) -> Vec<WaveView> {
     let item = |group: &WaveGroup| {
         let together = match group.at_once {

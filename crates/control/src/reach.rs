@@ -1,8 +1,8 @@
-//! Addresses in node records: which are refused, and how many one person may add.
+//! Checks addresses in node records, and limits how many one person may add.
 //!
-//! Workers connect to what a record says, from inside the operator's network, so records must not serve to scan it. The rules about
-//! addresses are [`engine::reach`]'s; workers apply them again to what names resolve to. The counts are kept in memory, as those of
-//! [`crate::people`].
+//! Workers connect to the addresses in records from inside the operator's network, so records must
+//! not allow scans of it. The rules are in [`engine::reach`]; workers apply them again to resolved
+//! names. Counters are in memory, as in [`crate::people`].
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use engine::reach::Policy;
 
 use crate::people::throttle::Throttle;
 
-/// Addresses that one person may add to records within a minute, one record at a time.
+/// Addresses per person and minute, in single records.
 pub const ADDRESSES_A_MINUTE: u32 = 60;
-/// Addresses that one person may add to records within an hour in all: as many as one full text of nodes has.
+/// Addresses per person and hour, in texts with many nodes: as many as one text of maximum size
+/// has.
 pub const ADDRESSES_AN_HOUR: u32 = 4_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Refuses addresses that are no node's.
+/// Refuses addresses that the policy forbids.
 pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<(), Problem> {
     addresses.iter().try_for_each(|address| {
         let refused = |why| Problem::invalid(format!("addresses: {address:?} is refused: {why}."));
@@ -28,7 +29,7 @@ pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<
     })
 }
 
-/// How many addresses each person added.
+/// Counters of added addresses, per person.
 #[derive(Debug)]
 pub(crate) struct Added {
     minute: Throttle<PersonId>,
@@ -37,29 +38,40 @@ pub(crate) struct Added {
 
 impl Default for Added {
     fn default() -> Self {
-        Self { minute: Throttle::of(ADDRESSES_A_MINUTE, MINUTE), hour: Throttle::of(ADDRESSES_AN_HOUR, HOUR) }
+        Self {
+            minute: Throttle::of(ADDRESSES_A_MINUTE, MINUTE),
+            hour: Throttle::of(ADDRESSES_AN_HOUR, HOUR),
+        }
     }
 }
 
 impl Added {
-    /// Counts addresses of one record.
+    /// Counts addresses of a single record.
     pub(crate) fn of_record(&self, person: PersonId, count: usize) -> Result<(), Problem> {
         self.minute.take_many(person, count).map_err(|wait| {
-            refused(ADDRESSES_A_MINUTE, "minute", wait, ", or add many nodes as one text (POST /api/v1/nodes/many)")
+            refused(
+                ADDRESSES_A_MINUTE,
+                "minute",
+                wait,
+                ", or add many nodes as one text (POST /api/v1/nodes/many)",
+            )
         })?;
         self.of_text(person, count)
     }
 
-    /// Counts addresses of many records that come as one text.
+    /// Counts addresses of a text with many nodes.
     pub(crate) fn of_text(&self, person: PersonId, count: usize) -> Result<(), Problem> {
-        self.hour.take_many(person, count).map_err(|wait| refused(ADDRESSES_AN_HOUR, "hour", wait, ""))
+        self.hour
+            .take_many(person, count)
+            .map_err(|wait| refused(ADDRESSES_AN_HOUR, "hour", wait, ""))
     }
 }
 
 fn refused(most: u32, time: &str, wait: Duration, more: &str) -> Problem {
     let wait_text = many(wait.as_secs().max(1), "second");
-    let detail =
-        format!("A person may add {most} addresses of nodes within one {time}. Try again in {wait_text}{more}.");
+    let detail = format!(
+        "A person may add {most} addresses of nodes within one {time}. Try again in {wait_text}{more}."
+    );
     Problem::new(429, "too_many_addresses", "Too many addresses", detail).again_after(wait)
 }
 
@@ -72,18 +84,30 @@ mod tests {
 
     #[test]
     fn refused_address_is_named_with_reason() {
-        let (policy, listed) = (Policy::default(), |address: &str| vec!["10.0.0.1".to_owned(), address.to_owned()]);
+        let (policy, listed) =
+            (Policy::default(), |address: &str| vec!["10.0.0.1".to_owned(), address.to_owned()]);
         check(&policy, &listed("web-7.mgmt.example.com"), 22).unwrap();
-        for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1", "localhost", "::", "fe80::1%eth0"] {
+        for address in [
+            "169.254.169.254",
+            "metadata.google.internal",
+            "127.0.0.1",
+            "localhost",
+            "::",
+            "fe80::1%eth0",
+        ] {
             let refused = check(&policy, &listed(address), 22).unwrap_err();
             assert_eq!(refused.status, 400);
-            assert!(refused.detail.starts_with(&format!("addresses: {address:?} is refused: ")), "{refused:?}");
+            assert!(
+                refused.detail.starts_with(&format!("addresses: {address:?} is refused: ")),
+                "{refused:?}"
+            );
         }
     }
 
     #[test]
-    fn one_person_adds_so_many_addresses() {
-        let (added, person, other) = (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
+    fn addresses_per_person_are_limited() {
+        let (added, person, other) =
+            (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
         added.of_record(person, ADDRESSES_A_MINUTE as usize).unwrap();
         let refused = added.of_record(person, 1).unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));

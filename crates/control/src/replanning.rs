@@ -1,18 +1,20 @@
-//! Planning anew at once: what a commit does to the reviews of others.
+//! Replanning: after a commit, plans the reviews whose base has moved again.
 //!
-//! A submission whose base moved is void: it can be neither approved nor committed, and that stays so. But its reviewers and its
-//! authors are not left to find out. Its edits are planned again on what is there now. If they plan, a submission takes its place,
-//! without verdicts. If they don't plan, or would write other documents or have other effects than their authors submitted, the
-//! proposal is back with its authors, with the reason. Only an author's own credential submits something else; the database checks
-//! that (`guard_with_credential_submission`).
+//! A submission whose base has moved is permanently void: it can be neither approved nor committed.
+//! So Gantry plans its edits again on the current target. If the plan equals the submitted one, a
+//! new submission without verdicts replaces the old one. Otherwise (the edits cannot be planned, or
+//! have other effects) the proposal returns to its authors with the reason. Only an author's own
+//! credential can submit other content; the database checks this
+//! (`guard_with_credential_submission`).
 //!
-//! Where it runs: behind a commit, by whoever's call committed, which begins none after [`AT_ONCE`] and waits for the one that it began
-//! before; and in every server's sweep, which finds what is left of that, or of a process that died in between. Not in the commit's own
-//! transaction: planning takes as long as it takes, and all commits wait for that one. Nothing is lost in between, because what has to
-//! be done is found by what is void, not by a note of it; and nothing is done twice, because it is done under the proposal's lock and
-//! raises its version.
+//! The call that committed replans for up to [`AT_ONCE`] and finishes the submission that it has
+//! begun. The sweep of each server handles the rest, also after a crash. The commit transaction
+//! itself does not replan, because all other commits would wait for it. Nothing is lost, because
+//! the work is found by void submissions, not by a queue. Nothing is done twice, because replanning
+//! takes the proposal's lock and raises its version.
 //!
-//! Whoever commits does not become an author of the other change: it is still asked for by whoever asked before.
+//! The committing person does not become an author of the replanned proposal. Its original
+//! submitter remains.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -35,24 +37,26 @@ use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
 use crate::reviewing::{changed, moved_base, moved_documents, named, risks_of};
 use crate::{Control, done};
 
-/// How long behind a commit another change begins to be planned anew. Its caller waits for the last one to end, however long that takes;
-/// the sweep does the rest.
+/// How long after a commit further submissions are replanned. The caller waits for the last one
+/// that began; the sweep handles the rest.
 const AT_ONCE: Duration = Duration::from_secs(2);
-/// Most submissions that one look finds.
+/// Maximum number of submissions that one query finds.
 const FOUND: i64 = 100;
 
 impl Control {
-    /// Behind a commit. It is done whatever comes of this, so failures are for the log and the sweep.
+    /// Replans after a commit. The commit is done in any case, so errors are only logged; the sweep
+    /// tries again.
     pub(crate) async fn replan_at_once(&self) {
         if let Err(problem) = self.replan_until(Instant::now() + AT_ONCE).await {
             tracing::warn!(%problem, "what rests on the commit is planned anew by the next sweep");
         }
     }
 
-    /// Plans anew what is void because its base moved; says how many. For a sweep.
+    /// Replans submissions whose base has moved, and returns their number. The sweep calls this.
     ///
     /// # Errors
-    /// When the database can't be asked. A single submission that fails is logged and tried again by the next sweep.
+    /// If the query fails. An error in a single submission is logged, and the next sweep tries it
+    /// again.
     pub async fn replan_stale(&self) -> Result<usize, Problem> {
         self.replan_until(Instant::now() + Duration::from_secs(60)).await
     }
@@ -68,17 +72,21 @@ impl Control {
             }
             match self.replan(id).await {
                 Ok(done) => planned += usize::from(done),
-                Err(problem) => tracing::warn!(%problem, submission = %id, "it could not be planned anew yet"),
+                Err(problem) => {
+                    tracing::warn!(%problem, submission = %id, "it could not be planned anew yet")
+                }
             }
         }
         Ok(planned)
     }
 
-    /// False: somebody else did it, edited it or closed it.
+    /// False if another process replanned it, or a person edited or closed the proposal.
     async fn replan(&self, id: SubmissionId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
-        let before =
-            intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let before = intent::submission(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         drop(connection);
         let (present, row, rows) = match self.at_version(before.proposal, before.version).await {
             Err(problem) if problem.code == "version" => return Ok(false),
@@ -89,14 +97,19 @@ impl Control {
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };
         let new = match &planned {
-            Ok(planned) => match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await {
-                Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
-                Err(problem) => Err(problem),
-            },
+            Ok(planned) => {
+                match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await
+                {
+                    Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
+                    Err(problem) => Err(problem),
+                }
+            }
             Err(problem) => Err(problem.clone()),
         };
         intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
-        let raised = intent::raise_version(&mut transaction, row.id, row.version).await.map_err(from_store)?;
+        let raised = intent::raise_version(&mut transaction, row.id, row.version)
+            .await
+            .map_err(from_store)?;
         let Some(version) = raised else { return Ok(false) };
         let mut replan = ReplanRow {
             before: id,
@@ -110,7 +123,8 @@ impl Control {
         match (planned, new) {
             (Ok(planned), Ok(mut new)) => {
                 new.version = version;
-                replan.after = Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
+                replan.after =
+                    Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
             }
             (planned, Err(problem)) => {
                 replan.refused = refused(&planned, &rows, problem)?;
@@ -125,7 +139,7 @@ impl Control {
         Ok(true)
     }
 
-    /// How a submission came about and what became of it, as far as moved bases are concerned.
+    /// The replanning that led to this submission, and the one that replaced it.
     pub(crate) async fn replanned(
         &self,
         by: &Beside,
@@ -137,8 +151,12 @@ impl Control {
         Ok((self.told(by, came).await?, self.told(by, went).await?))
     }
 
-    /// The same of one, with what is different.
-    async fn told(&self, by: &Beside, row: Option<ReplanRow>) -> Result<Option<Replanned>, Problem> {
+    /// A replanning for display, with the difference between the two submissions.
+    async fn told(
+        &self,
+        by: &Beside,
+        row: Option<ReplanRow>,
+    ) -> Result<Option<Replanned>, Problem> {
         let Some(row) = row else { return Ok(None) };
         let (same_effect, shift) = match row.after {
             Some(after) => {
@@ -158,7 +176,7 @@ impl Control {
         in_words(&mut connection, row, same_effect, shift).await.map(Some)
     }
 
-    /// Why a proposal at this version is back with its authors, if it is.
+    /// The reason why a proposal returned to its authors at this version, if it did.
     pub(crate) async fn sent_back(
         &self,
         on: &mut PgConnection,
@@ -173,15 +191,20 @@ impl Control {
     }
 }
 
-/// What a submission rests on and what changed of that, in words.
-async fn moved(on: &mut PgConnection, present: &Present, id: SubmissionId) -> Result<Vec<String>, Problem> {
+/// The changed parts of a submission's base, as text.
+async fn moved(
+    on: &mut PgConnection,
+    present: &Present,
+    id: SubmissionId,
+) -> Result<Vec<String>, Problem> {
     let base = moved_base(on, present, id).await.map_err(from_store)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
     let records = intent::moved_records(on, id).await.map_err(from_store)?;
     Ok(engine::gate::moved(&base, &moved_documents(present, &documents), &records))
 }
 
-/// The new submission, if it does exactly what the one before was to do; else what it would do differently.
+/// The new submission if it equals the old one in content and effects. Otherwise the differences as
+/// an error.
 async fn unchanged(
     on: &mut PgConnection,
     present: &Present,
@@ -191,40 +214,62 @@ async fn unchanged(
     let documents = intent::documents(on, before.id).await.map_err(from_store)?;
     let base = intent::base(on, before.id).await.map_err(from_store)?;
     let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
-    let (old, now): (BTreeSet<_>, BTreeSet<_>) = (documents.iter().collect(), new.documents.iter().collect());
-    let ids: BTreeSet<_> = old.symmetric_difference(&now).map(|change| named(present, change)).collect();
+    let (old, now): (BTreeSet<_>, BTreeSet<_>) =
+        (documents.iter().collect(), new.documents.iter().collect());
+    let ids: BTreeSet<_> =
+        old.symmetric_difference(&now).map(|change| named(present, change)).collect();
     let mut findings: Vec<Finding> = ids
         .into_iter()
         .map(|name| finding(name, "It changed since, so this proposal would now change it differently than submitted."))
         .collect();
     if before.new_policy != new.new_policy {
-        findings.push(finding("the policy".into(), "It would now become another one than submitted."));
+        findings
+            .push(finding("the policy".into(), "It would now become another one than submitted."));
     }
-    let uncovered = base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
-    findings.extend(uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")));
-    let same = (before.effects, &before.summary, risks_of(before)) == (new.effects, &new.summary, new.risks.clone());
+    let uncovered =
+        base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
+    findings.extend(
+        uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")),
+    );
+    let same = (before.effects, &before.summary, risks_of(before))
+        == (new.effects, &new.summary, new.risks.clone());
     if findings.is_empty() && !same {
-        findings.push(finding("the whole change".into(), "It would now have other effects or risks than submitted."));
+        findings.push(finding(
+            "the whole change".into(),
+            "It would now have other effects or risks than submitted.",
+        ));
     }
     if findings.is_empty() {
         return Ok(Ok(new));
     }
-    let mut problem = Problem::conflict("changed_since", "What the proposal changes is no longer what was submitted.");
+    let mut problem = Problem::conflict(
+        "changed_since",
+        "What the proposal changes is no longer what was submitted.",
+    );
     problem.errors = findings;
     Ok(Err(problem))
 }
 
-/// Why it does not plan any more, by edit. What is nobody's input is no reason: it is tried again.
-fn refused(planned: &Result<Planned, Problem>, rows: &[EditRow], problem: Problem) -> Result<Value, Problem> {
+/// The reasons why the proposal cannot be planned, by edit. A server error is not a reason; the
+/// next sweep tries again.
+fn refused(
+    planned: &Result<Planned, Problem>,
+    rows: &[EditRow],
+    problem: Problem,
+) -> Result<Value, Problem> {
     if problem.status >= 500 {
         return Err(problem);
     }
     let of_edits = planned.iter().flat_map(|planned| &planned.effects.refused);
     let name = |seq: u32| {
         let row = rows.iter().find(|row| row.edit.seq == seq);
-        row.map_or_else(|| format!("edit {seq}"), |row| format!("edit {seq}, by {}", row.actor_name))
+        row.map_or_else(
+            || format!("edit {seq}"),
+            |row| format!("edit {seq}, by {}", row.actor_name),
+        )
     };
-    let mut findings: Vec<Finding> = of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
+    let mut findings: Vec<Finding> =
+        of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
     if findings.is_empty() {
         findings = problem.errors;
     }
@@ -243,10 +288,12 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         .await
         .map_err(from_store)?;
     let topics = [Topic::Reviews, Topic::Submission(replan.before)];
-    intent::append_live(on, &topics, &Live::Submission { submission: replan.before }).await.map_err(from_store)
+    intent::append_live(on, &topics, &Live::Submission { submission: replan.before })
+        .await
+        .map_err(from_store)
 }
 
-/// The same for people: with whose verdicts went.
+/// A replanning for display, with the verdicts that it discarded.
 async fn in_words(
     on: &mut PgConnection,
     row: ReplanRow,
@@ -270,7 +317,10 @@ async fn in_words(
         after: row.after,
         target: row.target,
         moved: row.moved,
-        dropped: dropped.into_iter().map(|(name, kind)| format!("{name} ({})", word(kind))).collect(),
+        dropped: dropped
+            .into_iter()
+            .map(|(name, kind)| format!("{name} ({})", word(kind)))
+            .collect(),
         same_effect,
         shift,
         more: 0,
@@ -279,8 +329,12 @@ async fn in_words(
 }
 
 /// A submission and the documents that it changes.
-async fn submitted(on: &mut PgConnection, id: SubmissionId) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
-    let row = intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+async fn submitted(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
+    let row =
+        intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
     Ok((row, documents))
 }

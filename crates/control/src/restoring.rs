@@ -1,7 +1,8 @@
-//! Restoring a deployment: a proposal with the edits that bring it back to an earlier target.
+//! Restores a deployment: a proposal with the edits that lead back to an earlier target.
 //!
-//! It is a proposal like any other: it can be edited further, it waits for somebody else's approval, and what is committed is the next
-//! target. It begins empty, because the edits are found for what is there now and not for what a draft would make of it.
+//! It is an ordinary proposal: people can edit it, another person reviews it, and its commit
+//! creates the next target. It must start empty, because the edits are computed against the current
+//! target, not against a draft.
 
 use api::Problem;
 use api::console::{LeftOut, Point, Restored};
@@ -21,11 +22,12 @@ use crate::proposing::{counting, moved_on};
 use crate::{Control, done, words};
 
 impl Control {
-    /// Opens a proposal that brings a deployment back to what it was at a target. What can't be brought back is refused with the
-    /// reasons; `partial` leaves it out instead.
+    /// Opens a proposal that restores a deployment to a target. If a part cannot be restored, it is
+    /// refused with the reasons; with `partial`, the proposal leaves that part out.
     ///
     /// # Errors
-    /// A deployment that was not there then; an open proposal with edits; nothing that could be brought back.
+    /// If the target does not contain the deployment, the open proposal has edits, or nothing can
+    /// be restored.
     pub async fn restore(
         &self,
         actor: &Actor,
@@ -44,7 +46,8 @@ impl Control {
                  one by one.",
             ));
         }
-        // Planning takes as long as the cluster is large: nobody waits for a connection or for the proposal meanwhile.
+        // Planning time grows with the size of the cluster, so meanwhile this has neither a
+        // connection nor the proposal's lock.
         let by = self.beside(actor);
         let (_, then) = side(self, &by, &present, Point::Target(target)).await?;
         let mut connection = self.connection().await?;
@@ -62,7 +65,9 @@ impl Control {
         if found.edits.is_empty() && found.missing.is_empty() {
             return Err(Problem::conflict(
                 "nothing_to_restore",
-                format!("{deployment} is as it was at target {target}: there is nothing to restore."),
+                format!(
+                    "{deployment} is as it was at target {target}: there is nothing to restore."
+                ),
             ));
         }
         if found.edits.is_empty() || (!partial && !found.missing.is_empty()) {
@@ -71,7 +76,9 @@ impl Control {
         no_edits(&rows, deployment)?;
         self.check_edits(&by, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
-        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person).await.map_err(from_store)?;
+        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person)
+            .await
+            .map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(moved_on)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
@@ -80,19 +87,32 @@ impl Control {
         if now != rows {
             return Err(moved_on());
         }
-        let version = intent::append_edits(&mut transaction, proposal, row.version, actor.person, &found.edits)
-            .await
-            .map_err(from_store)?
-            .ok_or_else(moved_on)?;
+        let version = intent::append_edits(
+            &mut transaction,
+            proposal,
+            row.version,
+            actor.person,
+            &found.edits,
+        )
+        .await
+        .map_err(from_store)?
+        .ok_or_else(moved_on)?;
         let title = format!("Restore {deployment} as of target {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
-        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing).await?;
+        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
+            .await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
-        intent::append_audit(&mut transaction, Some(actor.person), "proposal.restore", &proposal.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "proposal.restore",
+            &proposal.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let topics = [Topic::Proposal(proposal), Topic::Deployment(id)];
         intent::append_live(&mut transaction, &topics, &Live::Proposal { proposal, version })
             .await
@@ -102,7 +122,7 @@ impl Control {
     }
 }
 
-/// What is restored is found for what is there, not for what a draft makes of it.
+/// The edits are computed against the current target, so the draft must be empty.
 fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     if counting(rows).is_empty() {
         return Ok(());
@@ -113,7 +133,7 @@ fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     ))
 }
 
-/// Who restored knows what is left out; who reviews it has to know, too.
+/// Records the left-out parts, because the reviewers must see them too.
 async fn note_left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -131,8 +151,11 @@ async fn note_left_out(
     intent::insert_left_out(on, proposal, first..=last, &left_out).await.map_err(from_store)
 }
 
-/// What a proposal leaves out of what it restores, if it does.
-pub(crate) async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOut>, Problem> {
+/// The parts of the restored state that a proposal leaves out, if any.
+pub(crate) async fn left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<LeftOut>, Problem> {
     let found = intent::left_out(on, proposal).await.map_err(from_store)?;
     Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
 }
@@ -148,9 +171,12 @@ fn lost(deployment: &str, target: TargetNo, missing: &[Missing], everything: boo
         true => "nothing else differs from then",
         false => "restore without them, or bring about first what they need",
     };
-    let detail = format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
+    let detail =
+        format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
     let mut problem = Problem::conflict("not_restorable", detail);
-    problem.errors =
-        missing.iter().map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() }).collect();
+    problem.errors = missing
+        .iter()
+        .map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() })
+        .collect();
     problem
 }

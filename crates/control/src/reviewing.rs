@@ -1,4 +1,5 @@
-//! Reviewing: what a submission changes, what the gate says of it, and verdicts.
+//! Reviews: the changes of a submission, the state of its gate, and verdicts. A submission is the
+//! immutable version of a proposal that people review.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use engine::gate::access::Access;
 use engine::gate::standing::Standing;
 use engine::gate::who::{Helpers, may_judge_or_who};
 use engine::gate::{
-    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name, evaluate, may_judge,
+    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name,
+    evaluate, may_judge,
 };
 use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId, TargetNo};
 use serde_json::json;
@@ -33,20 +35,21 @@ use crate::signatures::{Given, Signed, sign};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
 
-/// A submission and everything that the gate looks at.
+/// A submission with all facts that the gate evaluates.
 pub(crate) struct Case {
     pub row: SubmissionRow,
     pub proposal: ProposalRow,
     pub authors: Vec<PersonRow>,
     pub verdicts: Vec<VerdictRow>,
     pub documents: Vec<DocumentChange>,
-    /// Verdicts that are signed, each with the name of the passkey.
+    /// Signed verdicts, each with the name of the passkey.
     pub signed: Signed,
     pub facts: Facts,
 }
 
 impl Control {
-    /// Reads a submission and its facts. Within a commit's transaction, `lock` keeps the people in it as they are.
+    /// Loads a submission and its facts. In a commit, `lock` prevents changes of the people
+    /// involved.
     pub(crate) async fn case(
         &self,
         on: &mut PgConnection,
@@ -56,12 +59,15 @@ impl Control {
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        let proposal = intent::proposal(on, row.proposal).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let proposal = intent::proposal(on, row.proposal)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let authors = intent::authors(on, id).await.map_err(from_store)?;
         let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
         let documents = intent::documents(on, id).await.map_err(from_store)?;
-        // Whoever gave a verdict is asked about by name: who may not review any more is no reviewer, and that a verdict of theirs does
-        // not count has to be said.
+        // Also load people who gave a verdict but can no longer review. The review has to say that
+        // their verdicts do not count.
         let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
         let judges: Vec<PersonId> = judges.into_iter().collect();
         let mut people = intent::reviewers_of(on, id).await.map_err(from_store)?;
@@ -77,7 +83,7 @@ impl Control {
             submission: id,
             newest: proposal.state == "open" && proposal.version == row.version,
             unresolved: None,
-            // Only a plan tells: see `weighing`.
+            // Requires a plan: see `weighing`.
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
@@ -87,8 +93,15 @@ impl Control {
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
             authors: authors.iter().map(|a| a.id).collect(),
             verdicts: verdicts.iter().map(verdict_of).collect(),
-            people: people.iter().map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer }).collect(),
-            access: Access { cooling_hours: policy.cooling_hours, submitted: micros(row.at), ..access },
+            people: people
+                .iter()
+                .map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer })
+                .collect(),
+            access: Access {
+                cooling_hours: policy.cooling_hours,
+                submitted: micros(row.at),
+                ..access
+            },
             signing,
             open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
             helpers: helpers(on, id, &authors).await?,
@@ -96,7 +109,6 @@ impl Control {
         Ok(Case { row, proposal, authors, verdicts, documents, signed, facts })
     }
 
-    /// A submission.
     pub async fn review(&self, actor: &Actor, id: SubmissionId) -> Result<ReviewView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -108,32 +120,47 @@ impl Control {
         let by = self.beside(actor);
         let mut difference = changed(self, &by, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
-        // What is committed is there now; what was above it then may be another since.
+        // A committed change is part of the present. Its ancestors may have changed since, so load
+        // them as of the commit.
         let others = match case.row.target {
             Some(target) => self.deployments_at(&present, TargetNo(target.0 - 1)).await?,
             None => Arc::clone(&present.blueprint),
         };
-        let (difference, pins) =
-            pins_of(self, &by, difference, &case.documents, (Arc::clone(&others), others), &present).await?;
+        let (difference, pins) = pins_of(
+            self,
+            &by,
+            difference,
+            &case.documents,
+            (Arc::clone(&others), others),
+            &present,
+        )
+        .await?;
         let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
-        let deceiving = self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
+        let deceiving =
+            self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
         let (came_from, became) = self.replanned(&by, id).await?;
         let mut connection = self.connection().await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
-        let may_sign = store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
-        let mut summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let may_sign =
+            store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
+        let mut summary: Summary =
+            serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&as_it_passed(&case));
-        let now = match weighed.as_ref().and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
+        let now = match weighed
+            .as_ref()
+            .and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
         {
-            Some((weighed, planned)) => {
-                Some(self.consequences_now(&mut connection, &present, planned, &weighed.concerned).await?)
-            }
+            Some((weighed, planned)) => Some(
+                self.consequences_now(&mut connection, &present, planned, &weighed.concerned)
+                    .await?,
+            ),
             None => None,
         };
         let fresh = now.is_some();
         let shift = came_from.as_ref().map(|came| &came.shift);
-        let differences = shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
-        // Who is gone since is known by the submission only.
+        let differences =
+            shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
+        // Only the summary has the noderoles that were removed since.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));
         let waits = self.waits_after(&present, &case, weighed.as_deref());
@@ -155,7 +182,7 @@ impl Control {
             target: case.row.target,
             at: at(case.row.at),
             authors: case.authors.iter().map(|a| a.name.clone()).collect(),
-            // Where nobody counted, any line may be grave.
+            // If the number is unknown, any line may be severe.
             grave: summary.grave.unwrap_or(summary.lines.len()),
             asked: summary.asked,
             summary: summary.lines,
@@ -173,7 +200,9 @@ impl Control {
             clashes: summary.clashes,
             waves: summary.waves,
             consequences: now.unwrap_or(summary.consequences),
-            checks: weighed.filter(|_| fresh).map_or(summary.findings, |weighed| weighed.findings.clone()),
+            checks: weighed
+                .filter(|_| fresh)
+                .map_or(summary.findings, |weighed| weighed.findings.clone()),
             fresh,
             waits,
             verdicts: shown_verdicts(&case, actor.person),
@@ -191,7 +220,7 @@ impl Control {
         })
     }
 
-    /// Gives a verdict that is not signed.
+    /// Gives an unsigned verdict.
     pub async fn judge(
         &self,
         actor: &Actor,
@@ -202,7 +231,8 @@ impl Control {
         self.judge_signed(actor, id, kind, reason, None).await
     }
 
-    /// Gives a verdict, signed with a passkey if there is a signature (see [`Control::verdict_options`]).
+    /// Gives a verdict, signed with a passkey if there is a signature (see
+    /// [`Control::verdict_options`]).
     pub async fn judge_signed(
         &self,
         actor: &Actor,
@@ -228,26 +258,33 @@ impl Control {
         signature: Option<Signature>,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
-        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
+        no_token(actor)
+            .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
             return Err(Problem::invalid("Say what should be different: the author reads it."));
         }
         if reason.chars().count() > limits::VERDICT {
-            return Err(Problem::invalid(format!("A reason has at most {} characters.", limits::VERDICT)));
+            return Err(Problem::invalid(format!(
+                "A reason has at most {} characters.",
+                limits::VERDICT
+            )));
         }
-        // Read before the lock, for reading it may take long. It says how far the base moved, which no verdict asks: who wrote it,
-        // whether it is the newest and who may review is read under the lock.
+        // Read before the lock, because this can take long. It determines how far the base has
+        // moved, which no verdict depends on. Authors, version and reviewers are read under the
+        // lock.
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        // Whoever commits, edits or submits holds this lock too, so a verdict is there before or after, never between.
+        // Commits, edits and submissions take the same lock, so each is entirely before or after
+        // the verdict.
         intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
-            let said = may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
+            let said =
+                may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
             return Err(match no {
                 NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
                 NoVerdict::NotAReviewer => {
@@ -256,37 +293,51 @@ impl Control {
                 NoVerdict::NotNewest => Problem::conflict("not_newest", said),
             });
         }
-        // Saying the same again says nothing: a click that is sent twice is one verdict.
+        // Repeating a verdict has no effect, so a request that is sent twice gives one verdict.
         let last = case.verdicts.iter().rfind(|v| v.person == actor.person);
         let counts = kind != VerdictKind::Approve || case.facts.counts(actor.person);
         let same = last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void);
         if same && counts && signature.is_none() {
             return Ok(());
         }
-        let verdict =
-            intent::insert_verdict(&mut transaction, id, actor.person, kind, reason).await.map_err(from_store)?;
+        let verdict = intent::insert_verdict(&mut transaction, id, actor.person, kind, reason)
+            .await
+            .map_err(from_store)?;
         let mut detail = json!({"verdict": kind, "change": case.row.change});
         if let Some(signature) = &signature {
             let passkey = sign(&mut transaction, actor, (id, verdict, kind), signature).await?;
             detail["passkey"] = json!(passkey);
         }
-        intent::append_audit(&mut transaction, Some(actor.person), "submission.verdict", &id.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "submission.verdict",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         tell(&mut transaction, id).await?;
         done(transaction).await
     }
 
-    /// A target's deployments.
-    async fn deployments_at(&self, present: &Present, target: TargetNo) -> Result<Arc<Blueprint>, Problem> {
+    /// The deployments of a target.
+    async fn deployments_at(
+        &self,
+        present: &Present,
+        target: TargetNo,
+    ) -> Result<Arc<Blueprint>, Problem> {
         let mut connection = self.connection().await?;
         let root = reading::root_of(&mut connection, target).await.map_err(from_store)?;
         let root = root.ok_or_else(Problem::internal)?;
-        load_deployments(&mut connection, root, &present.blueprint).await.map(Arc::new).map_err(from_store)
+        load_deployments(&mut connection, root, &present.blueprint)
+            .await
+            .map(Arc::new)
+            .map_err(from_store)
     }
 
-    /// What somebody is refused on a review is worth knowing about, whoever they are; once, when they repeat it. It is audited by itself,
-    /// since what refused it wrote nothing.
+    /// Audits a refused action on a review, once if it is repeated. It has a transaction of its
+    /// own, because the refused one was rolled back.
     pub(crate) async fn note_refusal(
         &self,
         actor: &Actor,
@@ -295,7 +346,9 @@ impl Control {
         no: &str,
     ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_refusal(&mut connection, actor.person, action, id, no).await.map_err(from_store)
+        intent::append_refusal(&mut connection, actor.person, action, id, no)
+            .await
+            .map_err(from_store)
     }
 }
 
@@ -304,7 +357,8 @@ pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), 
     intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)
 }
 
-/// The deployments that a submission touches, for who may not do everything everywhere; others are not asked where.
+/// The deployments that a submission touches. Only loaded for people with permissions in single
+/// deployments.
 pub(crate) async fn places(
     on: &mut PgConnection,
     actor: &Actor,
@@ -316,7 +370,7 @@ pub(crate) async fn places(
     intent::touched(on, id).await.map_err(from_store)
 }
 
-/// Whoever reviews is a person who looks: their token is not.
+/// Only people can review, so tokens are refused.
 pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
     match &actor.token {
         None => Ok(()),
@@ -324,12 +378,14 @@ pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
     }
 }
 
-/// Whether a person commits what touches these deployments.
+/// Whether the actor may commit a change that touches these deployments.
 pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
-    [Permission::Operator, Permission::Reviewer].into_iter().any(|permission| actor.may_in_all(permission, places))
+    [Permission::Operator, Permission::Reviewer]
+        .into_iter()
+        .any(|permission| actor.may_in_all(permission, places))
 }
 
-/// Whether a person may commit now what touches these deployments; else why not.
+/// Whether the actor may commit a change that touches these deployments now; if not, the reason.
 pub(crate) fn may_commit(
     actor: &Actor,
     places: &BTreeSet<DeploymentId>,
@@ -340,7 +396,9 @@ pub(crate) fn may_commit(
         return Err(format!("It is committed already, as target {target}."));
     }
     if !commits(actor, places) {
-        let somewhere = [Permission::Operator, Permission::Reviewer].into_iter().any(|p| actor.may_somewhere(p));
+        let somewhere = [Permission::Operator, Permission::Reviewer]
+            .into_iter()
+            .any(|p| actor.may_somewhere(p));
         let place = if somewhere { " wherever it changes something" } else { "" };
         return Err(format!(
             "Your account may not commit: that takes the operator or the reviewer permission{place}. {}",
@@ -353,11 +411,17 @@ pub(crate) fn may_commit(
     }
 }
 
-/// Of the operators only authors, if any are left: another operator who submits it becomes an author, and may not approve it then.
-async fn helpers(on: &mut PgConnection, id: SubmissionId, authors: &[PersonRow]) -> Result<Helpers, Problem> {
+/// The people who can help with a review. If any author is an operator, no other operators are
+/// listed: by submitting, they would become authors and could not approve.
+async fn helpers(
+    on: &mut PgConnection,
+    id: SubmissionId,
+    authors: &[PersonRow],
+) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
     for (name, permissions) in intent::able(on, id).await.map_err(from_store)? {
-        let has = |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
+        let has =
+            |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
         if has(Permission::Operator) || has(Permission::Reviewer) {
             helpers.committers.push(name.clone());
         }
@@ -397,11 +461,15 @@ pub(crate) async fn moved_base(
     Ok(moved.collect())
 }
 
-/// Documents of the change that are not any more what it was planned on.
+/// The documents of the change that have changed since it was planned.
 pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -> Vec<String> {
     let moved = documents.iter().filter(|change| match change {
-        DocumentChange::Deployment { id, old, .. } => present.blueprint.deployments.get(id).map(|d| d.hash) != *old,
-        DocumentChange::Node { id, old, .. } => present.blueprint.nodes.get(id).map(|n| n.hash) != *old,
+        DocumentChange::Deployment { id, old, .. } => {
+            present.blueprint.deployments.get(id).map(|d| d.hash) != *old
+        }
+        DocumentChange::Node { id, old, .. } => {
+            present.blueprint.nodes.get(id).map(|n| n.hash) != *old
+        }
     });
     moved.map(|change| named(present, change)).collect()
 }
@@ -410,9 +478,11 @@ pub(crate) fn moved_documents(present: &Present, documents: &[DocumentChange]) -
 pub(crate) fn named(present: &Present, change: &DocumentChange) -> String {
     match change {
         DocumentChange::Deployment { id, .. } => present.name_of(*id),
-        DocumentChange::Node { id, .. } => {
-            present.skeleton.nodes.get(id).map_or_else(|| id.to_string(), |node| node.fqdn.to_string())
-        }
+        DocumentChange::Node { id, .. } => present
+            .skeleton
+            .nodes
+            .get(id)
+            .map_or_else(|| id.to_string(), |node| node.fqdn.to_string()),
     }
 }
 
@@ -424,7 +494,7 @@ fn verdict_of(row: &VerdictRow) -> Verdict {
     Verdict { person: row.person, kind: row.kind, at: micros(row.at), void: row.void }
 }
 
-/// A committed change is shown as it passed: that its own target is newer than its base is no news.
+/// The facts as of the commit, if the review is committed: its own target moved its base.
 fn as_it_passed(case: &Case) -> Facts {
     let facts = case.facts.clone();
     if case.row.target.is_none() {
@@ -441,7 +511,7 @@ fn as_it_passed(case: &Case) -> Facts {
     }
 }
 
-/// Documents that are there and that the change leaves alone.
+/// The number of existing documents that the change does not touch.
 fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
     let all = present.blueprint.deployments.len() + present.blueprint.nodes.len();
     let touched = documents.iter().filter(|change| match change {
@@ -451,8 +521,11 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
     all - touched.count()
 }
 
-/// The policy that a submission was made under and the one that it brings, if it brings another.
-pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Result<Option<Sides<Policy>>, Problem> {
+/// The policies before and after, if the submission sets one.
+pub(crate) async fn policies(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+) -> Result<Option<Sides<Policy>>, Problem> {
     let Some(hash) = row.new_policy else { return Ok(None) };
     let old = intent::policy(on, row.policy).await.map_err(from_store)?;
     let bodies = intent::bodies(on, &[hash]).await.map_err(from_store)?;
@@ -464,7 +537,7 @@ pub(crate) async fn policies(on: &mut PgConnection, row: &SubmissionRow) -> Resu
     Ok(Sides::differing(old.as_ref(), Some(&new)))
 }
 
-/// What a submission of these documents changes, from its own base: the documents and the policy.
+/// The changes of a submission relative to its own base: documents and policy.
 pub(crate) async fn changed(
     control: &Control,
     by: &Beside,
@@ -477,8 +550,12 @@ pub(crate) async fn changed(
     Ok(Difference { policy, ..shown(control, by, documents).await? })
 }
 
-/// The difference as it was submitted, from the documents themselves.
-pub(crate) async fn shown(control: &Control, by: &Beside, documents: &[DocumentChange]) -> Result<Difference, Problem> {
+/// The difference as submitted, computed from the documents themselves.
+pub(crate) async fn shown(
+    control: &Control,
+    by: &Beside,
+    documents: &[DocumentChange],
+) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
     let (was, is) = sides(&mut connection, documents).await?;
     drop(connection);
@@ -495,7 +572,7 @@ pub(crate) fn difference_of(
     difference(was, is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
 }
 
-/// The documents that a change touches, as they were and as they will be.
+/// The documents that a change touches, before and after.
 pub(crate) async fn sides(
     on: &mut PgConnection,
     documents: &[DocumentChange],
@@ -503,7 +580,9 @@ pub(crate) async fn sides(
     let hashes: Vec<_> = documents
         .iter()
         .flat_map(|change| match change {
-            DocumentChange::Deployment { old, new, .. } | DocumentChange::Node { old, new, .. } => [*old, *new],
+            DocumentChange::Deployment { old, new, .. } | DocumentChange::Node { old, new, .. } => {
+                [*old, *new]
+            }
         })
         .flatten()
         .collect();
@@ -511,8 +590,12 @@ pub(crate) async fn sides(
     let (mut was, mut is) = (Blueprint::default(), Blueprint::default());
     for change in documents {
         let sides = match change {
-            DocumentChange::Deployment { old, new, .. } => [(&mut was, *old, true), (&mut is, *new, true)],
-            DocumentChange::Node { old, new, .. } => [(&mut was, *old, false), (&mut is, *new, false)],
+            DocumentChange::Deployment { old, new, .. } => {
+                [(&mut was, *old, true), (&mut is, *new, true)]
+            }
+            DocumentChange::Node { old, new, .. } => {
+                [(&mut was, *old, false), (&mut is, *new, false)]
+            }
         };
         for (blueprint, hash, deployment) in sides {
             let Some(hash) = hash else { continue };
@@ -530,8 +613,8 @@ pub(crate) async fn sides(
     Ok((was, is))
 }
 
-/// The difference with its pins, each with what was seen before and after. `others`: the blueprints that have the deployments which
-/// the documents don't touch, on either side.
+/// The difference with its pins, each with the effective version before and after. `others` are the
+/// blueprints that contain the deployments outside of the change, for both sides.
 pub(crate) async fn pins_of(
     control: &Control,
     by: &Beside,
@@ -543,7 +626,8 @@ pub(crate) async fn pins_of(
     if difference.deployments.iter().all(|deployment| deployment.barclamps.is_empty()) {
         return Ok((difference, Vec::new()));
     }
-    let is_deployment = |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
+    let is_deployment =
+        |change: &&DocumentChange| matches!(change, DocumentChange::Deployment { .. });
     let documents: Vec<DocumentChange> = documents.iter().filter(is_deployment).cloned().collect();
     let mut connection = control.connection().await?;
     let (was, is) = sides(&mut connection, &documents).await?;
@@ -559,14 +643,15 @@ pub(crate) async fn pins_of(
 }
 
 fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {
-    // As it was called then. It was gone by then if it is a node's that went elsewhere while the proposal was open.
+    // The name at the time of the submission. The deployment may already have been removed then, if
+    // the proposal's node moved elsewhere.
     if let Some(name) = summary.deployments.get(&case.proposal.deployment) {
         return Ok(name.clone());
     }
     DeploymentName::parse(&case.proposal.deployment_name).map_err(|_| Problem::internal())
 }
 
-/// The name that stands for a change where it has to be typed: the node's that it was proposed on, or the deployment's.
+/// The name to type for a destructive commit: that of the proposal's node or deployment.
 pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Problem> {
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     match node_name(present, case) {
@@ -575,17 +660,23 @@ pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Pro
     }
 }
 
-/// The one node that it may touch, by name, or by id when it is gone.
+/// The name of the proposal's node, or its id if the node was removed.
 fn node_name(present: &Present, case: &Case) -> Option<String> {
     let node = case.proposal.node?;
-    Some(present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string()))
+    Some(
+        present
+            .skeleton
+            .nodes
+            .get(&node)
+            .map_or_else(|| node.to_string(), |node| node.fqdn.to_string()),
+    )
 }
 
 fn state(case: &Case, gate: &GateState) -> ReviewState {
     state_of(case.row.target.is_some(), case.proposal.state == "discarded", gate)
 }
 
-/// Where a submission stands: as the gate has it, unless it is settled.
+/// The state of a submission: the state of its gate, unless it is committed or discarded.
 pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateState) -> ReviewState {
     if committed {
         return ReviewState::Committed;
@@ -604,7 +695,7 @@ pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateState) -> Re
     }
 }
 
-/// Whether its base moved and its edits don't plan any more.
+/// Whether the base moved and the edits could not be planned again.
 fn sent_back(became: &Option<Replanned>) -> bool {
     became.as_ref().is_some_and(|became| became.after.is_none())
 }

@@ -1,14 +1,16 @@
-//! The catalog by role: a list of all, one with everything about it, and how they hang together.
+//! The catalog by role: the list of roles, the details of a role, the role graph, and the list of
+//! imports.
 //!
-//! A role is shown as the newest version of its barclamp has it; what runs may be of an older one, so noderoles are counted whatever their
-//! version. What imports brought is read as it was written with them.
+//! A role is shown as defined in the newest version of its barclamp. Noderoles may use older
+//! versions, so counts include all versions. Import records are shown as they were stored.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Problem;
 use api::catalog::{
-    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, Meant, RoleEdge, RoleGraph, RoleGraphWanted, RolePage,
-    RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted, VERSIONS,
+    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, Meant, RoleEdge, RoleGraph,
+    RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex,
+    RoleView, RoleWanted, RolesWanted, VERSIONS,
 };
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
@@ -27,7 +29,7 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::words::{self, at, quoted};
 
-/// A role of the newest version of its barclamp.
+/// A role in the newest version of its barclamp.
 #[derive(Clone, Copy)]
 struct Known<'c> {
     version: &'c Barclamp,
@@ -35,7 +37,7 @@ struct Known<'c> {
     role: &'c Role,
 }
 
-/// All of them, by barclamp and name.
+/// All roles of the newest versions, by barclamp and name.
 fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
     let mut all = Vec::new();
     for (_, version) in newest(catalog).into_values() {
@@ -46,7 +48,7 @@ fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
     Ok(all)
 }
 
-/// Of which barclamp and role noderoles are, and how many of them each deployment has.
+/// The number of noderoles per role and deployment.
 type Bound = BTreeMap<(BarclampName, RoleName), BTreeMap<DeploymentId, usize>>;
 
 fn bound(present: &Present) -> Bound {
@@ -56,7 +58,8 @@ fn bound(present: &Present) -> Bound {
     }
     let mut bound = Bound::new();
     let offered = present.skeleton.deployments.iter();
-    let offered = offered.flat_map(|(id, deployment)| deployment.roles.values().map(|hash| ((*hash, *id), 0)));
+    let offered = offered
+        .flat_map(|(id, deployment)| deployment.roles.values().map(|hash| ((*hash, *id), 0)));
     for ((hash, deployment), count) in by_content.into_iter().chain(offered) {
         let Ok(role) = present.catalog.role(hash) else { continue };
         let of_role = bound.entry((role.barclamp.clone(), role.name.clone())).or_default();
@@ -65,7 +68,7 @@ fn bound(present: &Present) -> Bound {
     bound
 }
 
-/// What is set, by the words of barclamp files.
+/// The names of the flags that are set, as in barclamp files.
 fn flags(flags: &Flags) -> Vec<String> {
     let Ok(Value::Object(all)) = serde_json::to_value(flags) else { return Vec::new() };
     all.into_iter().filter(|(_, set)| *set == Value::Bool(true)).map(|(word, _)| word).collect()
@@ -77,24 +80,34 @@ fn keys(role: &RoleSummary, sort: RoleSort) -> Vec<Key> {
         RoleSort::Name => vec![name, barclamp],
         RoleSort::Barclamp => vec![barclamp, name],
         RoleSort::Jig => vec![Key::from(role.jig.as_str()), name, barclamp],
-        RoleSort::Bound => vec![Key::from(i64::try_from(role.noderoles).unwrap_or(i64::MAX)), name, barclamp],
+        RoleSort::Bound => {
+            vec![Key::from(i64::try_from(role.noderoles).unwrap_or(i64::MAX)), name, barclamp]
+        }
     }
 }
 
-/// Whoever comes before whom, and why.
+/// The edges between roles (parent, child, reason).
 fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
     let mut answers: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
     let mut owners: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, known) in all.iter().enumerate() {
         known.role.names().for_each(|name| answers.entry(name).or_default().push(place));
-        known.role.attribs.iter().for_each(|attrib| owners.entry(attrib.name.as_str()).or_default().push(place));
+        known
+            .role
+            .attribs
+            .iter()
+            .for_each(|attrib| owners.entry(attrib.name.as_str()).or_default().push(place));
     }
     let meant = |name: &RoleName| answers.get(name).into_iter().flatten().copied();
     let mut edges = BTreeSet::new();
     for (place, known) in all.iter().enumerate() {
         let required = known.role.requires.iter().flat_map(meant);
         edges.extend(required.map(|from| RoleEdge { from, to: place, tie: RoleTie::Requires }));
-        let read = known.role.wants.iter().flat_map(|name| owners.get(name.as_str()).into_iter().flatten().copied());
+        let read = known
+            .role
+            .wants
+            .iter()
+            .flat_map(|name| owners.get(name.as_str()).into_iter().flatten().copied());
         edges.extend(read.map(|from| RoleEdge { from, to: place, tie: RoleTie::Reads }));
         let later = known.role.preceeds.iter().flat_map(meant);
         edges.extend(later.map(|to| RoleEdge { from: place, to, tie: RoleTie::Preceeds }));
@@ -103,7 +116,7 @@ fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
     edges
 }
 
-/// The places that can be reached from these, one way along the edges.
+/// The indexes that can be reached from these along the edges, up or down.
 fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, up: bool) -> BTreeSet<usize> {
     let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for edge in edges {
@@ -122,12 +135,16 @@ fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, up: bool) -> BTre
 }
 
 fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
-    let hint = engine::plan::resolve::nearest(name, all.iter().map(|known| known.role.name.as_str()));
+    let hint =
+        engine::plan::resolve::nearest(name, all.iter().map(|known| known.role.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
-    Problem::not_found(format!("No barclamp of the catalog has a role {} in its newest version.{hint}", quoted(name)))
+    Problem::not_found(format!(
+        "No barclamp of the catalog has a role {} in its newest version.{hint}",
+        quoted(name)
+    ))
 }
 
-/// There are such roles, and none of that barclamp.
+/// The error for a role that exists, but not in this barclamp.
 fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
     let of: Vec<&str> = of.iter().map(|barclamp| barclamp.as_str()).collect();
     Problem::not_found(format!(
@@ -139,7 +156,8 @@ fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
 }
 
 fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
-    let hint = engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
+    let hint =
+        engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
     Problem::not_found(format!("The catalog has no barclamp {} with roles.{hint}", quoted(name)))
 }
@@ -152,12 +170,15 @@ impl Control {
         let barclamp = words::asked(&wanted.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
-        if let Some(name) = barclamp.filter(|name| all.iter().all(|known| known.version.name.as_str() != *name)) {
+        if let Some(name) =
+            barclamp.filter(|name| all.iter().all(|known| known.version.name.as_str() != *name))
+        {
             return Err(no_barclamp(name, &all));
         }
         let fits = |known: &&Known<'_>| {
             let role = known.role;
-            let has_text = role.name.as_str().contains(&text) || role.description.to_lowercase().contains(&text);
+            let has_text = role.name.as_str().contains(&text)
+                || role.description.to_lowercase().contains(&text);
             has_text && barclamp.is_none_or(|name| known.version.name.as_str() == name)
         };
         let bound = bound(&present);
@@ -178,19 +199,28 @@ impl Control {
         };
         let roles: Vec<RoleSummary> = all.iter().filter(fits).map(summary).collect();
         let count = roles.len();
-        let (roles, next) = paging::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        let (roles, next) =
+            paging::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
         Ok(RolePage { roles, count, next })
     }
 
-    /// A role by its name, and everything about it.
-    pub async fn role(&self, actor: &Actor, name: &str, wanted: &RoleWanted) -> Result<RoleView, Problem> {
+    /// A role with its details, by name.
+    pub async fn role(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &RoleWanted,
+    ) -> Result<RoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = words::asked(&wanted.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
-        let mut named = all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
-        let namesakes: Vec<&BarclampName> = named.clone().map(|(_, known)| &known.version.name).collect();
-        let found = named.find(|(_, known)| barclamp.is_none_or(|wanted| known.version.name.as_str() == wanted));
+        let mut named =
+            all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
+        let namesakes: Vec<&BarclampName> =
+            named.clone().map(|(_, known)| &known.version.name).collect();
+        let found = named
+            .find(|(_, known)| barclamp.is_none_or(|wanted| known.version.name.as_str() == wanted));
         let (place, known) = found.ok_or_else(|| match barclamp {
             Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
                 no_barclamp(barclamp, &all)
@@ -199,17 +229,29 @@ impl Control {
             _ => no_role(name, &all),
         })?;
         let role = known.role;
-        let names = |places: Vec<usize>| places.into_iter().map(|place| all[place].role.name.clone()).collect();
+        let names = |places: Vec<usize>| {
+            places.into_iter().map(|place| all[place].role.name.clone()).collect()
+        };
         let answering = |name: &RoleName| {
-            let by = all.iter().filter(|known| known.role.answers_to(name)).map(|known| known.role.name.clone());
+            let by = all
+                .iter()
+                .filter(|known| known.role.answers_to(name))
+                .map(|known| known.role.name.clone());
             Meant { name: name.clone(), by: by.collect() }
         };
         let owning = |name: &engine::ids::AttribName| {
-            let owns = |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
-            Meant { name: name.clone(), by: all.iter().filter(owns).map(|known| known.role.name.clone()).collect() }
+            let owns =
+                |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
+            Meant {
+                name: name.clone(),
+                by: all.iter().filter(owns).map(|known| known.role.name.clone()).collect(),
+            }
         };
-        let children = edges(&all).into_iter().filter(|edge| edge.from == place && edge.tie == RoleTie::Requires);
-        let bound = bound(&present).remove(&(role.barclamp.clone(), role.name.clone())).unwrap_or_default();
+        let children = edges(&all)
+            .into_iter()
+            .filter(|edge| edge.from == place && edge.tie == RoleTie::Requires);
+        let bound =
+            bound(&present).remove(&(role.barclamp.clone(), role.name.clone())).unwrap_or_default();
         let uses = bound.into_iter().filter_map(|(id, noderoles)| {
             let deployment = present.skeleton.deployments.get(&id)?.name.clone();
             Some(RoleUse { deployment, noderoles })
@@ -224,14 +266,22 @@ impl Control {
             requires: role.requires.iter().map(answering).collect(),
             wants: role.wants.iter().map(owning).collect(),
             required_by: names(children.map(|edge| edge.to).collect()),
-            namesakes: namesakes.into_iter().filter(|other| **other != role.barclamp).cloned().collect(),
+            namesakes: namesakes
+                .into_iter()
+                .filter(|other| **other != role.barclamp)
+                .cloned()
+                .collect(),
             versions: versions(&present, known),
             bound: uses,
         })
     }
 
-    /// How roles of the newest versions hang together.
-    pub async fn role_graph(&self, actor: &Actor, wanted: &RoleGraphWanted) -> Result<RoleGraph, Problem> {
+    /// The graph of the roles of the newest versions.
+    pub async fn role_graph(
+        &self,
+        actor: &Actor,
+        wanted: &RoleGraphWanted,
+    ) -> Result<RoleGraph, Problem> {
         actor.require(Permission::Viewer)?;
         let (barclamp, role) = (words::asked(&wanted.barclamp)?, words::asked(&wanted.role)?);
         let present = self.present().await?;
@@ -244,25 +294,33 @@ impl Control {
             if own.is_empty() {
                 return Err(no_barclamp(name, &all));
             }
-            let near = edges.iter().filter(|edge| own.contains(&edge.from) || own.contains(&edge.to));
+            let near =
+                edges.iter().filter(|edge| own.contains(&edge.from) || own.contains(&edge.to));
             shown = near.flat_map(|edge| [edge.from, edge.to]).chain(own.iter().copied()).collect();
         }
         if let Some(name) = role {
-            let it: BTreeSet<usize> = (0..all.len()).filter(|place| all[*place].role.name.as_str() == name).collect();
+            let it: BTreeSet<usize> =
+                (0..all.len()).filter(|place| all[*place].role.name.as_str() == name).collect();
             if it.is_empty() {
                 return Err(no_role(name, &all));
             }
-            let around: BTreeSet<usize> = &reached(&it, &edges, true) | &reached(&it, &edges, false);
+            let around: BTreeSet<usize> =
+                &reached(&it, &edges, true) | &reached(&it, &edges, false);
             shown = &shown & &around;
         }
         let count = shown.len();
         if count > DRAWN {
             return Ok(RoleGraph { count, ..RoleGraph::default() });
         }
-        let places: BTreeMap<usize, usize> = shown.iter().enumerate().map(|(new, old)| (*old, new)).collect();
+        let places: BTreeMap<usize, usize> =
+            shown.iter().enumerate().map(|(new, old)| (*old, new)).collect();
         let vertex = |place: &usize| {
             let role = all[*place].role;
-            RoleVertex { name: role.name.clone(), barclamp: role.barclamp.clone(), flags: flags(&role.flags) }
+            RoleVertex {
+                name: role.name.clone(),
+                barclamp: role.barclamp.clone(),
+                flags: flags(&role.flags),
+            }
         };
         let moved = |edge: &RoleEdge| {
             let (from, to) = (*places.get(&edge.from)?, *places.get(&edge.to)?);
@@ -275,8 +333,12 @@ impl Control {
         })
     }
 
-    /// A page of what imports brought.
-    pub async fn imports(&self, actor: &Actor, wanted: &ImportsWanted) -> Result<ImportPage, Problem> {
+    /// A page of the list of imports.
+    pub async fn imports(
+        &self,
+        actor: &Actor,
+        wanted: &ImportsWanted,
+    ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = words::asked(&wanted.barclamp)?;
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
@@ -287,32 +349,52 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let most = i64::try_from(IMPORTS).unwrap_or(i64::MAX).saturating_add(1);
-        let mut rows = intent::import_reports(&mut connection, barclamp, wanted.sort.falling, last, most)
-            .await
-            .map_err(from_store)?;
+        let mut rows =
+            intent::import_reports(&mut connection, barclamp, wanted.sort.falling, last, most)
+                .await
+                .map_err(from_store)?;
         let more = rows.len() > IMPORTS;
         rows.truncate(IMPORTS);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
-        let report =
-            |row: intent::ImportRow| ImportReport { id: row.id, at: at(row.at), by: row.by, report: row.report };
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+        let report = |row: intent::ImportRow| ImportReport {
+            id: row.id,
+            at: at(row.at),
+            by: row.by,
+            report: row.report,
+        };
         Ok(ImportPage { imports: rows.into_iter().map(report).collect(), next })
     }
 }
 
-/// Imports in one page: each may have a thousand lines.
+/// Imports per page. Each may have a thousand lines.
 const IMPORTS: usize = 20;
 
-/// Versions of a role's barclamp that have it, the newest first.
+/// The versions of a role's barclamp that contain the role, newest first.
 fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
     let name = &known.version.name;
     let of_it = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
-    let mut having: Vec<(Hash, &Barclamp, Hash)> =
-        of_it.filter_map(|(hash, version)| Some((hash, &**version, *version.roles.get(&known.role.name)?))).collect();
-    having.sort_by(|(_, a, _), (_, b, _)| order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version)));
+    let mut having: Vec<(Hash, &Barclamp, Hash)> = of_it
+        .filter_map(|(hash, version)| {
+            Some((hash, &**version, *version.roles.get(&known.role.name)?))
+        })
+        .collect();
+    having.sort_by(|(_, a, _), (_, b, _)| {
+        order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version))
+    });
     having.truncate(VERSIONS);
     let version = |(hash, version, role): (Hash, &Barclamp, Hash)| {
-        let pins = |deployment: &&engine::cluster::SkeletonDeployment| deployment.barclamps.get(name) == Some(&hash);
-        let used_by = present.skeleton.deployments.values().filter(pins).map(|deployment| deployment.name.clone());
+        let pins = |deployment: &&engine::cluster::SkeletonDeployment| {
+            deployment.barclamps.get(name) == Some(&hash)
+        };
+        let used_by = present
+            .skeleton
+            .deployments
+            .values()
+            .filter(pins)
+            .map(|deployment| deployment.name.clone());
         let mut used_by: Vec<DeploymentName> = used_by.collect();
         used_by.sort();
         RoleVersion { version: version.version.clone(), same: role == known.hash, used_by }

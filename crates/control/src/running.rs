@@ -1,5 +1,5 @@
-//! What needs no review, because it adds no intent: retrying, cancelling, holding a deployment, switching execution. All of it is
-//! audited.
+//! Actions that need no review because they do not change the desired state: retry, cancel, hold,
+//! priority, and the execution switch. All of them are audited.
 
 use std::collections::BTreeSet;
 
@@ -38,12 +38,16 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
     }
 }
 
-/// Why the step of a noderole is not retried; people know it by its role and node.
+/// The error for a step that cannot be retried. `called` is its role and node.
 fn not_retried(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.said_of(called),
-        ChangeError::Gone(_) => format!("{called} was removed: bind it again by a proposal if it is wanted"),
-        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => return from_change(error),
+        ChangeError::Gone(_) => {
+            format!("{called} was removed: bind it again by a proposal if it is wanted")
+        }
+        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {
+            return from_change(error);
+        }
     };
     Problem::conflict("state", words::sentence(&why))
 }
@@ -52,7 +56,7 @@ fn no_noderole() -> Problem {
     Problem::not_found("There is no such noderole. It may have been removed.")
 }
 
-/// Why a run can't be stopped that is not open.
+/// The error for a run that cannot be canceled because it is not open.
 async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
     Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
         true => Problem::conflict("state", format!("Run {run} has ended already.")),
@@ -60,7 +64,7 @@ async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem>
     })
 }
 
-/// A deployment and all below it.
+/// A deployment and its descendants.
 fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<DeploymentId> {
     let mut all = BTreeSet::from([deployment]);
     loop {
@@ -74,16 +78,23 @@ fn below(rows: &[DeploymentRow], deployment: DeploymentId) -> BTreeSet<Deploymen
 }
 
 impl Control {
-    /// Lets a step in ERROR try again.
-    pub async fn retry(&self, actor: &Actor, noderole: NoderoleId, reason: String) -> Result<(), Problem> {
+    /// Retries a step in ERROR.
+    pub async fn retry(
+        &self,
+        actor: &Actor,
+        noderole: NoderoleId,
+        reason: String,
+    ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let row = reading::noderole(&self.store, noderole).await.map_err(from_store)?;
         let row = row.ok_or_else(no_noderole)?;
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
-        let called = format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
+        let called =
+            format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
         let retried = self.retry_called(actor, noderole, reason, &called).await;
-        // A refused attempt is worth knowing too. It is audited by itself, since it wrote nothing, and as what it is: no retry.
+        // Audit a refused attempt too, as a separate action. It needs its own transaction, because
+        // the refused one was rolled back.
         if let Err(no) = &retried
             && no.status < 500
         {
@@ -102,25 +113,32 @@ impl Control {
     ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
         running::share_apply(&mut transaction).await.map_err(from_store)?;
-        // A commit may have been waited for that moved its node.
-        let place = reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
+        // The lock may have waited for a commit that moved the node.
+        let place =
+            reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
         let detail = json!({"reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), "step.retry", &noderole.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "step.retry",
+            &noderole.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let step = StepId::of(noderole, &ActionName::run());
         let asked = running::ask_to_retry(&mut transaction, step, &actor.name).await;
         asked.map_err(|error| not_retried(error, called))?;
         done(transaction).await
     }
 
-    /// Stops a run. What is written down is what was done: of a run that has ended, or never was, there is nothing to note.
+    /// Cancels a run. An unknown or ended run leaves no audit entry.
     pub async fn cancel(&self, actor: &Actor, run: RunId) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
-        // Where a run is bound never changes.
+        // The deployment of a run never changes.
         let place = reading::place_of_run(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
         running::share_apply(&mut transaction).await.map_err(from_store)?;
@@ -131,19 +149,34 @@ impl Control {
             Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
             Err(error) => return Err(from_change(error)),
         };
-        intent::append_audit(&mut transaction, Some(actor.person), "run.cancel", &run.to_string(), &json!({}))
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "run.cancel",
+            &run.to_string(),
+            &json!({}),
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         running::end_cancelled(self.store.pool(), run, asked).await.map_err(from_change)
     }
 
-    async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &Value) -> Result<(), Problem> {
+    async fn note(
+        &self,
+        actor: &Actor,
+        action: &str,
+        subject: &str,
+        detail: &Value,
+    ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail).await.map_err(from_store)
+        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail)
+            .await
+            .map_err(from_store)
     }
 
-    /// Holds a deployment, so that no new run starts in it and in those below it, or lets it go on. Runs under way go on to their end.
+    /// Puts a deployment on hold, so that no run starts in it or its descendants, or ends the hold.
+    /// Open runs finish.
     pub async fn hold(
         &self,
         actor: &Actor,
@@ -169,18 +202,29 @@ impl Control {
         }
         let action = if held { "deployment.hold" } else { "deployment.release" };
         let detail = json!({"name": row.name, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), action, &deployment.to_string(), &detail)
-            .await
-            .map_err(from_store)?;
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &deployment.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
-        // What waits is shown across deployments, by who hears of runs.
-        let topics: Vec<Topic> =
-            below(&rows, deployment).into_iter().map(Topic::Deployment).chain([Topic::Runs]).collect();
+        // The list of pending steps covers all deployments, so pages that watch runs are notified
+        // too.
+        let topics: Vec<Topic> = below(&rows, deployment)
+            .into_iter()
+            .map(Topic::Deployment)
+            .chain([Topic::Runs])
+            .collect();
         intent::append_live(&mut transaction, &topics, &told).await.map_err(from_store)?;
         done(transaction).await
     }
 
-    /// Lets the steps of a deployment go before those of others (above 0) or behind them (below 0), as far as they may start at all.
+    /// Sets the priority of a deployment's steps: above 0 they start before those of others, below
+    /// 0 after them.
     pub async fn prioritise(
         &self,
         actor: &Actor,
@@ -198,7 +242,10 @@ impl Control {
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
-        if !intent::set_priority(&mut transaction, deployment, priority).await.map_err(from_store)? {
+        if !intent::set_priority(&mut transaction, deployment, priority)
+            .await
+            .map_err(from_store)?
+        {
             return Err(Problem::conflict("state", "It has that priority already, or is gone."));
         }
         let detail = json!({"priority": priority, "reason": reason});
@@ -221,8 +268,13 @@ impl Control {
         done(transaction).await
     }
 
-    /// Switches execution on or off for everything.
-    pub async fn switch(&self, actor: &Actor, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+    /// Switches execution on or off, for all deployments.
+    pub async fn switch(
+        &self,
+        actor: &Actor,
+        enabled: bool,
+        reason: String,
+    ) -> Result<TargetNo, Problem> {
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
@@ -232,12 +284,19 @@ impl Control {
             let word = if enabled { "on" } else { "off" };
             return Err(Problem::conflict("state", format!("Execution is {word} already.")));
         }
-        let number =
-            intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person).await.map_err(from_store)?;
-        let detail = json!({"enabled": enabled, "reason": reason});
-        intent::append_audit(&mut transaction, Some(actor.person), "execution.switch", &number.to_string(), &detail)
+        let number = intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person)
             .await
             .map_err(from_store)?;
+        let detail = json!({"enabled": enabled, "reason": reason});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "execution.switch",
+            &number.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
         intent::append_live(&mut transaction, &[Topic::Targets], &Live::Target { target: number })
             .await
             .map_err(from_store)?;

@@ -1,9 +1,10 @@
-//! A change in lines: what a review says first.
+//! The summary of a change in lines, for the top of a review.
 //!
-//! A review is read by people, and people read the beginning. So what is grave stands first: what can't be undone, what goes, what
-//! is switched off, the gate's policy, and nodes that somebody moves. These lines are never cut away, however much else a change does;
-//! instead, each kind of them is told in a few lines that name the first and count the rest. Everything else may be cut, because the
-//! changes below have it all. What is there already, because another commit made it since the edit, is left out. That a node comes down with what is bound to it is not grave: every new node does.
+//! Severe effects come first: irreversible changes, removals, disabled jigs, the approval policy,
+//! and moved nodes. These lines are never cut. Instead, each kind has a few lines that name the
+//! first items and count the rest. All other lines may be cut, because the list of changes below is
+//! complete. Changes that another commit has made since the edit are left out. A node that moves
+//! down with its first binding is not severe, because every new node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,30 +19,32 @@ use crate::present::Present;
 use crate::proposing::Planned;
 use crate::words::{self, Names, some_of};
 
-/// Most reasons for steps to run again that a summary has.
+/// Maximum number of reasons for re-runs in a summary.
 const REASONS: usize = 5;
-/// Most lines that a summary has.
+/// Maximum number of lines in a summary.
 const LINES: usize = 40;
-/// Most lines of one kind of what is grave: one more has the rest of its kind.
+/// Maximum number of lines per severe kind. One further line counts the rest.
 const GROUPS: usize = 4;
 
-/// Lines on a change.
+/// The lines of a change.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// What must not be overlooked; few, whatever the change.
+    /// Severe lines. Their number is bounded for every change.
     grave: Vec<String>,
     rest: Vec<String>,
 }
 
 impl Said {
-    /// How many of the first lines are grave.
+    /// How many of the first lines are severe.
     pub fn gravity(&self) -> usize {
         self.grave.len()
     }
 
-    /// As long as a list has room for: the first line, and how many more say what was asked for.
+    /// A short form for lists: the first line, and the number of further requested changes.
     pub fn in_short(&self, asked: &Self) -> String {
-        let Some(first) = self.grave.first().or_else(|| self.rest.first()) else { return String::new() };
+        let Some(first) = self.grave.first().or_else(|| self.rest.first()) else {
+            return String::new();
+        };
         match asked.grave.iter().chain(&asked.rest).filter(|line| *line != first).count() {
             0 => first.clone(),
             1 => format!("{first} And 1 more change."),
@@ -49,7 +52,7 @@ impl Said {
         }
     }
 
-    /// What is grave, and as much of the rest as there is room for.
+    /// The severe lines, and the others up to the limit.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
         let room = LINES.saturating_sub(lines.len());
@@ -63,13 +66,18 @@ impl Said {
     }
 }
 
-/// What further edits would come to, in lines.
-pub(crate) fn lines_of(present: &Present, edits: &[NumberedEdit], planned: &Planned) -> Vec<String> {
+/// The preview of further edits, as lines.
+pub(crate) fn lines_of(
+    present: &Present,
+    edits: &[NumberedEdit],
+    planned: &Planned,
+) -> Vec<String> {
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
-    all(&names, &planned.effects, &consequences::consequences(&planned.from(present), None)).bounded()
+    all(&names, &planned.effects, &consequences::consequences(&planned.from(present), None))
+        .bounded()
 }
 
-/// What was asked for, and what it leads to.
+/// The requested changes and their consequences.
 pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
     let named = |touched: &Touched| touched.to_string();
     let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
@@ -81,9 +89,13 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     grave_lines.extend(grave(names, effects));
     grave_lines.extend(secrets(consequences));
     let mut rest = comes(names, effects);
-    let reruns: Vec<String> = consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
+    let reruns: Vec<String> =
+        consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
-        rest.push(format!("Runs again: {}.", words::first_of(&reruns, consequences.restarts.count)));
+        rest.push(format!(
+            "Runs again: {}.",
+            words::first_of(&reruns, consequences.restarts.count)
+        ));
     }
     let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
     if downstream > 0 {
@@ -93,7 +105,9 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
     if !kept.is_empty() {
         let named = words::first_of(&kept, consequences.kept.count);
-        rest.push(format!("What is applied stays, and the next run takes the new content or data: {named}."));
+        rest.push(format!(
+            "What is applied stays, and the next run takes the new content or data: {named}."
+        ));
     }
     rest.extend(lacks(consequences));
     if consequences.lost.count == 0 && !removes(effects) {
@@ -102,30 +116,38 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     Said { grave: grave_lines, rest }
 }
 
-/// The same without what follows from it: that depends on what is up at the moment.
+/// The requested changes without consequences, because these depend on the current step states.
 pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
     let mut rest = comes(names, effects);
-    rest.extend(reasons.take(REASONS).map(|reason| format!("Runs steps again: {}", words::sentence(reason))));
+    rest.extend(
+        reasons
+            .take(REASONS)
+            .map(|reason| format!("Runs steps again: {}", words::sentence(reason))),
+    );
     rest.extend(waits(effects));
     Said { grave: grave(names, effects), rest }
 }
 
-/// What must not be overlooked among what was asked for, the gravest first.
+/// The severe lines among the requested changes, the most severe first.
 fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = removals(names, effects);
-    let off: Vec<String> = effects.jigs.iter().filter(|switch| !switch.active).map(|s| s.jig.to_string()).collect();
+    let off: Vec<String> =
+        effects.jigs.iter().filter(|switch| !switch.active).map(|s| s.jig.to_string()).collect();
     match off.as_slice() {
         [] => {}
-        [jig] => lines.push(format!("Switches jig {jig} off: nothing that needs it starts, in any deployment.")),
+        [jig] => lines.push(format!(
+            "Switches jig {jig} off: nothing that needs it starts, in any deployment."
+        )),
         jigs => lines.push(format!(
             "Switches jigs {} off: nothing that needs one of them starts, in any deployment.",
             some_of(jigs)
         )),
     }
     let reached = effects.connections.iter().filter(|set| {
-        let is_there = |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
+        let is_there =
+            |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
         names.is_new_in_node(set.node, is_there)
     });
     let reached: Vec<String> = reached.map(|set| names.node(set.node)).collect();
@@ -137,29 +159,33 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
-    lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. }))));
+    lines.extend(moves(
+        names,
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. })),
+    ));
     lines
 }
 
-/// What belongs together in one line, by what it has in common.
+/// Names for one line, grouped by the property they share.
 type Grouped<K> = BTreeMap<K, Vec<String>>;
 
-/// The first nodes by name, and how many more.
+/// The first nodes by name, and the number of others.
 fn some_nodes(nodes: &[String]) -> String {
     some_of(&words::in_order(nodes.iter().cloned()))
 }
 
-/// A line for each of the first groups, and one for the rest.
+/// One line for each of the first groups, and one for the rest.
 fn told<K: Ord>(
     groups: Grouped<K>,
     line: impl Fn(&K, &[String]) -> String,
     rest: impl Fn(&[K], &[String]) -> String,
 ) -> Vec<String> {
     let all = groups.len();
-    // A last line that has the rest must have more than one group of it.
+    // A line for a single remaining group would save nothing.
     let alone = if all > GROUPS + 1 { GROUPS } else { all };
     let mut groups = groups.into_iter();
-    let mut lines: Vec<String> = groups.by_ref().take(alone).map(|(key, named)| line(&key, &named)).collect();
+    let mut lines: Vec<String> =
+        groups.by_ref().take(alone).map(|(key, named)| line(&key, &named)).collect();
     let (keys, named): (Vec<K>, Vec<Vec<String>>) = groups.unzip();
     if !keys.is_empty() {
         let named: BTreeSet<String> = named.into_iter().flatten().collect();
@@ -168,7 +194,7 @@ fn told<K: Ord>(
     lines
 }
 
-/// What goes, the gravest first.
+/// Removals, the most severe first.
 fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut expunged: Grouped<&str> = BTreeMap::new();
     for gone in &effects.expunged {
@@ -179,13 +205,22 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         expunged,
         |reason, nodes| {
             let reason = words::sentence(reason);
-            format!("Gives up {}: all on {} counts as gone at once. Reason: {reason}", some_nodes(nodes), on(nodes))
+            format!(
+                "Gives up {}: all on {} counts as gone at once. Reason: {reason}",
+                some_nodes(nodes),
+                on(nodes)
+            )
         },
         |_, nodes| {
-            format!("Gives up {} for other reasons: all on {} counts as gone at once.", some_nodes(nodes), on(nodes))
+            format!(
+                "Gives up {} for other reasons: all on {} counts as gone at once.",
+                some_nodes(nodes),
+                on(nodes)
+            )
         },
     );
-    let removed: Vec<String> = effects.removed_deployments.iter().map(|gone| gone.name.to_string()).collect();
+    let removed: Vec<String> =
+        effects.removed_deployments.iter().map(|gone| gone.name.to_string()).collect();
     match removed.as_slice() {
         [] => {}
         [one] => lines.push(format!("Removes deployment {one}.")),
@@ -195,17 +230,32 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     for gone in &effects.removed_roles {
         roles.entry(gone.deployment).or_default().push(gone.role.to_string());
     }
-    let deployments = |ids: &[DeploymentId]| ids.iter().map(|id| names.deployment(*id)).collect::<Vec<_>>();
+    let deployments =
+        |ids: &[DeploymentId]| ids.iter().map(|id| names.deployment(*id)).collect::<Vec<_>>();
     lines.extend(told(
         roles,
         |deployment, roles| {
             let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
-            format!("Takes {word} {} and {whose} data out of {}.", some_of(roles), names.deployment(*deployment))
+            format!(
+                "Takes {word} {} and {whose} data out of {}.",
+                some_of(roles),
+                names.deployment(*deployment)
+            )
         },
-        |ids, roles| format!("Takes roles {} and their data out of {}.", some_of(roles), some_of(&deployments(ids))),
+        |ids, roles| {
+            format!(
+                "Takes roles {} and their data out of {}.",
+                some_of(roles),
+                some_of(&deployments(ids))
+            )
+        },
     ));
     for gone in effects.unpinned.iter().filter(|gone| gone.to.is_none()) {
-        lines.push(format!("Takes barclamp {} out of use in {}.", gone.barclamp, names.deployment(gone.deployment)));
+        lines.push(format!(
+            "Takes barclamp {} out of use in {}.",
+            gone.barclamp,
+            names.deployment(gone.deployment)
+        ));
     }
     let mut unbound: Grouped<&RoleName> = BTreeMap::new();
     for gone in &effects.unbound {
@@ -231,23 +281,36 @@ fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<Str
         moves,
         |(from, to), nodes| {
             let verb = if nodes.len() == 1 { "moves" } else { "move" };
-            format!("{} {verb} from {} to {}.", some_nodes(nodes), names.deployment(*from), names.deployment(*to))
+            format!(
+                "{} {verb} from {} to {}.",
+                some_nodes(nodes),
+                names.deployment(*from),
+                names.deployment(*to)
+            )
         },
         |_, nodes| format!("{} move between other deployments.", some_nodes(nodes)),
     )
 }
 
 fn removes(effects: &Effects) -> bool {
-    let gone =
-        [effects.expunged.len(), effects.removed_deployments.len(), effects.removed_roles.len(), effects.unbound.len()];
+    let gone = [
+        effects.expunged.len(),
+        effects.removed_deployments.len(),
+        effects.removed_roles.len(),
+        effects.unbound.len(),
+    ];
     gone.iter().any(|n| *n > 0) || effects.unpinned.iter().any(|gone| gone.to.is_none())
 }
 
-/// What comes.
+/// Additions and changes.
 fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     for deployment in &effects.deployments {
-        lines.push(format!("Creates {} below {}.", deployment.name, names.deployment(deployment.parent)));
+        lines.push(format!(
+            "Creates {} below {}.",
+            deployment.name,
+            names.deployment(deployment.parent)
+        ));
     }
     for pin in &effects.barclamps {
         let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
@@ -257,20 +320,28 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let Some(to) = gone.to else { continue };
         let (barclamp, to, from) = (&gone.barclamp, names.version(to), names.version(gone.from));
         let place = names.deployment(gone.deployment);
-        lines.push(format!("Uses {barclamp} {to} in {place}, as the deployment above does, and {from} no more."));
+        lines.push(format!(
+            "Uses {barclamp} {to} in {place}, as the deployment above does, and {from} no more."
+        ));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
     for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Asked { .. })) {
         bindable.entry(new.deployment).or_default().push(new.role.to_string());
     }
     for (deployment, roles) in &bindable {
-        lines.push(format!("Lets {} be bound in {}.", some_of(roles), names.deployment(*deployment)));
+        lines.push(format!(
+            "Lets {} be bound in {}.",
+            some_of(roles),
+            names.deployment(*deployment)
+        ));
     }
     let mut asked: Grouped<&RoleName> = BTreeMap::new();
     let mut brought: BTreeSet<&RoleName> = BTreeSet::new();
     for bound in &effects.bound {
         match &bound.why {
-            Why::Asked { .. } => asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node)),
+            Why::Asked { .. } => {
+                asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
+            }
             Why::Brought { .. } => drop(brought.insert(&bound.noderole.role)),
         }
     }
@@ -280,20 +351,36 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     if !brought.is_empty() {
         let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
         let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
-        lines.push(format!("Brings {} along: {}.", words::count(came, "noderole"), some_of(&roles)));
+        lines.push(format!(
+            "Brings {} along: {}.",
+            words::count(came, "noderole"),
+            some_of(&roles)
+        ));
     }
-    lines.extend(moves(names, effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. }))));
+    lines.extend(moves(
+        names,
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. })),
+    ));
     for set in effects.role_data.iter().filter(|set| names.is_new_role_data(set)) {
-        lines.push(format!("Sets the data of {} in {}.", set.role, names.deployment(set.deployment)));
+        lines.push(format!(
+            "Sets the data of {} in {}.",
+            set.role,
+            names.deployment(set.deployment)
+        ));
     }
-    let hints = effects.hints.iter().filter(|set| names.is_new_in_node(set.node, |doc| doc.hints == set.hints));
+    let hints = effects
+        .hints
+        .iter()
+        .filter(|set| names.is_new_in_node(set.node, |doc| doc.hints == set.hints));
     let hints: Vec<String> = hints.map(|set| names.node(set.node)).collect();
     if !hints.is_empty() {
         lines.push(format!("Sets the hints of {}.", some_nodes(&hints)));
     }
     let mut own: Grouped<&RoleName> = BTreeMap::new();
     for set in &effects.noderole_data {
-        let is_there = |doc: &NodeDoc| doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data);
+        let is_there = |doc: &NodeDoc| {
+            doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data)
+        };
         if !names.is_new_in_node(set.node, is_there) {
             continue;
         }
@@ -305,12 +392,14 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-/// The secrets that it begins to use. The list of its secrets has the rest, and those that it drops.
+/// The secrets that the change begins to use. The review's list of secrets has the others, and
+/// those no longer used.
 fn secrets(consequences: &Consequences) -> Vec<String> {
     let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
     let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
-    let mut lines: Vec<String> = used.iter().take(alone).map(|secret| words::capital(&format!("{secret}."))).collect();
+    let mut lines: Vec<String> =
+        used.iter().take(alone).map(|secret| words::capital(&format!("{secret}."))).collect();
     if used.len() > alone {
         lines.push(format!(
             "Adds or replaces {} more uses of secrets; the effects list all of them.",
@@ -320,7 +409,7 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
     lines
 }
 
-/// What versions of barclamps had and those in their places have not.
+/// Items of barclamp versions that the replacing versions lack.
 fn lacks(consequences: &Consequences) -> Vec<String> {
     let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
     for loss in &consequences.lost.first {
@@ -330,21 +419,23 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
     }
     told(
         lacking,
-        |(barclamp, deployment), lines| format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines)),
+        |(barclamp, deployment), lines| {
+            format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines))
+        },
         |_, lines| format!("Other barclamps no longer have: {}.", some_of(lines)),
     )
 }
 
-/// What waits for others than before, or no longer for a jig.
+/// Noderoles whose parents change, and those that no longer wait for a jig.
 fn waits(effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     if !effects.rewired.is_empty() {
         lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
     }
     let on = effects.jigs.iter().filter(|switch| switch.active);
-    lines.extend(
-        on.map(|switch| format!("Switches jig {} on: what waits for it may start, in any deployment.", switch.jig)),
-    );
+    lines.extend(on.map(|switch| {
+        format!("Switches jig {} on: what waits for it may start, in any deployment.", switch.jig)
+    }));
     lines
 }
 
@@ -357,25 +448,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_grave_is_never_cut() {
+    fn severe_lines_are_never_cut() {
         let said = Said { grave: lines(3), rest: lines(100) }.bounded();
-        assert_eq!((said.len(), said[LINES].as_str()), (LINES + 1, "And 63 more; the changes have them all."));
+        assert_eq!(
+            (said.len(), said[LINES].as_str()),
+            (LINES + 1, "And 63 more; the changes have them all.")
+        );
         assert_eq!(said[..3], lines(3));
         let said = Said { grave: lines(60), rest: lines(2) };
         assert_eq!(said.gravity(), 60);
         let said = said.bounded();
-        assert_eq!((&said[..60], said[60].as_str()), (&lines(60)[..], "And 2 more; the changes have them all."));
+        assert_eq!(
+            (&said[..60], said[60].as_str()),
+            (&lines(60)[..], "And 2 more; the changes have them all.")
+        );
         assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
     }
 
     #[test]
-    fn in_short_it_is_the_first_line_and_how_many_more() {
+    fn short_form_has_first_line_and_count() {
         let said = |grave: &[&str], rest: &[&str]| {
-            let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+            let owned =
+                |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
             Said { grave: owned(grave), rest: owned(rest) }
         };
         let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
-        let grave = said(&["Can’t be undone: x.", "Removes a."], &["Adds b.", "Adds c.", "Downstream of that: 3."]);
+        let grave = said(
+            &["Can’t be undone: x.", "Removes a."],
+            &["Adds b.", "Adds c.", "Downstream of that: 3."],
+        );
         assert_eq!(
             grave.in_short(&asked),
             "Can’t be undone: x. And 3 more changes.",
@@ -388,16 +489,27 @@ mod tests {
         assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).in_short(&one), "Adds b.");
         assert_eq!(said(&[], &[]).in_short(&said(&[], &[])), "");
         let long = Said { grave: Vec::new(), rest: lines(100) };
-        assert_eq!(long.in_short(&long), "line 1 And 99 more changes.", "also of those that a review cuts");
+        assert_eq!(
+            long.in_short(&long),
+            "line 1 And 99 more changes.",
+            "also of those that a review cuts"
+        );
     }
 
     #[test]
-    fn a_kind_has_few_lines_and_leaves_nothing_out() {
-        let groups = |n: usize| (1..=n).map(|n| (n, vec![format!("a{n}"), "b".to_owned()])).collect::<Grouped<usize>>();
+    fn each_kind_has_bounded_lines() {
+        let groups = |n: usize| {
+            (1..=n).map(|n| (n, vec![format!("a{n}"), "b".to_owned()])).collect::<Grouped<usize>>()
+        };
         let line = |key: &usize, named: &[String]| format!("{key}: {}", named.len());
-        let rest = |keys: &[usize], named: &[String]| format!("{} more: {}", keys.len(), named.len());
+        let rest =
+            |keys: &[usize], named: &[String]| format!("{} more: {}", keys.len(), named.len());
         assert_eq!(told(groups(0), line, rest), Vec::<String>::new());
         assert_eq!(told(groups(5), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "5: 2"]);
-        assert_eq!(told(groups(40), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"], "b is there once");
+        assert_eq!(
+            told(groups(40), line, rest),
+            ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"],
+            "b is there once"
+        );
     }
 }

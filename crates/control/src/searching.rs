@@ -1,7 +1,8 @@
-//! Search: things by what they are called, a few of each kind.
+//! Search by name, with a few hits of each kind.
 //!
-//! Who may look at lists finds what stands on them; people are found by who may list them. Deployments, nodes and the catalog's roles are
-//! looked through in memory, where they are for planning anyway; runs are found by their numbers, reviews and people as their lists find them.
+//! The permission for a list is also the permission to find its items. Deployments, nodes and roles
+//! are searched in memory, where planning needs them anyway. Runs are found by number, reviews and
+//! people by the queries of their lists.
 
 use api::Problem;
 use api::listing::Order;
@@ -22,7 +23,7 @@ use crate::problems::from_store;
 use crate::showing::to_run;
 use crate::words;
 
-/// How well a name fits; less is better.
+/// How well a name matches; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Whole,
@@ -30,7 +31,7 @@ enum Fit {
     Part,
 }
 
-/// How a name fits what is searched for, both in small letters; None: not at all.
+/// How a name matches the text, both in lower case. `None`: no match.
 fn fit(name: &str, text: &str) -> Option<Fit> {
     if name == text {
         return Some(Fit::Whole);
@@ -41,7 +42,7 @@ fn fit(name: &str, text: &str) -> Option<Fit> {
     name.contains(text).then_some(Fit::Part)
 }
 
-/// The best of what was found, at most so many, and whether there are more.
+/// The best hits up to the limit, and whether there are more.
 fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     let more = found.len() > HITS;
@@ -50,12 +51,15 @@ fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
 }
 
 impl Control {
-    /// A few things of each kind that are called like this.
+    /// Searches each kind by name.
     pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::asked(&wanted.q)?.ok_or_else(|| Problem::invalid("q: say what to search for."))?;
+        let text = words::asked(&wanted.q)?
+            .ok_or_else(|| Problem::invalid("q: say what to search for."))?;
         if text.chars().count() > LONGEST_SEARCH {
-            return Err(Problem::invalid(format!("q: search for at most {LONGEST_SEARCH} characters.")));
+            return Err(Problem::invalid(format!(
+                "q: search for at most {LONGEST_SEARCH} characters."
+            )));
         }
         let small = text.to_lowercase();
         let number = small.strip_prefix('#').unwrap_or(&small).parse::<i64>().ok();
@@ -95,10 +99,11 @@ fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 }
 
 fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
-    // Those that stand for deployments are found as these.
+    // Phantom nodes are found as their deployments.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
-    let fits =
-        all.filter_map(|(id, node)| Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node))));
+    let fits = all.filter_map(|(id, node)| {
+        Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
+    });
     let (nodes, more) = best(fits.collect());
     let hit = |(id, node): (NodeId, &SkeletonNode)| {
         let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
@@ -107,13 +112,19 @@ fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     (nodes.into_iter().filter_map(hit).collect(), more)
 }
 
-/// Roles of the newest versions, whether a deployment has them or not: whoever looks for one may want to bring it in.
+/// Roles of the newest versions, including roles that no deployment has. The user may want to add
+/// one.
 fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     let newest = newest(&present.catalog);
-    let all = newest.iter().flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
+    let all = newest
+        .iter()
+        .flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
     let fits = all.filter_map(|(role, barclamp)| {
         let fit = fit(&role.as_str().to_lowercase(), text)?;
-        Some(((fit, format!("{role} {barclamp}")), Hit::Role { role: role.clone(), barclamp: barclamp.clone() }))
+        Some((
+            (fit, format!("{role} {barclamp}")),
+            Hit::Role { role: role.clone(), barclamp: barclamp.clone() },
+        ))
     });
     best(fits.collect())
 }
@@ -123,18 +134,36 @@ fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {
     Ok(Hit::Run { id: run.id, role: run.role, fqdn: run.fqdn, state: run.state })
 }
 
-async fn reviews(on: &mut PgConnection, text: &str, number: Option<i64>) -> Result<(Vec<Hit>, bool), Problem> {
+async fn reviews(
+    on: &mut PgConnection,
+    text: &str,
+    number: Option<i64>,
+) -> Result<(Vec<Hit>, bool), Problem> {
     let text = Some(text);
-    let find =
-        Find { became: Became::Anything, author: None, deployment: None, text, order: Order::default(), behind: None };
+    let find = Find {
+        became: Became::Anything,
+        author: None,
+        deployment: None,
+        text,
+        order: Order::default(),
+        behind: None,
+    };
     let found = intent::find_submissions(on, &find, HITS).await.map_err(from_store)?;
-    let mut ids: Vec<SubmissionId> =
-        number.map(SubmissionId).into_iter().chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id))).collect();
+    let mut ids: Vec<SubmissionId> = number
+        .map(SubmissionId)
+        .into_iter()
+        .chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id)))
+        .collect();
     ids.dedup();
     let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
     let more = found.next.is_some() || lines.len() > HITS;
-    let hit = |line: intent::LineRow| Hit::Review { id: line.id, title: line.title, deployment: line.deployment };
-    let mut hits: Vec<(bool, Hit)> = lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
+    let hit = |line: intent::LineRow| Hit::Review {
+        id: line.id,
+        title: line.title,
+        deployment: line.deployment,
+    };
+    let mut hits: Vec<(bool, Hit)> =
+        lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
     hits.sort_by_key(|(is_other, _)| *is_other);
     Ok((hits.into_iter().map(|(_, hit)| hit).take(HITS).collect(), more))
 }
@@ -144,8 +173,11 @@ async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), P
     let mut rows = accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
     let more = rows.len() > HITS;
     rows.truncate(HITS);
-    let hit =
-        |row: accounts::AccountRow| Hit::Person { id: PersonId(row.id), name: row.name, service: row.kind == SERVICE };
+    let hit = |row: accounts::AccountRow| Hit::Person {
+        id: PersonId(row.id),
+        name: row.name,
+        service: row.kind == SERVICE,
+    };
     Ok((rows.into_iter().map(hit).collect(), more))
 }
 
@@ -154,9 +186,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_called_so_comes_before_what_begins_so_and_that_before_what_has_it_within() {
+    fn exact_match_precedes_prefix_and_substring() {
         let names = ["the-app", "apple", "app", "proxy"];
-        let found = names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
+        let found =
+            names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
         assert_eq!(best(found.collect()), (vec!["app", "apple", "the-app"], false));
         let many = (0..20).map(|n| ((Fit::Part, format!("{n:02}")), n));
         assert_eq!(best(many.collect()), ((0..8).collect(), true));

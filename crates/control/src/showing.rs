@@ -1,11 +1,12 @@
-//! What pages show of single things: the frame, deployments, noderoles, runs and their logs.
+//! Views of single objects: the page frame, deployments, noderoles and runs.
 
 use std::collections::BTreeMap;
 
 use api::Problem;
 use api::console::{
-    AttribView, DataLayer, DeploymentPage, DeploymentSummary, Frame, Me, NoderoleDraft, NoderoleRef, NoderoleView,
-    PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView, StepState,
+    AttribView, DataLayer, DeploymentPage, DeploymentSummary, Frame, Me, NoderoleDraft,
+    NoderoleRef, NoderoleView, PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView,
+    StepState,
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
@@ -17,7 +18,8 @@ use engine::cluster::NoderoleKey;
 use engine::counting::{either, many};
 use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId,
+    SubmissionId, TargetNo,
 };
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -47,23 +49,26 @@ fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool 
         DeploymentState::Review => found.submission.is_some(),
         DeploymentState::Error => found.steps.error > 0,
         DeploymentState::Working => works,
-        DeploymentState::Idle => !held && found.proposal.is_none() && found.steps.error == 0 && !works,
+        DeploymentState::Idle => {
+            !held && found.proposal.is_none() && found.steps.error == 0 && !works
+        }
     }
 }
 
 impl Control {
-    /// The journal's position now.
+    /// The current position in the journal.
     pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
         store::journal::cursor(on).await.map_err(from_store)
     }
 
-    /// The same, on a connection of its own.
+    /// Like [`Self::cursor`], on a connection of its own.
     pub(crate) async fn cursor_now(&self) -> Result<i64, Problem> {
         let mut connection = self.connection().await?;
         self.cursor(&mut connection).await
     }
 
-    /// What every page has around it. Who may not look is told who they are, so that they can sign out, and nothing else.
+    /// The data for the frame around every page. Without Viewer it contains only the person's
+    /// identity, so that they can sign out.
     pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
         let me = Me {
             id: actor.person,
@@ -77,7 +82,10 @@ impl Control {
         }
         let cursor = self.cursor_now().await?;
         let reset = match &actor.session {
-            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person).await?.into_iter().next(),
+            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person)
+                .await?
+                .into_iter()
+                .next(),
             None => None,
         };
         let present = self.present().await?;
@@ -90,18 +98,27 @@ impl Control {
         })
     }
 
-    /// The deployment of this name, without a look at what is in it.
-    pub async fn deployment_named(&self, actor: &Actor, name: &str) -> Result<DeploymentId, Problem> {
+    /// The id of a deployment, by name.
+    pub async fn deployment_named(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentId, Problem> {
         actor.require(Permission::Viewer)?;
         self.present().await?.named(name)
     }
 
-    /// A page of the deployments of which something is so.
-    pub async fn find_deployments(&self, actor: &Actor, wanted: &DeploymentsWanted) -> Result<DeploymentPage, Problem> {
+    /// A page of the list of deployments.
+    pub async fn find_deployments(
+        &self,
+        actor: &Actor,
+        wanted: &DeploymentsWanted,
+    ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let counts: BTreeMap<_, _> = reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
+        let counts: BTreeMap<_, _> =
+            reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
         let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
         let summary = |Placed { id, depth, path }| {
             let found = present.skeleton.deployments.get(&id)?;
@@ -122,7 +139,8 @@ impl Control {
         let name = words::asked(&wanted.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
-            found.name.as_str().contains(name) && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
+            found.name.as_str().contains(name)
+                && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
         let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).collect();
         let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
@@ -139,7 +157,7 @@ impl Control {
         Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
     }
 
-    /// A noderole's panel.
+    /// The details of a noderole.
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -159,7 +177,8 @@ impl Control {
         let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
         let mut connection = self.connection().await?;
         let parents = reading::parents(&mut connection, step).await.map_err(from_store)?;
-        let children = reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
+        let children =
+            reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
         let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;
         let role = present.catalog.role(role_hash).map_err(corrupt)?;
         let deployment = DeploymentId(row.noderole.deployment_id);
@@ -193,7 +212,8 @@ impl Control {
             why,
             error: row.step.error.clone(),
             generation: TargetNo(row.step.generation),
-            applied: (row.step.applied_generation > 0).then_some(TargetNo(row.step.applied_generation)),
+            applied: (row.step.applied_generation > 0)
+                .then_some(TargetNo(row.step.applied_generation)),
             role_hash: role_hash.short(),
             layers: data.layers(role, row.step.wall.as_ref()),
             merged: mask(&layered.value),
@@ -207,12 +227,15 @@ impl Control {
             limits: limits(&row.step),
             may_retry: may_retry(actor, deployment, state),
             may_edit,
-            may_propose: actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail),
+            may_propose: actor
+                .require_in(Permission::Operator, deployment)
+                .map_err(|problem| problem.detail),
         })
     }
 
     fn own_data(&self, present: &Present, row: &NoderoleRow, role: &Role, name: &RoleName) -> Own {
-        let deployment = present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
+        let deployment =
+            present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
         let role_data = deployment.and_then(|d| d.doc.roles.get(name)).map(|r| r.data.clone());
         Own {
             template: role.template.clone(),
@@ -222,7 +245,7 @@ impl Control {
         }
     }
 
-    /// The noderole in the open proposal of its deployment, if there is one and the person may edit it.
+    /// The noderole in its deployment's open proposal, if there is one and the actor may edit it.
     async fn draft_of(
         &self,
         actor: &Actor,
@@ -232,18 +255,25 @@ impl Control {
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         let deployment = DeploymentId(row.noderole.deployment_id);
         if !actor.may_in(Permission::Operator, deployment) {
-            return Ok(Err("Your account may not edit here: that takes the operator permission.".into()));
+            return Ok(Err(
+                "Your account may not edit here: that takes the operator permission.".into()
+            ));
         }
         let mut connection = self.connection().await?;
-        let Some(open) = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)? else {
+        let Some(open) =
+            intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?
+        else {
             let name = &row.deployment.name;
-            return Ok(Err(format!("Propose changes on {name} first: its data is changed by a reviewed change.")));
+            return Ok(Err(format!(
+                "Propose changes on {name} first: its data is changed by a reviewed change."
+            )));
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
         let planned = plan_aside(&self.beside(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
-        let drafted = planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
+        let drafted =
+            planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
         Ok(Ok(NoderoleDraft {
             proposal: open.id,
             version: open.version,
@@ -260,7 +290,7 @@ impl Control {
         Ok((NodeId(row.noderole.node_id), NoderoleKey { role, instance }))
     }
 
-    /// Why a step is in its state, each with what frees it.
+    /// The reasons for a step's state, each with its solution.
     async fn why(
         &self,
         on: &mut PgConnection,
@@ -283,7 +313,7 @@ impl Control {
                     _ => format!("Run {} is under way.", run.id),
                 }));
             }
-            // The error itself is told beside this.
+            // The page shows the error itself next to this.
             StepState::Error => why.push(
                 "It failed. Retry it, or change its data by a proposal; what depends on it waits until then.".into(),
             ),
@@ -299,10 +329,12 @@ impl Control {
         Ok(why)
     }
 
-    /// Every rule of the engine's admission that keeps a TODO step from starting. How many runs may be open everywhere is said to
-    /// workers, not here, so of that rule only their capacity counts.
+    /// All admission rules that keep a TODO step from starting. The global run limit is a setting
+    /// of the workers and unknown here, so only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
-        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else { return Ok(Vec::new()) };
+        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
+            return Ok(Vec::new());
+        };
         let reasons = why_not(&view, EVERYWHERE, step);
         let by = reasons.iter().filter_map(|reason| match reason {
             Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
@@ -320,13 +352,16 @@ impl Control {
         Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
     }
 
-    /// A page of runs.
+    /// A page of the list of runs.
     pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
         let state = wanted.state.as_str();
         let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
         if !state.is_empty() && !known.contains(&state) {
-            return Err(Problem::invalid(format!("{state:?} is no state of a run. There are: {}.", known.join(", "))));
+            return Err(Problem::invalid(format!(
+                "{state:?} is no state of a run. There are: {}.",
+                known.join(", ")
+            )));
         }
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
@@ -337,7 +372,9 @@ impl Control {
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
-            deployment: words::asked(&wanted.deployment)?.map(|name| present.named(name)).transpose()?,
+            deployment: words::asked(&wanted.deployment)?
+                .map(|name| present.named(name))
+                .transpose()?,
             node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
             role: words::asked(&wanted.role)?,
             worker,
@@ -348,21 +385,26 @@ impl Control {
         };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
-        let runs = rows.iter().take(PAGE_SIZE).map(|row| to_run(&present, row)).collect::<Result<Vec<_>, _>>()?;
+        let runs = rows
+            .iter()
+            .take(PAGE_SIZE)
+            .map(|row| to_run(&present, row))
+            .collect::<Result<Vec<_>, _>>()?;
         let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
         let next = last.map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(RunPage { runs, next })
     }
 
-    /// A run.
     pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
         actor.require(Permission::Viewer)?;
-        // Read first, so that what comes later is told by the live stream.
+        // Read the cursor first, so the live stream reports all later events.
         let cursor = self.cursor_now().await?;
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
-        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id)).await.map_err(from_store)?;
+        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id))
+            .await
+            .map_err(from_store)?;
         let mut connection = self.connection().await?;
         let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
         let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
@@ -371,8 +413,13 @@ impl Control {
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
         let may_cancel = match (open, row.run.cancel_requested) {
             (false, _) => Err("It has ended.".to_owned()),
-            (true, true) => Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned()),
-            (true, false) => match reading::place_of_run(&mut connection, id).await.map_err(from_store)? {
+            (true, true) => {
+                Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned())
+            }
+            (true, false) => match reading::place_of_run(&mut connection, id)
+                .await
+                .map_err(from_store)?
+            {
                 Some(place) => actor.require_in(Permission::Operator, place).map_err(|p| p.detail),
                 None => Err("It has ended.".to_owned()),
             },
@@ -394,11 +441,17 @@ impl Control {
         })
     }
 
-    /// Where each value of a run's input came from, with names instead of ids.
-    async fn provenance(&self, on: &mut PgConnection, input: &Value) -> Result<Vec<Provenance>, Problem> {
+    /// The source of each value of a run's input, with names instead of ids.
+    async fn provenance(
+        &self,
+        on: &mut PgConnection,
+        input: &Value,
+    ) -> Result<Vec<Provenance>, Problem> {
         let data = input.get("data").cloned().unwrap_or_default();
         let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
-        let step = |source: &Value| source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok());
+        let step = |source: &Value| {
+            source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok())
+        };
         let steps: Vec<StepId> = sources.values().take(VALUES_SHOWN).filter_map(step).collect();
         let names: BTreeMap<StepId, String> =
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
@@ -415,18 +468,29 @@ impl Control {
     }
 }
 
-/// What holds for a noderole where its user data says nothing, the proposal's edits included; secrets masked.
-fn below_user(effects: &Effects, present: &Present, row: &NoderoleRow, role: &Role, key: &NoderoleKey) -> Value {
+/// The values of a noderole below its user data, with the proposal's edits applied and secrets
+/// masked.
+fn below_user(
+    effects: &Effects,
+    present: &Present,
+    row: &NoderoleRow,
+    role: &Role,
+    key: &NoderoleKey,
+) -> Value {
     let deployment = DeploymentId(row.noderole.deployment_id);
-    let set = effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
-    let known = present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
-    let of_role = set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    let set =
+        effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
+    let known =
+        present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let of_role =
+        set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
     let system = &row.noderole.system_data;
-    let below = OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
+    let below =
+        OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
     layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
 }
 
-/// A noderole's own data, kept together.
+/// Owned copies of a noderole's data layers.
 struct Own {
     template: Value,
     deployment_role: Value,
@@ -460,12 +524,12 @@ impl Own {
     }
 }
 
-/// Keys from the top as a JSON pointer.
+/// A path of keys as a JSON pointer.
 pub(crate) fn pointer(keys: &[String]) -> String {
     keys.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
 }
 
-/// What a role's attributes expect.
+/// The attributes of a role, with their schemas.
 pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
     let view = |attrib: &engine::catalog::Attrib| AttribView {
         name: attrib.name.to_string(),
@@ -492,14 +556,15 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
     let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
     match StepState::from_word(&parent.state)? {
         StepState::Active => None,
-        StepState::Error => {
-            Some(format!("Blocked by the error of {name}: {}.", parent.error.as_deref().unwrap_or("see its runs")))
-        }
+        StepState::Error => Some(format!(
+            "Blocked by the error of {name}: {}.",
+            parent.error.as_deref().unwrap_or("see its runs")
+        )),
         state => Some(format!("Waits for {name}, which is {}.", state.word())),
     }
 }
 
-/// A rule of admission in the words of a page: with what frees it, and steps by name.
+/// An admission rule as text for pages, with its solution and with names instead of step ids.
 pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
@@ -537,7 +602,7 @@ fn cause_words(cause: &str, by: Option<&str>) -> String {
     }
 }
 
-/// Why a run is not the first at its step, if it is not.
+/// Why a step ran again; `None` for its first run.
 fn because(run: &reading::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_words(cause, run.cause_by.as_deref()));
     let again = (run.failures > 0).then(|| {
@@ -548,13 +613,16 @@ fn because(run: &reading::RunModel) -> Option<String> {
     (!both.is_empty()).then(|| both.join("; "))
 }
 
-/// What a role says of the runs of its step, for people.
+/// The run limits of a step's role, as text.
 fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     let (retries, failures) = (step.retries, step.failures);
     let tried = match (retries, failures) {
         (0, _) => "none: the first failure is an error".to_owned(),
         (_, 0) => {
-            format!("{retries}, the first after {} s, each further one twice as late, an hour at most", step.backoff_s)
+            format!(
+                "{retries}, the first after {} s, each further one twice as late, an hour at most",
+                step.backoff_s
+            )
         }
         _ => format!(
             "{failures} of {retries} used, the first after {} s, each further one twice as late",
@@ -562,15 +630,18 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
         ),
     };
     let stops = if step.freezes_node { "everything on its node" } else { "what depends on it" };
-    let mut said =
-        vec![("Retries", tried), ("Time limit", words::lasting(step.timeout_s)), ("An error stops", stops.to_owned())];
+    let mut said = vec![
+        ("Retries", tried),
+        ("Time limit", words::lasting(step.timeout_s)),
+        ("An error stops", stops.to_owned()),
+    ];
     if step.priority != 0 {
         said.push(("Priority", step.priority.to_string()));
     }
     said.into_iter().map(|(name, words)| (name.to_owned(), words)).collect()
 }
 
-/// A layer's word for people, from its JSON.
+/// The display name of a data layer, from its JSON.
 fn layer_word(layer: &Value) -> String {
     match layer {
         Value::String(word) => match word.as_str() {
@@ -578,9 +649,11 @@ fn layer_word(layer: &Value) -> String {
             "deployment_role" => "deployment role".into(),
             other => other.to_owned(),
         },
-        Value::Object(map) => {
-            map.get("profile").and_then(Value::as_str).map(|name| format!("profile {name}")).unwrap_or_default()
-        }
+        Value::Object(map) => map
+            .get("profile")
+            .and_then(Value::as_str)
+            .map(|name| format!("profile {name}"))
+            .unwrap_or_default(),
         _ => String::new(),
     }
 }
@@ -632,18 +705,18 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
     })
 }
 
-/// Where a deployment stands in the tree.
+/// A deployment with its position in the tree.
 pub(crate) struct Placed {
     pub(crate) id: DeploymentId,
-    /// How far below the top.
+    /// Levels below the root.
     pub(crate) depth: u32,
-    /// The names from the top down to its own. What stands between them sorts before all that names have, so whoever sorts by this has
-    /// each directly below the one above it, and siblings by name; and a place in a list says where it goes on even when that
-    /// deployment is gone.
+    /// The names from the root to the deployment, joined by a separator that sorts before all
+    /// characters of names. Sorting by path puts each deployment directly below its parent and
+    /// siblings in name order. A cursor with a path stays valid if the deployment is removed.
     path: String,
 }
 
-/// All deployments with their places: each directly below the one above it, siblings by name.
+/// All deployments in tree order: each directly below its parent, siblings by name.
 pub(crate) fn tree(present: &Present) -> Vec<Placed> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
@@ -651,13 +724,18 @@ pub(crate) fn tree(present: &Present) -> Vec<Placed> {
         below.entry(deployment.parent).or_default().push(*id);
     }
     let named = |id: &DeploymentId| all.get(id).map(|found| (*id, found.name.as_str()));
-    let children = |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
+    let children =
+        |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
     let mut open: Vec<Placed> =
         children(None).map(|(id, name)| Placed { id, depth: 0, path: name.to_owned() }).collect();
     let mut tree = Vec::with_capacity(all.len());
     while let Some(above) = open.pop() {
         let (depth, path) = (above.depth + 1, &above.path);
-        open.extend(children(Some(above.id)).map(|(id, name)| Placed { id, depth, path: format!("{path} {name}") }));
+        open.extend(children(Some(above.id)).map(|(id, name)| Placed {
+            id,
+            depth,
+            path: format!("{path} {name}"),
+        }));
         tree.push(above);
     }
     tree.sort_by(|a, b| a.path.cmp(&b.path));

@@ -1,7 +1,7 @@
-//! Signatures of verdicts: what a reviewer's passkey signs, and which verdicts are signed.
+//! Signatures of verdicts: the message that a reviewer's passkey signs, and verification.
 //!
-//! The server verifies each signature when it is given and again for each commit. The worker verifies it before a run, since a server
-//! that was taken over does not.
+//! The server verifies each signature when it is given and again at each commit. The worker
+//! verifies it before a run, because a compromised server would not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,19 @@ use crate::people::passkeys::{answered, nonce, random_nonce, rejected, usable};
 use crate::problems::{from_store, no_review};
 use crate::reviewing::no_token;
 
-/// Verdicts with a signature that holds, by id, each with the name of the passkey.
+/// The verdicts with a valid signature, by id, each with the name of the passkey.
 pub(crate) type Signed = BTreeMap<i64, String>;
 
 /// The signatures of a submission.
 pub(crate) struct Given {
     pub signed: Signed,
-    /// None: the approvals need no signature.
+    /// `None` if the approvals need no signature.
     pub signing: Option<Signing>,
 }
 
 impl Control {
-    /// Verifies the signatures of a submission's verdicts. `people`: everyone whose verdict may matter.
+    /// Verifies the signatures of a submission's verdicts. `people`: all people whose verdict may
+    /// count.
     pub(crate) async fn signatures(
         &self,
         on: &mut PgConnection,
@@ -45,16 +46,23 @@ impl Control {
         if !demanded {
             return Ok(Given { signed, signing: None });
         }
-        let last: BTreeMap<PersonId, i64> = verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
-        let by = last.into_iter().filter(|(_, verdict)| signed.contains_key(verdict)).map(|(person, _)| person);
-        let signing = Signing { signed: by.collect(), able: rows::able(on, people).await.map_err(from_store)? };
+        let last: BTreeMap<PersonId, i64> =
+            verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
+        let by = last
+            .into_iter()
+            .filter(|(_, verdict)| signed.contains_key(verdict))
+            .map(|(person, _)| person);
+        let signing = Signing {
+            signed: by.collect(),
+            able: rows::able(on, people).await.map_err(from_store)?,
+        };
         Ok(Given { signed, signing: Some(signing) })
     }
 
-    /// What the actor's browser signs for a verdict.
+    /// The message that the actor's browser signs for a verdict.
     ///
     /// # Errors
-    /// If the actor came with a token, has no passkey for this site, or there is no such review.
+    /// If the actor uses a token or has no passkey for this site, or the review does not exist.
     pub async fn verdict_options(
         &self,
         actor: &Actor,
@@ -62,15 +70,22 @@ impl Control {
         id: SubmissionId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
-        no_token(actor).map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
+        no_token(actor)
+            .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         actor.require(crate::people::Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let reviewed = rows::reviewed(&mut connection, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+        let reviewed = rows::reviewed(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(|| no_review(id))?;
         let passkeys = usable(&mut connection, actor, site).await?;
         let nonce = random_nonce()?;
         let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
         let challenge = statement.challenge().map_err(|_| Problem::internal())?;
-        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+        Ok(SignatureRequest {
+            nonce: nonce.to_string(),
+            options: passkeys::request(site, challenge, &passkeys),
+        })
     }
 }
 
@@ -79,15 +94,22 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
     if given.is_empty() {
         return Ok(Signed::new());
     }
-    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let reviewed =
+        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let used: BTreeSet<_> = given.iter().map(|signature| signature.passkey).collect();
     let names = rows::names(on, &used).await.map_err(from_store)?;
     let keys = rows::with_confirmers(on, &used).await.map_err(from_store)?;
     let mut signed = Signed::new();
     for signature in given {
         let (person, nonce) = (signature.person, signature.nonce);
-        let statement = Statement::Verdict { reviewed: reviewed.clone(), verdict: signature.kind, person, nonce };
-        // A passkey that was revoked since has no name here, and what it signed does not count for a commit to come.
+        let statement = Statement::Verdict {
+            reviewed: reviewed.clone(),
+            verdict: signature.kind,
+            person,
+            nonce,
+        };
+        // A passkey that was revoked has no name here. Its signatures do not count for future
+        // commits.
         let Some(name) = names.get(&signature.passkey) else { continue };
         match check(&statement, signature.passkey, &signature.assertion, &keys, &passkeys::verify) {
             Ok(()) => drop(signed.insert(signature.verdict, name.clone())),
@@ -102,7 +124,7 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
 /// Stores a signature with its verdict and returns the passkey's name.
 ///
 /// # Errors
-/// If it is not one of the actor's passkeys, or the signature does not hold or was used before.
+/// If the passkey is not the actor's, or the signature is invalid or was used before.
 pub(crate) async fn sign(
     on: &mut PgConnection,
     actor: &Actor,
@@ -110,15 +132,23 @@ pub(crate) async fn sign(
     signature: &Signature,
 ) -> Result<String, Problem> {
     let nonce: Nonce = nonce(&signature.nonce)?;
-    let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+    let (credential, assertion) =
+        passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
     let passkey = answered(on, actor, &credential).await?;
-    let reviewed = rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+    let reviewed =
+        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
     let challenge = statement.challenge().map_err(|_| Problem::internal())?;
-    let counter = passkeys::verified(&passkey.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+    let counter = passkeys::verified(&passkey.passkey, challenge, &assertion)
+        .map_err(|error| rejected(&error))?;
     crate::people::passkeys::note_use(on, &passkey, counter).await?;
-    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion).await.map_err(from_store)? {
+    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion)
+        .await
+        .map_err(from_store)?
+    {
         true => Ok(passkey.name),
-        false => Err(Problem::conflict("signature_used", "This signature was used before. Sign again.")),
+        false => {
+            Err(Problem::conflict("signature_used", "This signature was used before. Sign again."))
+        }
     }
 }

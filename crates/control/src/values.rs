@@ -1,19 +1,23 @@
-//! Values and where they come from. Nobody has to guess why an edit "does not take effect": each value names the layer that it was found
-//! in, the noderole whose that is, and the run or the edit that brought it.
+//! Values with their sources. Each value names the layer that sets it, the noderole of that layer,
+//! and the run or edit that wrote it. So users can see why an edit has no effect on a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::listing::{Cursor, Key};
 use api::values::{
-    ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy, VALUE_SHOWN, VALUES_SHOWN, ValuePage, ValueView,
-    ValuesView, ValuesWanted,
+    ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy, VALUE_SHOWN, VALUES_SHOWN,
+    ValuePage, ValueView, ValuesView, ValuesWanted,
 };
 use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::data::{Contribution, Layer, Layered, OwnData, Sight, Source, Wall, layers, mask, visible};
-use engine::ids::{DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId, TargetNo};
+use engine::data::{
+    Contribution, Layer, Layered, OwnData, Sight, Source, Wall, layers, mask, visible,
+};
+use engine::ids::{
+    DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId, TargetNo,
+};
 use serde_json::Value;
 use sqlx::PgConnection;
 use store::reading::{self, NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
@@ -25,9 +29,9 @@ use crate::problems::{from_store, no_run};
 use crate::words::{self, at};
 use crate::{Control, paging};
 
-/// Most results of one page.
+/// Maximum number of results per page.
 const RESULTS_SHOWN: usize = 50;
-/// Most things of one page whose edits are looked for.
+/// Maximum number of data sets per page for which edits are searched.
 const SETTINGS: usize = 50;
 
 fn corrupt(error: impl std::fmt::Display) -> Problem {
@@ -36,10 +40,11 @@ fn corrupt(error: impl std::fmt::Display) -> Problem {
 }
 
 impl Control {
-    /// What a run of a noderole would see now, or what it says itself; each value with where it comes from.
+    /// The values that a run of a noderole would see now, or the noderole's own values, each with
+    /// its source.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn noderole_values(
         &self,
         actor: &Actor,
@@ -50,11 +55,15 @@ impl Control {
         let present = self.present().await?;
         let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.filter(|row| row.noderole.disposition == "in_service");
-        let row = row.ok_or_else(|| Problem::not_found("There is no such noderole, or not any more."))?;
+        let row =
+            row.ok_or_else(|| Problem::not_found("There is no such noderole, or not any more."))?;
         let layered = self.layered(&present, &row, wanted.own).await?;
-        let sources = layered.sources.iter().map(|(path, source)| (path.as_str(), source.clone())).collect();
+        let sources =
+            layered.sources.iter().map(|(path, source)| (path.as_str(), source.clone())).collect();
         let mut connection = self.connection().await?;
-        let page = page(&mut connection, &present, &layered.value, sources, wanted, present.head.number).await?;
+        let page =
+            page(&mut connection, &present, &layered.value, sources, wanted, present.head.number)
+                .await?;
         Ok(ValuesView {
             name: format!("{} on {}", row.noderole.role, present.in_full(&row.node.fqdn)),
             noderole: id,
@@ -65,7 +74,12 @@ impl Control {
         })
     }
 
-    async fn layered(&self, present: &Present, row: &NoderoleRow, own_only: bool) -> Result<Layered, Problem> {
+    async fn layered(
+        &self,
+        present: &Present,
+        row: &NoderoleRow,
+        own_only: bool,
+    ) -> Result<Layered, Problem> {
         let role = role_of(present, &row.noderole.role_hash)?;
         let of_role = data_of_role(present, DeploymentId(row.noderole.deployment_id), &role.name);
         let own = OwnData {
@@ -82,45 +96,66 @@ impl Control {
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
-        let seen =
-            running::seen_steps(self.store.pool(), &of).await.map_err(from_store)?.remove(&step).unwrap_or_default();
+        let seen = running::seen_steps(self.store.pool(), &of)
+            .await
+            .map_err(from_store)?
+            .remove(&step)
+            .unwrap_or_default();
         let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, &seen.step)?)));
         let seen = seen.collect::<Result<Vec<_>, Problem>>()?;
         let sight = Sight {
-            on_node: seen.iter().filter(|(distance, _)| distance.is_none()).map(|(_, seen)| *seen).collect(),
-            ancestors: seen.iter().filter_map(|(distance, seen)| Some(((*distance)?, *seen))).collect(),
+            on_node: seen
+                .iter()
+                .filter(|(distance, _)| distance.is_none())
+                .map(|(_, seen)| *seen)
+                .collect(),
+            ancestors: seen
+                .iter()
+                .filter_map(|(distance, seen)| Some(((*distance)?, *seen)))
+                .collect(),
             step,
             own,
         };
         visible(&sight).map_err(corrupt)
     }
 
-    /// What a run was told, each value with where it came from, and what it was given beside that.
+    /// The input of a run, each value with its source, and the further data that the run received.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
-    pub async fn run_values(&self, actor: &Actor, id: RunId, wanted: &ValuesWanted) -> Result<ValuesView, Problem> {
+    /// Not found.
+    pub async fn run_values(
+        &self,
+        actor: &Actor,
+        id: RunId,
+        wanted: &ValuesWanted,
+    ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
         if wanted.own {
-            return Err(Problem::invalid("A run has no values of its own: leave own out, or ask its noderole."));
+            return Err(Problem::invalid(
+                "A run has no values of its own: leave own out, or ask its noderole.",
+            ));
         }
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
-        let noderole = reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
-        let noderole = noderole.ok_or_else(|| Problem::not_found(format!("Nothing is known of run {id} any more.")))?;
+        let noderole =
+            reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
+        let noderole = noderole
+            .ok_or_else(|| Problem::not_found(format!("Nothing is known of run {id} any more.")))?;
         let mut connection = self.connection().await?;
         let given = reading::run_given(&mut connection, id).await.map_err(from_store)?;
         let (input, surroundings, target) = given.unwrap_or_default();
         let input = input.unwrap_or_default();
         let empty = serde_json::Map::new();
         let told = input.get("sources").and_then(Value::as_object).unwrap_or(&empty);
-        // In the order of their paths, whatever order the database keeps them in.
-        let sources = told
-            .iter()
-            .filter_map(|(path, source)| Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?)));
+        // Sort by path; the database does not keep an order.
+        let sources = told.iter().filter_map(|(path, source)| {
+            Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?))
+        });
         let data = input.get("data").unwrap_or(&Value::Null);
-        let page = page(&mut connection, &present, data, sources.collect(), wanted, TargetNo(target)).await?;
+        let page =
+            page(&mut connection, &present, data, sources.collect(), wanted, TargetNo(target))
+                .await?;
         Ok(ValuesView {
             name: format!("{} on {}", row.role, present.in_full(&row.fqdn)),
             noderole: NoderoleId(row.noderole),
@@ -131,10 +166,10 @@ impl Control {
         })
     }
 
-    /// The same as [`Control::results`], of a node by its name or id.
+    /// Like [`Control::results`], with the node's name or id.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
+    /// Not found.
     pub async fn node_results(
         &self,
         actor: &Actor,
@@ -145,11 +180,16 @@ impl Control {
         self.results(actor, node, wanted).await
     }
 
-    /// A page of what attempts returned that is kept for a node, each by its beginning. No more than that leaves the database.
+    /// A page of the stored results of a node. Each is shortened, already in the query.
     ///
     /// # Errors
-    /// Not found; or the database could not be asked.
-    pub async fn results(&self, actor: &Actor, node: NodeId, wanted: &ResultsWanted) -> Result<ResultLines, Problem> {
+    /// Not found.
+    pub async fn results(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        wanted: &ResultsWanted,
+    ) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
             Some([Key::Number(run)]) => Some(RunId(*run)),
@@ -163,9 +203,11 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
-        // One more than is shown tells whether there is more.
+        // One character more than is shown, to detect longer values.
         let characters = i32::try_from(VALUE_SHOWN + 1).unwrap_or(i32::MAX);
-        let found = reading::results_of(&mut connection, node, filter, most, characters).await.map_err(from_store)?;
+        let found = reading::results_of(&mut connection, node, filter, most, characters)
+            .await
+            .map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| Problem::not_found("There is no such node."))?;
         let more = rows.len() > RESULTS_SHOWN;
         let results: Vec<ResultLine> = rows
@@ -174,7 +216,11 @@ impl Control {
             .map(|row| ResultLine {
                 run: RunId(row.id),
                 noderole: NoderoleId(row.noderole_id),
-                role: if row.instance == 0 { row.role } else { format!("{}/{}", row.role, row.instance) },
+                role: if row.instance == 0 {
+                    row.role
+                } else {
+                    format!("{}/{}", row.role, row.instance)
+                },
                 action: row.action,
                 outcome: row.outcome,
                 target: TargetNo(row.generation),
@@ -183,12 +229,15 @@ impl Control {
                 bytes: u64::from(row.result_bytes.unsigned_abs()),
             })
             .collect();
-        let next = results.last().filter(|_| more).map(|last| Cursor::behind(wanted.sort, &[Key::from(last.run.0)]));
+        let next = results
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &[Key::from(last.run.0)]));
         Ok(ResultLines { results, all, next })
     }
 }
 
-/// As much of a text as is shown of one, and a mark where that is not all.
+/// The start of a text up to the display limit, marked if it is cut.
 fn beginning(text: &str) -> String {
     match text.char_indices().nth(VALUE_SHOWN) {
         None => text.to_owned(),
@@ -222,7 +271,7 @@ fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribu
     })
 }
 
-/// The part of the values that is asked for.
+/// The requested page of the values.
 async fn page(
     on: &mut PgConnection,
     present: &Present,
@@ -234,15 +283,19 @@ async fn page(
     if wanted.find.chars().count() > VALUE_SHOWN {
         return Err(Problem::invalid(format!("Look for at most {VALUE_SHOWN} characters.")));
     }
-    if let Some(junk) = wanted.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/')) {
+    if let Some(junk) =
+        wanted.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/'))
+    {
         return Err(Problem::invalid(format!(
             "after: {} is no value's path: give what the page before says under next, as /app/port.",
             words::quoted(junk)
         )));
     }
-    let steps: Vec<StepId> = sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
+    let steps: Vec<StepId> =
+        sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
     let steps = reading::steps_of_values(on, &steps).await.map_err(from_store)?;
-    let steps: BTreeMap<StepId, StepOf> = steps.into_iter().map(|step| (StepId(step.id), step)).collect();
+    let steps: BTreeMap<StepId, StepOf> =
+        steps.into_iter().map(|step| (StepId(step.id), step)).collect();
     let needle = wanted.find.trim().to_lowercase();
     let all = sources.len();
     let found: Vec<(Source, ValueView)> = sources
@@ -253,7 +306,9 @@ async fn page(
         })
         .filter(|(_, view)| {
             needle.is_empty()
-                || [&view.path, &view.value, &view.source].iter().any(|text| text.to_lowercase().contains(&needle))
+                || [&view.path, &view.value, &view.source]
+                    .iter()
+                    .any(|text| text.to_lowercase().contains(&needle))
         })
         .collect();
     let matching = found.len();
@@ -265,7 +320,13 @@ async fn page(
     Ok(ValuePage { values: shown.into_iter().map(|(_, view)| view).collect(), all, matching, next })
 }
 
-fn value_view(present: &Present, data: &Value, path: &str, source: &Source, of: Option<&StepOf>) -> ValueView {
+fn value_view(
+    present: &Present,
+    data: &Value,
+    path: &str,
+    source: &Source,
+    of: Option<&StepOf>,
+) -> ValueView {
     let (layer, words) = match &source.layer {
         Layer::Template => ("template", "role template".to_owned()),
         Layer::Profile(name) => ("profile", format!("profile {name}")),
@@ -293,7 +354,8 @@ fn value_view(present: &Present, data: &Value, path: &str, source: &Source, of: 
     }
 }
 
-/// Says which edit set each value that people wrote: the first of those, going back from now, that all set it as it is.
+/// Adds the edit that set each user-written value. If several consecutive edits set the current
+/// value, it is the earliest of these.
 async fn name_edits(
     on: &mut PgConnection,
     data: &Value,
@@ -301,8 +363,11 @@ async fn name_edits(
     shown: &mut [(Source, ValueView)],
     upto: TargetNo,
 ) -> Result<(), Problem> {
-    let settings: BTreeSet<Setting> =
-        shown.iter().filter_map(|(source, _)| setting(source, steps.get(&source.step)?)).take(SETTINGS * 4).collect();
+    let settings: BTreeSet<Setting> = shown
+        .iter()
+        .filter_map(|(source, _)| setting(source, steps.get(&source.step)?))
+        .take(SETTINGS * 4)
+        .collect();
     let mut sets = BTreeMap::new();
     for setting in settings.into_iter().take(SETTINGS) {
         let rows = reading::sets(on, &setting, upto).await.map_err(from_store)?;
@@ -323,12 +388,15 @@ fn setting(source: &Source, of: &StepOf) -> Option<Setting> {
             let key = NoderoleKey { role, instance: of.instance.unsigned_abs() };
             Some(Setting { edit: "set_noderole_data", on: of.node_id, of: key.to_string() })
         }
-        Layer::DeploymentRole => Some(Setting { edit: "set_role_data", on: of.deployment_id, of: of.role.clone() }),
+        Layer::DeploymentRole => {
+            Some(Setting { edit: "set_role_data", on: of.deployment_id, of: of.role.clone() })
+        }
         _ => None,
     }
 }
 
-/// `rows`, newest first. None where the newest set something else: what stands there now came by another way.
+/// `rows` are newest first. `None` if the newest edit set another value; then the current value has
+/// another origin.
 fn set_by(rows: &[SetRow], path: &str, value: &Value) -> Option<SetBy> {
     let first = rows.iter().take_while(|row| row.data.pointer(path) == Some(value)).last()?;
     Some(SetBy {
@@ -347,7 +415,7 @@ mod tests {
     use time::OffsetDateTime;
 
     #[test]
-    fn of_what_is_long_the_beginning_is_shown() {
+    fn long_values_are_shortened() {
         let of = |n: usize| beginning(&"é".repeat(n));
         assert_eq!(of(VALUE_SHOWN), "é".repeat(VALUE_SHOWN));
         assert_eq!(of(VALUE_SHOWN + 1), "é".repeat(VALUE_SHOWN) + "…");
@@ -355,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_set_by_the_edit_that_first_said_what_stands_there_now() {
+    fn value_names_earliest_edit_that_set_it() {
         let row = |target: i64, data: Value| SetRow {
             proposal_id: target,
             seq: 1,

@@ -1,17 +1,19 @@
-//! What another version of a barclamp changes, told where it is judged.
+//! The differences between two versions of a barclamp, for the review of a pin.
 //!
-//! A pin is one line in a blueprint, and behind it is everything that will run. Whoever approves a new version has to see what is in it
-//! that was not in the one before: the definitions of its roles value by value, and its scripts line by line. And a pin that a
-//! deployment gets of its own takes the place of the one that it had from above, so it is told as a change of that.
+//! A pin is a single line in a blueprint, but it determines everything that runs. A reviewer must
+//! see the differences to the previous version: role definitions value by value, and scripts line
+//! by line. If a deployment gets its first own pin, the pin is shown as a change of the inherited
+//! version.
 //!
-//! Contents never change under their hash, so this reads the same whenever it is looked at. How much text a page gets is bounded, and
-//! what is left out is said.
+//! Contents are immutable under their hash, so the result never changes. The amount of text per
+//! page is bounded, and cuts are marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion, pairs,
+    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole,
+    PinnedVersion, pairs,
 };
 use engine::Hash;
 use engine::blueprint::Difference;
@@ -30,18 +32,18 @@ use crate::beside::Beside;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
-/// Files whose text is compared.
+/// Maximum number of files whose text is compared.
 const FILES: usize = 64;
-/// Bytes of a file that are read for them.
+/// Bytes read per file.
 const BYTES: i32 = 64 * 1024;
-/// Characters of a line that are shown.
+/// Displayed characters per line.
 const LINE: usize = 4_000;
-/// What is said of a last line that does not end.
+/// Suffix for a last line without a line end.
 const NO_END: &str = " [no line end]";
-/// Unchanged lines around those that change.
+/// Unchanged lines of context around changes.
 const AROUND: usize = 3;
 
-/// One side of a change: the documents that it touches, and the blueprint that has the others.
+/// One side of a change: the documents that it touches, and the blueprint with all others.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'b> {
     pub touched: &'b Blueprint,
@@ -49,7 +51,7 @@ pub(crate) struct Side<'b> {
 }
 
 impl<'b> Side<'b> {
-    /// A whole blueprint.
+    /// A side that is a complete blueprint.
     pub fn whole(blueprint: &'b Blueprint) -> Self {
         Self { touched: blueprint, others: blueprint }
     }
@@ -59,10 +61,11 @@ impl<'b> Side<'b> {
         found.map(|stored| &*stored.doc)
     }
 
-    /// The version that a deployment has of its own or from above, and who pins it.
+    /// The effective version of a deployment, its own or inherited, and the deployment that pins
+    /// it.
     fn seen(self, id: DeploymentId, barclamp: &BarclampName) -> Option<(Hash, &'b DeploymentDoc)> {
         let mut next = self.deployment(id);
-        // Deployments are never nested deeper than they are many.
+        // Stop at a cycle of parents: the depth cannot exceed the number of deployments.
         for _ in 0..=self.touched.deployments.len() + self.others.deployments.len() {
             let here = next?;
             if let Some(version) = here.barclamps.get(barclamp) {
@@ -74,19 +77,32 @@ impl<'b> Side<'b> {
     }
 }
 
-/// The pins of a difference, each with what was seen before and what is seen after it.
-pub(crate) fn pins(difference: &Difference, old: Side<'_>, new: Side<'_>, catalog: &Catalog) -> Vec<PinChange> {
+/// The pins of a difference, each with the effective versions before and after.
+pub(crate) fn pins(
+    difference: &Difference,
+    old: Side<'_>,
+    new: Side<'_>,
+    catalog: &Catalog,
+) -> Vec<PinChange> {
     let of = |deployment: &DeploymentDifference, pin: &BarclampDifference| {
-        // One that is not there sees nothing.
+        // A new deployment did not exist before, so compare with the version that its parent had.
         let before = old.seen(deployment.id, &pin.barclamp).or_else(|| match deployment.mark {
-            Mark::Added => new.deployment(deployment.id)?.parent.and_then(|above| old.seen(above, &pin.barclamp)),
+            Mark::Added => new
+                .deployment(deployment.id)?
+                .parent
+                .and_then(|above| old.seen(above, &pin.barclamp)),
             Mark::Changed | Mark::Removed => None,
         });
-        let after = new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
+        let after =
+            new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
         let both = before.zip(after);
-        let roles = both.map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog)).unwrap_or_default();
+        let roles = both
+            .map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog))
+            .unwrap_or_default();
         let version = |(hash, by): (Hash, &DeploymentDoc)| PinnedVersion {
-            version: catalog.barclamp(hash).map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
+            version: catalog
+                .barclamp(hash)
+                .map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
             hash: hash.short(),
             from: (by.id != deployment.id).then(|| by.name.clone()),
         };
@@ -98,26 +114,36 @@ pub(crate) fn pins(difference: &Difference, old: Side<'_>, new: Side<'_>, catalo
             roles,
         }
     };
-    let all = difference.deployments.iter().flat_map(|d| d.barclamps.iter().map(move |pin| (d, pin)));
+    let all =
+        difference.deployments.iter().flat_map(|d| d.barclamps.iter().map(move |pin| (d, pin)));
     all.map(|(deployment, pin)| of(deployment, pin)).collect()
 }
 
-/// Roles that differ between two versions and that the deployment's own difference does not speak of: nothing runs them there yet.
-fn roles_elsewhere(deployment: &DeploymentDifference, was: Hash, is: Hash, catalog: &Catalog) -> Vec<PinnedRole> {
-    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
+/// Roles that differ between two versions and that the deployment does not have, so the difference
+/// does not contain them.
+fn roles_elsewhere(
+    deployment: &DeploymentDifference,
+    was: Hash,
+    is: Hash,
+    catalog: &Catalog,
+) -> Vec<PinnedRole> {
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
+        return Vec::new();
+    };
     let told: BTreeSet<&RoleName> = deployment.roles.iter().map(|role| &role.role).collect();
     let names: BTreeSet<&RoleName> = was.roles.keys().chain(is.roles.keys()).collect();
     let sides = |name: &RoleName| {
         let of = |barclamp: &Barclamp| barclamp.roles.get(name).copied();
         Sides { old: of(was), new: of(is) }
     };
-    let other = names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
+    let other =
+        names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
     let differing = other.filter(|(_, sides)| sides.old != sides.new);
     differing.map(|(name, contents)| PinnedRole { role: name.clone(), contents }).collect()
 }
 
-/// In what the contents differ that roles, noderoles and pins get in place of others: their definitions, and the text of their
-/// scripts. A content that is imported no more is not told.
+/// The differences between the replaced and the new contents of roles, noderoles and pins:
+/// definitions and script text. A content that is missing in the catalog is skipped.
 pub(crate) async fn changes(
     control: &Control,
     by: &Beside,
@@ -128,7 +154,8 @@ pub(crate) async fn changes(
     let pairs = pairs(difference, pins);
     let known = pairs.into_iter().filter_map(|(old, new)| {
         let (was, is) = (catalog.role(old).ok()?, catalog.role(new).ok()?);
-        let content = ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
+        let content =
+            ContentChange { old, new, changes: contents(was, is).ok()?, files: Vec::new() };
         Some((content, files(was, is)))
     });
     let known: Vec<_> = known.collect();
@@ -145,8 +172,11 @@ pub(crate) async fn changes(
     by.work(move || told(known, &heads)).await
 }
 
-/// The contents with the text of their scripts; those behind the first are only named.
-fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHead>) -> Vec<ContentChange> {
+/// The contents with the text of their scripts. Beyond the limit, scripts are only named.
+fn told(
+    known: Vec<(ContentChange, Vec<File>)>,
+    heads: &BTreeMap<Hash, ScriptHead>,
+) -> Vec<ContentChange> {
     let mut seen = 0;
     let told = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
@@ -155,7 +185,13 @@ fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHea
                 true => FileText::Left,
                 false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
-            FileChange { name: file.name, mark: mark(file.old, file.new), old: file.old, new: file.new, text }
+            FileChange {
+                name: file.name,
+                mark: mark(file.old, file.new),
+                old: file.old,
+                new: file.new,
+                text,
+            }
         });
         ContentChange { files: files.collect(), ..content }
     });
@@ -163,20 +199,21 @@ fn told(known: Vec<(ContentChange, Vec<File>)>, heads: &BTreeMap<Hash, ScriptHea
 }
 
 impl Control {
-    /// A script, whole, as it is stored and run.
+    /// A complete script, exactly as it is stored and run.
     ///
     /// # Errors
-    /// When there is none of that hash.
+    /// If there is no script with this hash.
     pub async fn script(&self, actor: &Actor, hash: Hash) -> Result<Vec<u8>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let mut found = intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
+        let mut found =
+            intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
         let missing = || Problem::not_found("There is no script of that hash.");
         found.remove(&hash).map(|script| script.body).ok_or_else(missing)
     }
 }
 
-/// A script that two contents have otherwise.
+/// A script that differs between two contents.
 struct File {
     name: String,
     old: Option<Hash>,
@@ -184,7 +221,11 @@ struct File {
 }
 
 impl File {
-    fn head<'h>(&self, side: Option<Hash>, heads: &'h BTreeMap<Hash, ScriptHead>) -> Option<&'h ScriptHead> {
+    fn head<'h>(
+        &self,
+        side: Option<Hash>,
+        heads: &'h BTreeMap<Hash, ScriptHead>,
+    ) -> Option<&'h ScriptHead> {
         side.and_then(|hash| heads.get(&hash))
     }
 }
@@ -198,21 +239,28 @@ fn mark(old: Option<Hash>, new: Option<Hash>) -> Mark {
 }
 
 fn files(was: &Role, is: &Role) -> Vec<File> {
-    // A file may run twice; its text is the same.
+    // A role may run the same file twice; the text is the same.
     let of = |role: &Role| -> BTreeMap<String, Hash> {
         role.scripts.iter().map(|script| (script.name.clone(), script.hash)).collect()
     };
     let (was, is) = (of(was), of(is));
     let names: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
-    let file = |name: &String| File { name: name.clone(), old: was.get(name).copied(), new: is.get(name).copied() };
+    let file = |name: &String| File {
+        name: name.clone(),
+        old: was.get(name).copied(),
+        new: is.get(name).copied(),
+    };
     names.into_iter().map(file).filter(|file| file.old != file.new).collect()
 }
 
-/// How the text of a file differs.
+/// The difference between two versions of a file.
 fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText {
     let sides = [old, new].map(|side| side.map_or(Some((Vec::new(), false)), lines));
     let [Some((was, was_cut)), Some((is, is_cut))] = sides else {
-        return FileText::Binary { old: old.map(|head| head.bytes), new: new.map(|head| head.bytes) };
+        return FileText::Binary {
+            old: old.map(|head| head.bytes),
+            new: new.map(|head| head.bytes),
+        };
     };
     let (was, is): (Vec<&str>, Vec<&str>) =
         (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
@@ -233,18 +281,18 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
             FileLine { mark, number, text: shown(change.value()) }
         }));
     }
-    // A line that is cut hides what it does as well as a file does.
+    // A cut line hides its effect just as a cut file does.
     let long = |line: &&str| line.chars().nth(LINE).is_some();
     let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
     FileText::Lines { lines: told, cut }
 }
 
-/// The first lines of a file, and whether there are more; None: it is no text.
+/// The first lines of a file, and whether there are more. `None` if it is not text.
 fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
     let whole = head.body.len() as u64 == head.bytes;
     let text = match std::str::from_utf8(&head.body) {
         Ok(text) => text,
-        // The end of what was read may be in the middle of a letter.
+        // The read part may end within a character.
         Err(error) if error.error_len().is_none() && !whole => {
             std::str::from_utf8(head.body.get(..error.valid_up_to())?).ok()?
         }
@@ -254,7 +302,8 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
         return None;
     }
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    // What was read ends in the middle of a line; a whole file ends with the end of its last one, or says that it does not.
+    // A partial read ends within a line, so drop that line. A complete file without a final line
+    // end gets a mark.
     if !whole || text.ends_with('\n') || text.is_empty() {
         lines.pop();
     } else if let Some(last) = lines.last_mut() {
@@ -265,7 +314,7 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
     Some((lines, cut))
 }
 
-/// A line as it may be read: what can't be seen, or turns the direction of reading, is spelled out.
+/// A line for display: invisible characters and direction marks are spelled out.
 fn shown(line: &str) -> String {
     let line_start: String = line.chars().take(LINE).collect();
     let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
@@ -286,7 +335,9 @@ mod tests {
 
     fn told(old: Option<&str>, new: Option<&str>) -> String {
         let (old, new) = (old.map(head), new.map(head));
-        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else { return "no text".into() };
+        let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else {
+            return "no text".into();
+        };
         let line = |line: &FileLine| {
             let sign = match line.mark {
                 LineMark::Kept => ' ',
@@ -294,23 +345,31 @@ mod tests {
                 LineMark::Removed => '-',
                 LineMark::Gap => '@',
             };
-            format!("{sign}{}{}\n", line.number.map(|n| n.to_string()).unwrap_or_default(), line.text)
+            format!(
+                "{sign}{}{}\n",
+                line.number.map(|n| n.to_string()).unwrap_or_default(),
+                line.text
+            )
         };
         lines.iter().map(line).collect::<String>() + if cut { "cut" } else { "" }
     }
 
     #[test]
-    fn a_file_differs_line_by_line() {
+    fn files_are_compared_line_by_line() {
         assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
         assert_eq!(told(None, Some("a\n")), "+1a\n");
-        assert_eq!(told(Some("a\n"), Some("a")), "-1a\n+1a [no line end]\n", "how the last line ends is a difference");
+        assert_eq!(
+            told(Some("a\n"), Some("a")),
+            "-1a\n+1a [no line end]\n",
+            "how the last line ends is a difference"
+        );
         let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
         let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
         assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "what stays is left out");
     }
 
     #[test]
-    fn what_deceives_is_spelled_out_and_what_is_no_text_is_not_shown() {
+    fn hidden_characters_and_binary_files_are_marked() {
         assert_eq!(told(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
         assert_eq!(told(Some("a\0b"), Some("a")), "no text");
         let long = "y".repeat(LINE + 7) + "\n";
@@ -318,11 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_compared_in_its_first_lines() {
+    fn long_files_are_compared_up_to_the_limit() {
         let long: String = (0..FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
         let found = told(None, Some(&long));
-        assert!(found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)), "{found}");
-        // Read up to the middle of a letter.
+        assert!(
+            found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)),
+            "{found}"
+        );
+        // The read part ends within a character.
         let part = ScriptHead { body: "a\nb\nä".as_bytes()[..5].to_vec(), bytes: 99 };
         assert_eq!(lines(&part), Some((vec!["a".into(), "b".into()], true)));
     }

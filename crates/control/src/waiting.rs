@@ -1,7 +1,7 @@
-//! Why not yet: every waiting step, since when, for what, and who or what frees it.
+//! Pending steps: every step that waits, since when, the reason, and who or what resolves it.
 //!
-//! What a step waits for first, and how many wait for the same, is one statement's answer; the sentences about the few that are shown
-//! are the engine's own rules over what the database has of them. Both are read as one moment saw them.
+//! One query groups the steps by their main reason. For the steps shown, the engine's admission
+//! rules produce the text, from data that the database returns. Both come from one snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,23 +23,28 @@ use crate::showing::{corrupt, reason_words};
 use crate::words::{at, count};
 use crate::{Control, done};
 
-/// How many runs may be open everywhere is said to workers, not here, so only their capacity counts.
+/// The global run limit is a setting of the workers and unknown here, so only their capacity
+/// counts.
 pub(crate) const EVERYWHERE: Limits = Limits { running: u32::MAX, batch: 10 };
-/// Most runs of a full lane that are named.
+/// Maximum number of runs that are named if a concurrency group is full.
 const NAMED: usize = 3;
 
-/// What the sentences are made of.
+/// The input for the texts.
 struct Facts<'p> {
     present: &'p Present,
     view: AdmissionView,
-    /// Steps that stand in the way of others.
+    /// Steps that block other steps.
     places: BTreeMap<StepId, PlaceRow>,
     above: BTreeMap<StepId, Vec<AboveRow>>,
 }
 
 impl Control {
-    /// What waits.
-    pub async fn waiting(&self, actor: &Actor, wanted: &WaitingWanted) -> Result<WaitingPage, Problem> {
+    /// A page of pending steps.
+    pub async fn waiting(
+        &self,
+        actor: &Actor,
+        wanted: &WaitingWanted,
+    ) -> Result<WaitingPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let filter = filter_of(&present, wanted)?;
@@ -50,7 +55,9 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = reading::waiting(&mut transaction, EVERYWHERE, &filter, page).await.map_err(from_store)?;
+        let found = reading::waiting(&mut transaction, EVERYWHERE, &filter, page)
+            .await
+            .map_err(from_store)?;
         let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
         let shown: Vec<&WaitingRow> = found.rows.iter().filter(told).collect();
         let facts = facts(&mut transaction, &present, &shown).await?;
@@ -70,7 +77,9 @@ impl Control {
                 group.steps.push(facts.step(row, wait)?);
             }
         }
-        let place = |(since, step): (OffsetDateTime, StepId)| [Key::Number(micros(since)), Key::Text(step.to_string())];
+        let place = |(since, step): (OffsetDateTime, StepId)| {
+            [Key::Number(micros(since)), Key::Text(step.to_string())]
+        };
         let next = found.next.map(|last| Cursor::behind(wanted.sort, &place(last)));
         Ok(WaitingPage { groups: groups.into_values().collect(), next })
     }
@@ -86,7 +95,9 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
     })?;
     let after = paging::behind(wanted.sort, wanted.after.as_ref())?;
     if after.is_some() && wait.is_none() {
-        return Err(Problem::invalid("A list goes on behind a step only for one reason: say which."));
+        return Err(Problem::invalid(
+            "A list goes on behind a step only for one reason: say which.",
+        ));
     }
     Ok(WaitingFilter {
         deployment: deployment.map(|name| present.named(name)).transpose()?,
@@ -97,14 +108,15 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
     })
 }
 
-/// The step behind which a page goes on: since when it waits, and which it is.
+/// The cursor of a step: the start of its wait, and its id.
 fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     let [Key::Number(since), Key::Text(step)] = keys else {
         return Err(Problem::invalid("The place to go on from is none of this list."));
     };
     let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000)
         .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))?;
-    let step: StepId = step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
+    let step: StepId =
+        step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
     Ok((since, step))
 }
 
@@ -118,7 +130,9 @@ pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Proble
     };
     let shown: String = name.chars().take(253).collect();
     by_id.or_else(by_name).ok_or_else(|| {
-        Problem::not_found(format!("There is no node {shown}. Give its full name; GET /api/v1/nodes lists them."))
+        Problem::not_found(format!(
+            "There is no node {shown}. Give its full name; GET /api/v1/nodes lists them."
+        ))
     })
 }
 
@@ -126,7 +140,11 @@ fn micros(moment: OffsetDateTime) -> i64 {
     i64::try_from(moment.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 
-async fn facts<'p>(on: &mut PgConnection, present: &'p Present, rows: &[&WaitingRow]) -> Result<Facts<'p>, Problem> {
+async fn facts<'p>(
+    on: &mut PgConnection,
+    present: &'p Present,
+    rows: &[&WaitingRow],
+) -> Result<Facts<'p>, Problem> {
     let of = |state: &str| -> Vec<StepId> {
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
@@ -134,7 +152,9 @@ async fn facts<'p>(on: &mut PgConnection, present: &'p Present, rows: &[&Waiting
     let view = reading::admission_view_of(on, &todo).await.map_err(from_store)?;
     let mut in_the_way = BTreeSet::new();
     for step in &todo {
-        in_the_way.extend(why_not(&view, EVERYWHERE, *step).iter().flat_map(|why| blamed(&view, *step, why)));
+        in_the_way.extend(
+            why_not(&view, EVERYWHERE, *step).iter().flat_map(|why| blamed(&view, *step, why)),
+        );
     }
     let in_the_way: Vec<StepId> = in_the_way.into_iter().collect();
     let places = reading::step_places(on, &in_the_way).await.map_err(from_store)?;
@@ -146,13 +166,18 @@ async fn facts<'p>(on: &mut PgConnection, present: &'p Present, rows: &[&Waiting
     Ok(Facts { present, view, places, above })
 }
 
-/// The steps that a reason is about.
+/// The steps that a reason refers to.
 fn blamed(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
     match reason {
         Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
         Reason::Lane { .. } | Reason::Chunk { .. } => {
             let lane: Option<&LaneKey> = view.steps.get(&step).map(|step| &step.lane);
-            view.open.iter().filter(|run| Some(&run.lane) == lane).map(|run| run.step).take(NAMED).collect()
+            view.open
+                .iter()
+                .filter(|run| Some(&run.lane) == lane)
+                .map(|run| run.step)
+                .take(NAMED)
+                .collect()
         }
         _ => Vec::new(),
     }
@@ -186,20 +211,32 @@ impl Facts<'_> {
         if reasons.is_empty() {
             return Ok((vec!["The next claim takes it.".to_owned()], Vec::new()));
         }
-        let named = |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
+        let named =
+            |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
         let says = reasons.iter().map(|reason| reason_words(reason, &names)).collect();
         let mut freed_by = Vec::new();
         for reason in &reasons {
             match reason {
-                Reason::Held { deployment, .. } => freed_by.push(Freeing::Deployment { name: deployment.clone() }),
+                Reason::Held { deployment, .. } => {
+                    freed_by.push(Freeing::Deployment { name: deployment.clone() })
+                }
                 Reason::NodeDead { .. }
                 | Reason::NodeAlive { .. }
                 | Reason::NotJoined { .. }
-                | Reason::Unavailable { .. } => freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() }),
+                | Reason::Unavailable { .. } => {
+                    freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() })
+                }
                 other => {
-                    for place in blamed(&self.view, step, other).iter().filter_map(|by| self.places.get(by)) {
-                        freed_by.push(self.reference(place.noderole, &place.role, &place.fqdn, &place.state)?);
+                    for place in
+                        blamed(&self.view, step, other).iter().filter_map(|by| self.places.get(by))
+                    {
+                        freed_by.push(self.reference(
+                            place.noderole,
+                            &place.role,
+                            &place.fqdn,
+                            &place.state,
+                        )?);
                     }
                 }
             }
@@ -207,7 +244,13 @@ impl Facts<'_> {
         Ok((says, freed_by))
     }
 
-    fn reference(&self, noderole: uuid::Uuid, role: &str, fqdn: &str, state: &str) -> Result<Freeing, Problem> {
+    fn reference(
+        &self,
+        noderole: uuid::Uuid,
+        role: &str,
+        fqdn: &str,
+        state: &str,
+    ) -> Result<Freeing, Problem> {
         Ok(Freeing::Step {
             noderole: NoderoleRef {
                 id: NoderoleId(noderole),
@@ -218,7 +261,11 @@ impl Facts<'_> {
         })
     }
 
-    fn blocked(&self, row: &WaitingRow, wait: Wait) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+    fn blocked(
+        &self,
+        row: &WaitingRow,
+        wait: Wait,
+    ) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
         let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
         let open = above.iter().map(|row| row.open).max().unwrap_or(0);
         let parents = usize::try_from(open).unwrap_or(0);
@@ -229,15 +276,17 @@ impl Facts<'_> {
         let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
         let beyond = parents.saturating_sub(names.len());
         let further = if beyond > 0 { format!(" and {beyond} more") } else { String::new() };
-        let mut says = vec![format!("Waits for {}: {}{further}.", count(parents, "parent"), names.join(", "))];
+        let mut says =
+            vec![format!("Waits for {}: {}{further}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
             Wait::BehindFailure => format!("Behind them is the failure of {}.", named(top)),
             _ => format!("The next of what is before them is {}.", named(top)),
         }));
-        // What failed, and what is next, is where something can be done; what is blocked itself is not.
+        // A failed step and the next step to run can be acted on; a blocked step cannot.
         let acts = above.iter().filter(|row| row.state != "blocked");
-        let freed_by = acts.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
+        let freed_by =
+            acts.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
         Ok((says, freed_by.collect::<Result<_, _>>()?))
     }
 
@@ -250,7 +299,9 @@ impl Facts<'_> {
             (Wait::Overdue, Some(worker)) => format!(
                 "Run {run} should have ended: nothing was heard of it from {worker}, or its time is over. Another worker ends it."
             ),
-            (Wait::Unserved, _) => format!("Run {run} is queued, and no worker carries out its jig."),
+            (Wait::Unserved, _) => {
+                format!("Run {run} is queued, and no worker carries out its jig.")
+            }
             (Wait::NoWorker, _) => format!("Run {run} is queued, and no worker is there."),
             _ => format!("Run {run} waits for a worker with a free slot."),
         };
@@ -261,7 +312,10 @@ impl Facts<'_> {
 fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
     let mut says = vec![row.error.clone().unwrap_or_else(|| "It failed.".to_owned())];
     if row.retries > 0 && row.failures > row.retries {
-        says.push(format!("It failed {} times, and its role lets {} be retried.", row.failures, row.retries));
+        says.push(format!(
+            "It failed {} times, and its role lets {} be retried.",
+            row.failures, row.retries
+        ));
     }
     (says, row.last_run.map(|run| Freeing::Run { run: RunId(run) }).into_iter().collect())
 }

@@ -1,19 +1,22 @@
-//! Weighing: an open submission worked out on what is there now.
+//! Weighing: plans an open submission on the current target, to find its impact.
 //!
-//! Whether lint finds an error and whether the edits still come to what was reviewed is only known by planning anew. The commit does
-//! that under its locks ([`settle`]); pages that show the gate ask the very same function, so a button never promises what the commit
-//! refuses.
+//! Only a new plan shows whether lint finds errors and whether the edits still have the reviewed
+//! effects. The commit does this under its locks ([`settle`]). Pages that show the gate use the
+//! same function, so a button never promises what the commit refuses.
 //!
-//! Planning takes processor time, and much of it in a large cluster. A page is looked at more often than a commit is made, and after each
-//! commit everybody looks at once. So:
+//! Planning is CPU-bound and expensive in a large cluster. Page views are more frequent than
+//! commits, and after each commit many people reload at once. Therefore:
 //!
-//! * what was worked out is kept for as long as everything that it rests on ([`Ground`]) is the same: it is a pure function of that. Of
-//!   most submissions only what lists need ([`Said`]) is kept, which is little; plans are kept of a few;
-//! * it is worked out on the threads for blocking work, never on those that answer requests;
-//! * one at a time, in turns that are shared as [places](crate::beside) are, and beside those: whoever wants the same finds it when their
-//!   turn comes, and who wants many has one turn where others have one. The work goes on to its end when the request that began it is gone,
-//!   because whoever comes next would begin it again;
-//! * nobody waits for their turn with a connection in their hands, so that waiting keeps nobody from the database.
+//! * Results are cached while all their inputs ([`Ground`]) are unchanged; weighing is a pure
+//!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
+//!   complete plans are cached only for a few.
+//! * Plans run on blocking threads, never on threads that answer requests.
+//! * One plan runs at a time, with fair shares per person as in [`beside`](crate::beside), but
+//!   separate permits. A request for the same submission finds the result in the cache when its
+//!   turn comes. A plan finishes even if its client disconnects, because the next one would need it
+//!   again.
+//! * A request that waits for its turn has no connection, so it does not block the database for
+//!   others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,33 +48,35 @@ use crate::problems::from_store;
 use crate::proposing::{self, Planned, counting, plan};
 use crate::reviewing::{Case, moved_documents};
 
-/// Noderoles whose states are asked for; of a change that concerns more nobody is told what is up.
+/// Maximum number of noderoles whose states are loaded. Larger changes show no information about
+/// interruptions.
 const CONCERNED: usize = 50_000;
-/// Plans that are kept.
+/// Cached plans.
 const KEPT: usize = 64;
-/// Steps that kept plans may have together.
+/// Maximum total number of steps in the cached plans.
 const KEPT_STEPS: usize = 100_000;
 
-/// Submissions of which is kept what lists need.
+/// Submissions for which the part for lists is cached.
 const KEPT_SAID: usize = 5_000;
-/// Errors of one submission that are kept for lists.
+/// Lint errors per submission that are cached for lists.
 const KEPT_ERRORS: usize = 20;
 
-/// What a plan is judged on: everything that weighing rests on besides the submission, which never changes.
+/// The input of weighing except the submission itself, which is immutable.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub present: Present,
     pub jigs: Jigs,
-    /// The secrets that workers have. None: no worker says.
+    /// The secrets that workers have. `None` if no worker reports any.
     pub secrets: Option<BTreeMap<String, KnownSecret>>,
     pub policy: Policy,
-    /// Who may review, in whichever part of the tree: who may review just this the gate counts.
+    /// All people who may review in any deployment. The gate counts those who may review this
+    /// change.
     pub reviewers: BTreeSet<PersonId>,
 }
 
 impl Ground {
-    /// Whether a submission comes to the same on both. Skeleton and catalog are the same as long as they are the same in memory: the
-    /// present shares them.
+    /// Whether weighing has the same result on both. The skeleton and the catalog are shared, so
+    /// pointer equality is enough.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.present.skeleton, &other.present.skeleton)
             && Arc::ptr_eq(&self.present.catalog, &other.present.catalog)
@@ -81,14 +86,14 @@ impl Ground {
             && self.reviewers == other.reviewers
     }
 
-    /// What lint is asked about a change with these authors.
+    /// The input for lint of a change with these authors.
     pub fn lint(&self, authors: &BTreeSet<PersonId>) -> On<'_> {
         let reviewers = Reviewers::of(&self.reviewers, authors);
         On { jigs: &self.jigs, secrets: self.secrets.as_ref(), policy: &self.policy, reviewers }
     }
 }
 
-/// What only a plan tells of a submission, as far as the gate asks.
+/// The facts for the gate that require a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     moved_documents: Vec<String>,
@@ -112,7 +117,7 @@ impl Said {
         }
     }
 
-    /// Completes the facts of a list with it.
+    /// Adds these facts to the facts of a list.
     pub fn tell(&self, facts: &mut Facts) {
         facts.moved_documents.clone_from(&self.moved_documents);
         facts.unresolved.clone_from(&self.unresolved);
@@ -120,33 +125,42 @@ impl Said {
     }
 }
 
-/// A submission on the present.
+/// A submission, planned on the present.
 pub(crate) struct Weighed {
-    /// None: its edits can't be worked out any more.
+    /// `None` if the edits cannot be planned any more.
     pub planned: Option<Planned>,
-    /// What lint finds in it.
+    /// Lint findings.
     pub findings: Vec<Finding>,
-    /// Noderoles whose states say what is interrupted.
+    /// Noderoles whose states determine what the change interrupts.
     pub concerned: Vec<NoderoleId>,
     said: Said,
 }
 
 impl Weighed {
-    fn of(ground: &Ground, row: &SubmissionRow, documents: &[DocumentChange], edits: &[EditRow]) -> Self {
+    fn of(
+        ground: &Ground,
+        row: &SubmissionRow,
+        documents: &[DocumentChange],
+        edits: &[EditRow],
+    ) -> Self {
         let present = &ground.present;
         let authors = authors(row, edits);
         let planned = plan(present, &counting(edits)).ok();
-        let findings = planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
+        let findings =
+            planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
         Self {
             findings: findings.unwrap_or_default(),
-            concerned: planned.as_ref().map(|planned| concerned(present, planned)).unwrap_or_default(),
+            concerned: planned
+                .as_ref()
+                .map(|planned| concerned(present, planned))
+                .unwrap_or_default(),
             said: Said::of(ground, row, documents, &authors, planned.as_ref()),
             planned,
         }
     }
 }
 
-/// Everybody who wrote a submission.
+/// All authors of a submission.
 fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
     let mut authors = proposing::authors(edits);
     authors.insert(row.by);
@@ -154,8 +168,8 @@ fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
 }
 
 impl Case {
-    /// Whether it could still be committed as it is: then a plan says more. On a base that has moved the plan is another one anyhow,
-    /// and what helps is to hear that it has moved.
+    /// Whether the submission could still be committed unchanged, so that a plan is useful. If the
+    /// base has moved, the plan differs anyway and the gate reports the moved base.
     pub fn is_fresh(&self) -> bool {
         self.row.target.is_none()
             && self.facts.newest
@@ -165,7 +179,7 @@ impl Case {
     }
 }
 
-/// Tells the gate what only a plan on the present knows.
+/// Adds the facts that require a plan on the present.
 pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground) {
     if !case.is_fresh() {
         return;
@@ -176,8 +190,12 @@ pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground
 }
 
 impl Control {
-    /// What submissions are weighed on now.
-    pub(crate) async fn ground(&self, on: &mut PgConnection, present: &Present) -> Result<Arc<Ground>, Problem> {
+    /// The current input of weighing.
+    pub(crate) async fn ground(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+    ) -> Result<Arc<Ground>, Problem> {
         Ok(Arc::new(Ground {
             present: present.clone(),
             jigs: intent::jigs(on).await.map_err(from_store)?,
@@ -187,7 +205,8 @@ impl Control {
         }))
     }
 
-    /// Tells the gate the same as a commit would. None: what was submitted is all that there is to say. The caller has no connection.
+    /// Adds the facts that a commit would find. `None` if the submission can no longer be
+    /// committed. The caller must not have a connection.
     pub(crate) async fn weigh(
         &self,
         actor: &Actor,
@@ -203,7 +222,12 @@ impl Control {
         Ok(Some(weighed))
     }
 
-    async fn weighed(&self, actor: &Actor, ground: &Arc<Ground>, case: &Case) -> Result<Arc<Weighed>, Problem> {
+    async fn weighed(
+        &self,
+        actor: &Actor,
+        ground: &Arc<Ground>,
+        case: &Case,
+    ) -> Result<Arc<Weighed>, Problem> {
         let id = case.row.id;
         if let Some(kept) = self.kept.weighed.plan(ground, id) {
             return Ok(kept);
@@ -227,7 +251,8 @@ impl Control {
         .await
     }
 
-    /// The same for a list, of the newest version of an open proposal whose base has not moved. None: nobody in particular asks.
+    /// The facts for lists, for the newest version of an open proposal whose base has not moved.
+    /// `who` is `None` if the work counts for no person.
     pub(crate) async fn said(
         &self,
         who: Option<PersonId>,
@@ -242,7 +267,10 @@ impl Control {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
+        let row = intent::submission(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
         let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
@@ -262,18 +290,19 @@ impl Control {
         .await
     }
 
-    /// How many submissions were worked out for pages since the process began: what looking at reviews costs it.
+    /// The number of submissions planned for pages since the start of the process. Used for
+    /// metrics.
     pub fn worked_out(&self) -> u64 {
         self.kept.weighed.count()
     }
 
-    /// What is known of a submission without planning.
+    /// The cached facts of a submission, without planning.
     pub(crate) fn said_before(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Said>> {
         self.kept.weighed.said(ground, id)
     }
 
-    /// Weighs these, whoever waits for it, and waits for that no longer than until `end`. One call at a time does so: another one waits
-    /// for it and looks again at what is left to do.
+    /// Weighs these submissions in the background and waits until `end` at most. Only one call does
+    /// this at a time; another call waits for it and then handles the rest.
     pub(crate) async fn weigh_all(&self, ground: &Arc<Ground>, ids: &[SubmissionId], end: Instant) {
         loop {
             let unknown = |id: &SubmissionId| self.said_before(ground, *id).is_none();
@@ -305,12 +334,17 @@ impl Control {
         }
     }
 
-    /// What a submission leads to: now, while it can still be committed as it is; else as it was when it was submitted.
-    pub async fn consequences(&self, actor: &Actor, id: SubmissionId) -> Result<Consequences, Problem> {
+    /// The consequences of a submission: current ones while it can be committed unchanged,
+    /// otherwise those at its submission.
+    pub async fn consequences(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+    ) -> Result<Consequences, Problem> {
         Ok(self.review(actor, id).await?.consequences)
     }
 
-    /// What a plan leads to, with what is up at this moment.
+    /// The consequences of a plan with the current step states.
     pub(crate) async fn consequences_now(
         &self,
         on: &mut PgConnection,
@@ -323,13 +357,19 @@ impl Control {
         }
         let states = reading::states_of(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
-        let active: BTreeSet<StepId> = active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
+        let active: BTreeSet<StepId> =
+            active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
         let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
         Ok(consequences(&planned.from(present), Some(&progress)))
     }
 
-    /// What a commit would not start at once, in words.
-    pub(crate) fn waits_after(&self, present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<String> {
+    /// The reasons why the steps of a change would not start right after its commit, as text.
+    pub(crate) fn waits_after(
+        &self,
+        present: &Present,
+        case: &Case,
+        weighed: Option<&Weighed>,
+    ) -> Vec<String> {
         if !case.is_fresh() {
             return Vec::new();
         }
@@ -341,10 +381,14 @@ impl Control {
             );
         }
         let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
-        let runs = planned.into_iter().flat_map(|planned| running(&planned.projection)).map(|step| step.deployment);
+        let runs = planned
+            .into_iter()
+            .flat_map(|planned| running(&planned.projection))
+            .map(|step| step.deployment);
         let deployments: BTreeSet<DeploymentId> = runs.chain([case.proposal.deployment]).collect();
-        // Holding a deployment holds those below it.
-        let chain: BTreeSet<DeploymentId> = deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
+        // A hold also applies to descendants.
+        let chain: BTreeSet<DeploymentId> =
+            deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
         let held = present.rows.iter().filter(|row| chain.contains(&row.id));
         waits.extend(held.filter_map(|row| {
             let (by, why) = row.held.as_ref()?;
@@ -357,22 +401,25 @@ impl Control {
     }
 }
 
-/// What runs again, what goes and what stands downstream: whether they are up makes the difference.
+/// Noderoles that run again, are removed or are downstream. Whether these are active determines
+/// what the change interrupts.
 fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
-    let again = running(&planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
+    let again = running(&planned.projection)
+        .filter(|step| step.change != StepChange::New)
+        .map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
     let source = planned.from(present);
     let kept = kept(&source).map(|step| step.noderole);
     again.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
 }
 
-/// What was weighed on one ground.
+/// The cached results for one ground.
 pub(crate) struct Kept {
     under: RwLock<Option<Under>>,
     worked_out: AtomicU64,
-    /// One, for whoever works a submission out.
+    /// One permit for planning a submission.
     turns: Places,
-    /// Held by whoever works many out, one after the other.
+    /// Locked by the task that weighs many submissions in sequence.
     walk: Arc<Mutex<()>>,
 }
 
@@ -387,7 +434,7 @@ impl Default for Kept {
     }
 }
 
-/// A ground, and what was weighed on it.
+/// A ground and its results.
 struct Under {
     ground: Arc<Ground>,
     plans: BTreeMap<SubmissionId, Arc<Weighed>>,
@@ -401,12 +448,13 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// How many submissions were worked out.
+    /// The number of submissions planned.
     fn count(&self) -> u64 {
         self.worked_out.load(Ordering::Relaxed)
     }
 
-    /// The turn to work one out. It is no place of [`Control`]'s: who waits for one of those keeps nobody from theirs here.
+    /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
+    /// work does not delay it.
     async fn turn(&self, who: Option<PersonId>) -> Result<Place, Problem> {
         self.turns.place(who).await
     }
@@ -424,10 +472,12 @@ impl Kept {
         self.look(ground, |under| under.said.get(&id).cloned())
     }
 
-    /// Whether the line has gone on since, and something was weighed there.
+    /// Whether the cache already belongs to a newer target.
     fn is_over(&self, ground: &Ground) -> bool {
         let Ok(under) = self.under.read() else { return true };
-        under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+        under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
     }
 
     fn put(&self, ground: &Arc<Ground>, put: impl FnOnce(&mut Under)) {
@@ -435,11 +485,16 @@ impl Kept {
         if let Some(under) = under.as_mut().filter(|under| under.ground.is(ground)) {
             return put(under);
         }
-        // Whoever began before the line went on has an answer to what they asked, and nobody else asks that any more.
-        if under.as_ref().is_some_and(|under| under.ground.present.head.number > ground.present.head.number) {
+        // A request that began before a newer target keeps its result. Do not cache it, because no
+        // other request needs it.
+        if under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+        {
             return;
         }
-        let new = Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
+        let new =
+            Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
         put(under.insert(new));
     }
 
@@ -459,9 +514,11 @@ impl Kept {
         self.put(ground, |under| {
             let plans = &mut under.plans;
             plans.insert(id, Arc::clone(weighed));
-            let size = |weighed: &Weighed| weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len());
+            let size = |weighed: &Weighed| {
+                weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
+            };
             let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
-            // The oldest goes first; the one that was just asked for stays.
+            // Evict the oldest submissions first, but keep the requested one.
             while (plans.len() > KEPT || steps > KEPT_STEPS) && plans.len() > 1 {
                 let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
                 steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));

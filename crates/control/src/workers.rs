@@ -1,4 +1,4 @@
-//! Workers, for those who look after them.
+//! The list of workers, for operators.
 
 use api::Problem;
 use api::console::PAGE_SIZE;
@@ -15,7 +15,11 @@ use crate::{Control, paging};
 
 impl Control {
     /// A page of the list of workers.
-    pub async fn workers(&self, actor: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
+    pub async fn workers(
+        &self,
+        actor: &Actor,
+        wanted: &WorkersWanted,
+    ) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = WorkerFilter {
@@ -26,16 +30,20 @@ impl Control {
             behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
-        let mut rows = reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
-            .await
-            .map_err(from_store)?;
+        let mut rows =
+            reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
+                .await
+                .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
-        let next = rows.last().filter(|_| more).map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 
-    /// The worker that a text means: one by its id, or the one of this name.
+    /// The worker with this id or name.
     pub(crate) async fn worker_meant(&self, text: &str) -> Result<Uuid, Problem> {
         if let Ok(id) = text.parse() {
             return Ok(id);
@@ -50,11 +58,11 @@ impl Control {
         })
     }
 
-    /// One worker.
     pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let row = reading::worker(&mut connection, id, RUNS_NAMED as i64).await.map_err(from_store)?;
+        let row =
+            reading::worker(&mut connection, id, RUNS_NAMED as i64).await.map_err(from_store)?;
         row.map(view).transpose()?.ok_or_else(|| {
             Problem::not_found("There is no such worker. One that started again is another one, and one that is long gone is forgotten.")
         })

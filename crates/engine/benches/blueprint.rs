@@ -1,4 +1,6 @@
-//! The difference of two blueprints of 20,000 noderoles that differ in one: `cargo bench -p engine --bench blueprint`.
+//! Measures the difference of two blueprints with 20,000 noderoles that differ in one.
+//!
+//! Run it with `cargo bench -p engine --bench blueprint`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -21,7 +23,7 @@ fn key(n: u128) -> NoderoleKey {
     NoderoleKey::first(RoleName::parse(&format!("r{n}")).unwrap())
 }
 
-/// Nodes that carry as many noderoles each, in a chain.
+/// A blueprint with this many nodes, each with a chain of `each` noderoles.
 fn blueprint(nodes: u128, each: u128) -> Blueprint {
     let mut blueprint = Blueprint::default();
     for n in 0..nodes {
@@ -32,7 +34,10 @@ fn blueprint(nodes: u128, each: u128) -> Blueprint {
             data: json!({"port": 8080, "names": ["a", "b"], "limits": {"files": 1024}}),
             reruns: 0,
             rank: u32::try_from(r).unwrap(),
-            parents: (r > 0).then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard }).into_iter().collect(),
+            parents: (r > 0)
+                .then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard })
+                .into_iter()
+                .collect(),
         };
         let doc = NodeDoc {
             id,
@@ -49,14 +54,15 @@ fn blueprint(nodes: u128, each: u128) -> Blueprint {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     for (nodes, each) in [(1_000, 20), (20_000, 1)] {
         let old = blueprint(nodes, each);
         let mut new = old.clone();
-        let mut doc = (*new.nodes.values().nth(usize::try_from(nodes / 2).unwrap()).unwrap().doc).clone();
+        let mut doc =
+            (*new.nodes.values().nth(usize::try_from(nodes / 2).unwrap()).unwrap().doc).clone();
         doc.noderoles.values_mut().last().unwrap().data = json!({"port": 9090});
         new.put_node(doc).unwrap();
         let mut took = Vec::with_capacity(TIMES);

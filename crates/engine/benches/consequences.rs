@@ -1,4 +1,6 @@
-//! What a change of 20,000 noderoles comes to: `cargo bench -p engine --bench consequences`.
+//! Measures the impact analysis of a change of 20,000 noderoles.
+//!
+//! Run it with `cargo bench -p engine --bench consequences`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -14,7 +16,9 @@ use engine::blueprint::consequences::{Planned, consequences};
 use engine::blueprint::opened::contents;
 use engine::blueprint::{compare, difference, project};
 use engine::catalog::{Catalog, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::cluster::{
+    Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -29,11 +33,13 @@ fn key(n: u128) -> NoderoleKey {
 }
 
 fn role(n: u128) -> Role {
-    serde_json::from_value(json!({"name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop"}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"name": format!("r{n}"), "barclamp": "bench", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap()
 }
 
-/// Nodes that carry a chain of noderoles each, with this data.
+/// A blueprint with this many nodes, each with a chain of noderoles that have this data.
 fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint {
     let mut blueprint = Blueprint::default();
     let deployment = DeploymentDoc {
@@ -54,7 +60,10 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
             data: data.clone(),
             reruns: 0,
             rank: u32::try_from(r).unwrap(),
-            parents: (r > 0).then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard }).into_iter().collect(),
+            parents: (r > 0)
+                .then(|| EdgeDoc { parent: key(r - 1).id(id), kind: EdgeKind::Hard })
+                .into_iter()
+                .collect(),
         };
         let doc = NodeDoc {
             id,
@@ -76,7 +85,7 @@ fn median(mut took: Vec<Duration>) -> Duration {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -108,15 +117,22 @@ fn main() {
         let began = Instant::now();
         let said = consequences(black_box(&planned), Some(&|_| Some(StepState::Active)));
         told.push(began.elapsed());
-        assert_eq!((said.restarts.count, said.interrupted, said.waves.len()), (20_000, Some(20_000), 20));
+        assert_eq!(
+            (said.restarts.count, said.interrupted, said.waves.len()),
+            (20_000, Some(20_000), 20)
+        );
         bytes = serde_json::to_vec(&said).unwrap().len();
         let began = Instant::now();
         assert_eq!(contents(black_box(&found)).unwrap().len(), 1_000);
         marked.push(began.elapsed());
     }
-    for (what, took) in [("what it comes to", median(told)), ("the content of each mark", median(marked))] {
+    for (what, took) in
+        [("what it comes to", median(told)), ("the content of each mark", median(marked))]
+    {
         let word = if took <= GOAL { "within" } else { "ABOVE" };
-        println!("a change of 1,000 x 20 noderoles: {what}: median {took:.1?}; goal {GOAL:.0?}: {word}");
+        println!(
+            "a change of 1,000 x 20 noderoles: {what}: median {took:.1?}; goal {GOAL:.0?}: {word}"
+        );
     }
     println!("a change of 1,000 x 20 noderoles: {bytes} bytes of JSON");
 }

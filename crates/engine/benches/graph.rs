@@ -1,7 +1,10 @@
-//! What the server does for a graph's page: folding, waves, paths. `cargo bench -p engine --bench graph`.
+//! Measures the server's work for a graph page (folding, waves, paths).
 //!
-//! Noderoles are wired as real ones are: a chain of roles on each node, and every tenth one waits for one of a shared service too. The
-//! last column is what ten times as many edges cost, to see that nothing grows faster than they do.
+//! Run it with `cargo bench -p engine --bench graph`.
+//!
+//! The edges resemble real ones: a chain of roles on each node, with a shared service for every
+//! tenth noderole. The last column is the cost of ten times as many edges. It must not grow faster
+//! than their number.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -26,7 +29,7 @@ fn node(n: usize) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n as u128))
 }
 
-/// Some noderoles with about as many edges.
+/// A graph with about this many edges.
 fn graph(edges: usize) -> Vec<Item> {
     let nodes = edges / ROLES;
     let mut items = Vec::new();
@@ -63,15 +66,24 @@ fn median(mut work: impl FnMut()) -> Duration {
 fn main() {
     let [small, large, huge] = [1_000, 10_000, 100_000].map(graph);
     let say = |what: &str, work: &dyn Fn(&[Item])| {
-        let [small, large, huge] = [&small, &large, &huge].map(|items| median(|| work(items)).as_secs_f64() * 1_000.0);
+        let [small, large, huge] =
+            [&small, &large, &huge].map(|items| median(|| work(items)).as_secs_f64() * 1_000.0);
         println!("{what:40} {small:9.2} ms {large:9.2} ms {huge:9.2} ms   x {:.1}", huge / large);
     };
     println!("{:40} {:>12} {:>12} {:>12}", "edges", "1,000", "10,000", "100,000");
     let ends = |items: &[Item]| {
-        let of = |r: usize| items.iter().filter(|i| i.noderole.role == role(r)).map(|i| i.id).collect::<BTreeSet<_>>();
+        let of = |r: usize| {
+            items
+                .iter()
+                .filter(|i| i.noderole.role == role(r))
+                .map(|i| i.id)
+                .collect::<BTreeSet<_>>()
+        };
         (of(0), of(ROLES - 1))
     };
-    say("folded by role", &|items| drop(black_box(fold(items, &Unfold::default(), &Trail::default()))));
+    say("folded by role", &|items| {
+        drop(black_box(fold(items, &Unfold::default(), &Trail::default())))
+    });
     say("one by one", &|items| {
         let all = Unfold { roles: (0..ROLES).map(role).collect(), ..Unfold::default() };
         drop(black_box(fold(items, &all, &Trail::default())));

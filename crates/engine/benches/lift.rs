@@ -1,9 +1,11 @@
-//! Lifting nodes over a board of 50 roles, in a cluster of 1,000 nodes with 20 of them each, and bringing that cluster back:
-//! `cargo bench -p engine --bench lift`.
+//! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
+//! 20 roles each.
 //!
-//! Nodes are lifted fresh (of equal standing, as new machines are), alike (each carries the same 10 roles) and all different (each
-//! carries roles of its own choice), which is the worst there is. The browser runs this very code, compiled for WebAssembly, while
-//! somebody holds the nodes.
+//! Run it with `cargo bench -p engine --bench lift`.
+//!
+//! The lifted nodes are fresh (new machines), alike (each with the same 10 roles) or all different
+//! (each with its own roles), the worst case. The browser runs the same code as WebAssembly while
+//! the user drags.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -35,10 +37,13 @@ fn name(n: usize) -> RoleName {
     RoleName::parse(&format!("role-{n:02}")).unwrap()
 }
 
-/// Stacks of ten roles on one that all need. Each requires up to two below it in its stack; every third is implicit, one is a cluster.
+/// Stacks of ten roles on one role that all require. Each requires up to two below it in its stack.
+/// Every third role is implicit, and one is a cluster.
 fn role(n: usize) -> Role {
-    let role: Role =
-        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let role: Role = serde_json::from_value(
+        json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
     let flags = Flags { implicit: n.is_multiple_of(3), cluster: n == 7, ..Flags::default() };
     let in_stack = n % STACK;
     let below = [1, 3].into_iter().filter(|back| in_stack >= *back).map(|back| n - back);
@@ -54,7 +59,8 @@ fn catalog() -> (Catalog, Object) {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
     catalog.add(&pin).unwrap();
     (catalog, pin)
@@ -115,7 +121,7 @@ fn bind(n: u128, role: usize) -> Edit {
     Edit::Bind { deployment: WEB, node: node(n), role: name(role) }
 }
 
-/// The best of several measurements: whatever else the machine does only adds to it.
+/// The minimum of several measurements, because other load on the machine only adds time.
 fn best(times: usize, mut what: impl FnMut()) -> Duration {
     let mut taken: Vec<Duration> = (0..times)
         .map(|_| {
@@ -134,19 +140,22 @@ fn say(what: &str, taken: Duration, goal: u64) {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     let (catalog, pin) = catalog();
     let blueprint = empty(&pin);
     let skeleton = Skeleton::of(&blueprint, [], &catalog).unwrap();
-    let mut edits: Vec<Edit> = (0..BOUND).flat_map(|n| (0..EACH).map(move |role| bind(n, role))).collect();
+    let mut edits: Vec<Edit> =
+        (0..BOUND).flat_map(|n| (0..EACH).map(move |role| bind(n, role))).collect();
     edits.extend((0..ROLES).map(|role| Edit::AddRole { deployment: WEB, role: name(role) }));
     let (fresh, alike, different) = (BOUND, BOUND + LIFTED, BOUND + 2 * LIFTED);
     edits.extend((0..LIFTED).map(|n| bind(alike + n, 9)));
     for n in 0..LIFTED {
-        edits.extend((0..8).filter(|bit| n >> bit & 1 == 1).map(|bit| bind(different + n, 6 * bit + 2)));
+        edits.extend(
+            (0..8).filter(|bit| n >> bit & 1 == 1).map(|bit| bind(different + n, 6 * bit + 2)),
+        );
     }
     let effects = resolve(&skeleton, &catalog, &numbered(edits));
     let others: Vec<_> = effects
@@ -164,17 +173,24 @@ fn main() {
             let told = lift(&skeleton, &catalog, &[], 1, WEB, &nodes);
             assert_eq!(told.roles.len(), ROLES);
             let unknown: usize = told.roles.iter().map(|role| role.unknown.len()).sum();
-            let taken = best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
+            let taken =
+                best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
             say(&format!("{count} nodes lifted, {what}; {unknown} answers left out"), taken, goal);
         }
     }
 
-    for (what, now, then) in [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)] {
+    for (what, now, then) in
+        [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)]
+    {
         let skeleton = Skeleton::of(now, [], &catalog).unwrap();
         let now = Now { blueprint: now, skeleton: &skeleton, catalog: &catalog, bare: &|_| None };
         let back = restore(now, then, WEB).unwrap();
         let taken = best(3, || drop(black_box(restore(now, then, WEB).unwrap())));
         let (edits, missing) = (back.edits.len(), back.missing.len());
-        say(&format!("1,000 x 20 brought back {what}: {edits} edits, {missing} missing"), taken, 5_000);
+        say(
+            &format!("1,000 x 20 brought back {what}: {edits} edits, {missing} missing"),
+            taken,
+            5_000,
+        );
     }
 }

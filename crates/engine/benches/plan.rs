@@ -1,9 +1,13 @@
-//! Planning a cluster of 1,000 nodes with 20 roles each: everything bound from nothing, and one more bind on top.
+//! Measures planning a cluster of 1,000 nodes with 20 roles each, from nothing, and one more
+//! binding on top.
 //!
-//! The roles are wired as real ones are: a few implicit ones at the bottom, services that are shared, a cluster that everybody waits
-//! for through its barrier, and a milestone on top that brings the rest along. `cargo bench -p engine --bench plan`.
+//! Run it with `cargo bench -p engine --bench plan`.
 //!
-//! The browser has 16 ms for one more bind while somebody drags; it runs this very code, compiled for WebAssembly.
+//! The roles resemble real ones: implicit ones at the bottom, shared services, a cluster with a
+//! barrier, and a milestone that requires everything.
+//!
+//! The browser has 16 ms for one more binding while the user drags. It runs the same code as
+//! WebAssembly.
 
 #![expect(clippy::unwrap_used, reason = "what a benchmark can’t go on without, it fails without")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -31,13 +35,21 @@ fn name(n: usize) -> RoleName {
     RoleName::parse(&format!("role-{n:02}")).unwrap()
 }
 
-/// Each role requires up to three before it; every third is implicit, one is a cluster.
+/// Each role requires up to three with lower numbers. Every third role is implicit, and one is a
+/// cluster.
 fn role(n: usize) -> Role {
-    let role: Role =
-        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
-    let flags = Flags { implicit: n.is_multiple_of(3), cluster: n == 7, milestone: n == ROLES, ..Flags::default() };
+    let role: Role = serde_json::from_value(
+        json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
+    let flags = Flags {
+        implicit: n.is_multiple_of(3),
+        cluster: n == 7,
+        milestone: n == ROLES,
+        ..Flags::default()
+    };
     let requires = match n {
-        // The one on top brings every role along on its node.
+        // The last role requires every other role on its node.
         ROLES => (0..ROLES).map(name).collect(),
         _ => [1, 3, 7].into_iter().filter_map(|back| n.checked_sub(back)).map(name).collect(),
     };
@@ -52,7 +64,8 @@ fn catalog() -> (Catalog, Object) {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
     catalog.add(&pin).unwrap();
     (catalog, pin)
@@ -94,7 +107,9 @@ fn node(n: u128) -> NodeId {
 }
 
 fn bare(nodes: u128) -> Vec<(NodeId, Fqdn, DeploymentId)> {
-    (0..nodes).map(|n| (node(n), Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap(), SYSTEM)).collect()
+    (0..nodes)
+        .map(|n| (node(n), Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap(), SYSTEM))
+        .collect()
 }
 
 fn edits(binds: impl Iterator<Item = (u128, usize)>) -> Vec<NumberedEdit> {
@@ -102,7 +117,7 @@ fn edits(binds: impl Iterator<Item = (u128, usize)>) -> Vec<NumberedEdit> {
     (1..).zip(binds.map(bind)).map(|(seq, edit)| NumberedEdit { seq, edit }).collect()
 }
 
-/// The middle of several measurements.
+/// The median of several measurements.
 fn median(times: usize, mut what: impl FnMut()) -> Duration {
     let mut taken: Vec<Duration> = (0..times)
         .map(|_| {
@@ -120,13 +135,13 @@ fn say(what: &str, taken: Duration, goal: &str) {
 }
 
 fn main() {
-    // `cargo test --benches` builds and runs this too; there it has nothing to measure.
+    // `cargo test --benches` also builds and runs this, but has nothing to measure.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     let (catalog, pin) = catalog();
     let blueprint = empty(&pin);
-    // One more node than is bound: the one on top.
+    // One more node than is bound, for the additional binding.
     let nodes = bare(NODES + 1);
     let skeleton = Skeleton::of(&blueprint, nodes.clone(), &catalog).unwrap();
     let one_by_one = edits((0..NODES).flat_map(|n| (0..ROLES).map(move |r| (n, r))));
@@ -140,13 +155,19 @@ fn main() {
     let taken = median(3, || effects = black_box(resolve(&skeleton, &catalog, &on_top)));
     say("bound from nothing, brought along by a milestone", taken, "1000 ms");
 
-    let bare =
-        |id: NodeId| nodes.iter().find(|(known, ..)| *known == id).map(|(_, fqdn, at)| (fqdn.clone(), *at).into());
+    let bare = |id: NodeId| {
+        nodes
+            .iter()
+            .find(|(known, ..)| *known == id)
+            .map(|(_, fqdn, at)| (fqdn.clone(), *at).into())
+    };
     effects = resolve(&skeleton, &catalog, &one_by_one);
     let mut full = materialise(&blueprint, &bare, &effects).unwrap().blueprint;
-    let taken = median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));
+    let taken =
+        median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));
     say("  and written down as documents", taken, "-");
-    let taken = median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
+    let taken =
+        median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
     say("the skeleton of all that, indexed (once for each target)", taken, "-");
 
     let skeleton = Skeleton::of(&full, nodes.clone(), &catalog).unwrap();

@@ -1,39 +1,42 @@
-//! Whether a node is alive, out of what came of looking.
+//! Decides from health checks whether a node is alive.
 //!
-//! A look is one try to reach a node and to be let in. One that fails may be a packet that got lost, and one that succeeds may be a
-//! machine that reboots in a loop; and each turn of *alive* moves steps, ends runs, and rings in people's ears. So a node turns only when
-//! several looks in a row say so. The first of all is believed: nothing depends yet on a node that nobody has ever reached.
+//! One failed check may be a lost packet. One successful check may be a machine that reboots in a
+//! loop. A change of aliveness moves steps, ends runs and alerts people, so it takes several checks
+//! in a row. One success is enough for a node that was never alive, because nothing depends on it
+//! yet.
 //!
-//! What a machine says of itself is a hint and no look: whoever has its token may say anything. So a word of its own turns nothing, it
-//! only spares it the row of looks: the next one that agrees is enough, and one that does not agree ends it.
+//! A node's own report is only a hint, because anyone with the node's token can send it. It changes
+//! nothing by itself, but one health check that agrees is then enough. A check that disagrees
+//! clears the hint.
 //!
-//! A machine that was restarted tells by its boot id, which whoever is let in reads. Nothing that ran on it runs any more, however quickly
-//! it came back: it counts as having died and come back in between.
+//! A changed boot id proves a restart, which stops everything on the node. So the node counts as
+//! dead and alive again, however fast it restarted.
 //!
-//! Nothing here knows the time. How often somebody looks is the caller's; what counts is what came, in its order.
+//! This module has no clock. The caller decides when to check; only the order of the results
+//! counts.
 
 use serde::{Deserialize, Serialize};
 
-/// Looks in a row that must fail before a node that is alive counts as dead.
+/// Consecutive failed checks after which an alive node counts as dead.
 pub const FAILURES: u32 = 3;
-/// Looks in a row that must succeed before a node that died counts as alive again.
+/// Consecutive successful checks after which a dead node counts as alive again.
 pub const SUCCESSES: u32 = 2;
 
-/// What is believed of a node, and how much speaks against it.
+/// Believed aliveness of a node, with the evidence against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Belief {
-    /// Whether it is alive.
+    /// Whether the node counts as alive.
     pub alive: bool,
-    /// Whether it ever was.
+    /// Whether the node was ever alive.
     pub known: bool,
-    /// What speaks against it, in looks: those in a row that said otherwise. A word of the machine's own ([`Self::told`]) counts as all
-    /// but the last of those that it takes.
+    /// Evidence against `alive`: the number of consecutive health checks that contradict it. A
+    /// report of the node itself that contradicts it counts as all but one of the required checks.
     pub against: u32,
 }
 
 impl Belief {
-    /// What is believed after one more look.
+    /// The belief after one more health check.
     #[must_use]
     pub fn after(self, reached: bool) -> Self {
         if reached == self.alive {
@@ -46,7 +49,7 @@ impl Belief {
         Self { alive: reached, known: self.known || reached, against: 0 }
     }
 
-    /// What is believed once the machine itself says that it has come up, or goes down.
+    /// The belief after the node itself reports a start-up or a shutdown.
     #[must_use]
     pub fn told(self, up: bool) -> Self {
         if up == self.alive {
@@ -55,7 +58,7 @@ impl Belief {
         Self { against: self.against.max(self.enough() - 1), ..self }
     }
 
-    /// How much has to speak against it to turn it: so many looks in a row, where the machine itself says nothing.
+    /// The number of consecutive contradicting checks that change `alive`.
     pub fn enough(self) -> u32 {
         match (self.alive, self.known) {
             (true, _) => FAILURES,
@@ -65,13 +68,13 @@ impl Belief {
     }
 }
 
-/// Whether two boot ids tell of two starts of a machine. A system that has none says so, and then nobody knows.
+/// Whether two boot ids prove a restart. An empty id or [`NO_BOOT_ID`] proves nothing.
 pub fn restarted(before: &str, now: &str) -> bool {
     let says = |id: &str| !id.is_empty() && id != NO_BOOT_ID;
     says(before) && says(now) && before != now
 }
 
-/// What stands for the boot id of a system that has none.
+/// The boot id of a system that has none.
 pub const NO_BOOT_ID: &str = "unknown";
 
 #[cfg(test)]
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_is_believed_and_a_lost_packet_is_not() {
+    fn first_success_counts_and_single_failure_does_not() {
         assert!(after(&[false, true]));
         assert!(after(&[true, false, false]));
         assert!(!after(&[true, false, false, false]));
@@ -96,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_its_own_turns_nothing_and_spares_the_row_of_looks() {
+    fn node_report_needs_one_confirming_check() {
         let alive = NEW.after(true);
         assert!(alive.told(false).alive && !alive.told(false).after(false).alive);
         assert_eq!(alive.told(false).after(true), alive, "who is still let in beats what it said");
@@ -107,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_two_boot_ids_tell_of_a_restart() {
+    fn restart_requires_two_known_boot_ids() {
         assert!(restarted("a", "b") && !restarted("a", "a"));
         for (before, now) in [("", "a"), ("a", ""), (NO_BOOT_ID, "a"), ("a", NO_BOOT_ID)] {
             assert!(!restarted(before, now), "{before:?} {now:?}");
@@ -115,9 +118,10 @@ mod tests {
     }
 
     proptest! {
-        /// It never turns on less than it asks for, and always turns on that.
+        /// `alive` never changes before the required number of checks, and follows [`FAILURES`]
+        /// equal checks.
         #[test]
-        fn a_turn_takes_what_it_takes(looks in prop::collection::vec(any::<bool>(), 0..40)) {
+        fn aliveness_changes_exactly_at_limit(looks in prop::collection::vec(any::<bool>(), 0..40)) {
             let mut belief = NEW;
             let mut same = 0;
             for (n, reached) in looks.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! Canonical JSON and content hashes.
 //!
-//! A document's identity is the SHA-256 of its canonical bytes (RFC 8785), and those very bytes are what the database stores and
-//! checks. So two planners that mean the same thing store the same object, a difference is a difference of hashes, and nobody can
-//! swap the content behind an approved hash.
+//! A document's identity is the SHA-256 of its canonical bytes (RFC 8785). The database stores and
+//! checks exactly these bytes. So two planners with the same result store the same object, and
+//! blueprints differ where their hashes differ. The content of an approved hash cannot be replaced.
 //!
-//! Source of the idea: Reconfigurator keeps blueprints in some sixteen tables and pays for it with torn reads and full copies;
-//! documents that share what did not change cost only what changed.
+//! Reconfigurator stores blueprints in some sixteen tables, with torn reads and full copies.
+//! Documents share their unchanged parts, so a blueprint costs only its changes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,22 +14,20 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of an object's bytes; lower-case hexadecimal in text and JSON.
+/// The SHA-256 of an object's bytes. Text and JSON use lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The hash of these bytes as they are.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// From 32 bytes, as the database hands them back.
+    /// `None` unless there are exactly 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -41,7 +39,7 @@ impl Hash {
 }
 
 impl Hash {
-    /// Its digits. A root names thousands of hashes, so they are not written one `write!` a byte.
+    /// Faster than one `write!` for each byte: a root names thousands of hashes.
     fn with_digits<T>(&self, then: impl FnOnce(&str) -> T) -> T {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [0; 64];
@@ -65,7 +63,6 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A text that is not 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a content hash has 64 lower-case hexadecimal digits")]
 pub struct NotAHash;
@@ -106,8 +103,8 @@ impl<'de> Deserialize<'de> for Hash {
 /// The canonical bytes of a value.
 ///
 /// # Errors
-/// Only for what JSON can't say (a map whose keys are not text, a number that is not finite); the engine's own documents have
-/// neither.
+/// If JSON cannot represent the value: map keys that are not text, numbers that are not finite. The
+/// engine's own documents have neither.
 pub fn bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     serde_json_canonicalizer::to_vec(value)
 }
@@ -117,16 +114,16 @@ pub fn hash<T: Serialize>(value: &T) -> Result<Hash, serde_json::Error> {
     bytes(value).map(|bytes| Hash::of_bytes(&bytes))
 }
 
-/// What an object holds; part of its row, and of nothing else.
+/// Kind of a stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
     /// The root of a blueprint.
     Root,
-    /// A deployment document.
+    /// Deployment document.
     Deployment,
-    /// A node document.
+    /// Node document.
     Node,
     /// A barclamp of the catalog.
     Barclamp,
@@ -134,12 +131,12 @@ pub enum ObjectKind {
     Role,
     /// The bytes of a script or template that a role runs.
     Script,
-    /// A policy of the gate.
+    /// Approval policy.
     Policy,
 }
 
 impl ObjectKind {
-    /// The word in the database's `kind` column.
+    /// The value of the database's `kind` column.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Root => "root",
@@ -153,24 +150,19 @@ impl ObjectKind {
     }
 }
 
-/// Bytes to be stored under their own hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// `sha256(body)`.
     pub hash: Hash,
-    /// What it is.
     pub kind: ObjectKind,
-    /// The bytes.
     pub body: Vec<u8>,
 }
 
 impl Object {
-    /// An object of these bytes.
     pub fn of_bytes(kind: ObjectKind, body: Vec<u8>) -> Self {
         Self { hash: Hash::of_bytes(&body), kind, body }
     }
 
-    /// An object of a value's canonical bytes. Errors as in [`bytes`].
+    /// Hashes a value's canonical bytes. Errors as in [`bytes`].
     pub fn of<T: Serialize>(kind: ObjectKind, value: &T) -> Result<Self, serde_json::Error> {
         Ok(Self::of_bytes(kind, bytes(value)?))
     }
@@ -182,8 +174,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn order_of_keys_and_white_space_do_not_matter() {
-        let one: serde_json::Value = serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
+    fn hash_ignores_key_order_and_white_space() {
+        let one: serde_json::Value =
+            serde_json::from_str(r#"{"b": 1.0, "a": [true, null]}"#).unwrap();
         let two: serde_json::Value = serde_json::from_str(r#"{"a":[true,null],"b":1}"#).unwrap();
         assert_eq!(hash(&one).unwrap(), hash(&two).unwrap());
         assert_eq!(bytes(&one).unwrap(), br#"{"a":[true,null],"b":1}"#);
@@ -191,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_round_trip_and_refuse_other_text() {
+    fn hash_round_trips_and_invalid_text_is_rejected() {
         let hash = Hash::of_bytes(b"gantry");
         assert_eq!(hash.to_string().parse::<Hash>().unwrap(), hash);
         for text in ["", "abc", &"G".repeat(64), &"A".repeat(64)] {

@@ -1,16 +1,15 @@
-//! How many there are of something, in words: `1 step`, `3 steps`.
-//!
-//! The rule has its home here, for plans, pages and commands alike, so that none of them says "1 steps".
+//! Counts with the correct singular or plural: `1 step`, `3 steps`. Plans, pages and commands share
+//! this module.
 
 use std::fmt;
 
-/// How many there are of what is counted, by a word whose plural ends with an `s`: `0 steps`, `1 step`, `3 steps`.
+/// The count with a noun whose plural ends in `s`: `0 steps`, `1 step`, `3 steps`.
 pub fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
     format!("{count} {what}{ending}")
 }
 
-/// What is said of one, or what is said of none or several.
+/// The first value for a count of one, the second for any other count.
 pub fn either<N: PartialEq + From<u8>, T>(count: N, of_one: T, of_others: T) -> T {
     if count == N::from(1) { of_one } else { of_others }
 }
@@ -20,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_not_many() {
+    fn count_of_one_is_singular() {
         let said = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
         assert_eq!(said, ["0 steps", "1 step", "2 nodes"]);
         assert_eq!([0_usize, 1, 2].map(|n| either(n, "is", "are")), ["are", "is", "are"]);

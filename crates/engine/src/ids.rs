@@ -1,9 +1,13 @@
-//! Typed names and ids, so that no node id is ever taken for a deployment's.
+//! Typed names and ids, so that a node id can never be passed as a deployment id.
 //!
-//! Three kinds exist. *Names* are what people write: short, ASCII, checked once when they are made. *Minted* ids (nodes,
-//! deployments, people) are random and belong to the edit that creates the thing; they are never derived from a name, so that a
-//! deployment that is deleted and made again under its old name is another one, and approvals of the first do not fit the second.
-//! *Derived* ids (noderoles, steps) are hashes of what they name, so that every planner, wherever it runs, finds the same.
+//! Three kinds exist:
+//!
+//! * Names are written by users. They are short, ASCII, and validated once on construction.
+//! * Minted ids (nodes, deployments, people) are random and belong to the edit that creates the
+//!   thing. They are never derived from a name. A deployment that is recreated under its old name
+//!   is thus a new one, and approvals of the first do not apply.
+//! * Derived ids (noderoles, steps) are hashes of the identified thing, so every planner computes
+//!   the same ones.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,66 +16,54 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Longest name of a role, barclamp, jig, deployment or action, in bytes.
+/// Maximum length of the name of a role, barclamp, jig, deployment or action, in bytes.
 pub const MAX_NAME: usize = 96;
-/// Longest fully qualified domain name (RFC 1035), in bytes.
+/// Maximum length of a fully qualified domain name in bytes (RFC 1035).
 pub const MAX_FQDN: usize = 253;
-/// The name under which Gantry itself stands where it is told who did what. No person gets it; the database has a copy of it, and refuses
-/// it, too (`guard_name`).
+/// The name that output shows for actions of Gantry itself. No person can have it. The database has
+/// a copy of the name and rejects it too (`guard_name`).
 pub const OWN_NAME: &str = "gantry";
 
-/// Who did something, for people to read: where nobody is named it was Gantry itself. It is asked for by [`OWN_NAME`].
+/// The name of an actor for display. Without a name, the actor is Gantry itself ([`OWN_NAME`]).
 pub fn by_whom(name: Option<&str>) -> &str {
     name.unwrap_or("Gantry")
 }
 
-/// Why a text is not a name.
+/// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was given.
     #[error("a {kind} name must not be empty")]
-    Empty {
-        /// What was to be named.
-        kind: &'static str,
-    },
-    /// Over [`MAX_NAME`] or [`MAX_FQDN`] bytes.
+    Empty { kind: &'static str },
+    /// Longer than [`MAX_NAME`] or [`MAX_FQDN`] bytes.
     #[error("the {kind} name is {length} bytes long; at most {limit} are allowed")]
-    TooLong {
-        /// What was to be named.
-        kind: &'static str,
-        /// Bytes given.
-        length: usize,
-        /// Bytes allowed.
-        limit: usize,
-    },
-    /// A character that names do not have.
+    TooLong { kind: &'static str, length: usize, limit: usize },
+    /// A character that names cannot contain.
     #[error(
         "the {kind} name {name:?} has the character {found:?}: use letters, digits, '-', '_' and '.', starting with a letter or digit"
     )]
     Character {
-        /// What was to be named.
         kind: &'static str,
-        /// The text given, shortened.
+        /// The given text, shortened.
         name: String,
-        /// The first character that does not fit.
+        /// The first invalid character.
         found: char,
     },
-    /// A character that names have, and don't start with.
+    /// A character that names can contain but not start with.
     #[error("the {kind} name {name:?} starts with {found:?}: start it with a letter or digit")]
     Start {
-        /// What was to be named.
         kind: &'static str,
-        /// The text given, shortened.
+        /// The given text, shortened.
         name: String,
-        /// Its first character.
+        /// The first character.
         found: char,
     },
-    /// Not the form of a fully qualified domain name.
-    #[error("{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)")]
+    /// The text is not a fully qualified domain name.
+    #[error(
+        "{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)"
+    )]
     Fqdn {
-        /// The text given, shortened.
+        /// The given text, shortened.
         name: String,
-        /// What is wrong with it.
         reason: String,
     },
 }
@@ -107,13 +99,12 @@ macro_rules! names {
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {
-            /// Checks the text and makes it a name.
+            /// Parses and validates a name.
             pub fn parse(text: &str) -> Result<Self, NameError> {
                 check_name($kind, text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The name as it was written.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -148,19 +139,19 @@ macro_rules! names {
 }
 
 names! {
-    /// A role of a barclamp; unique within what a deployment sees.
+    /// A role of a barclamp, unique within the barclamps that a deployment sees.
     RoleName = "role";
     /// A barclamp: a versioned set of roles.
     BarclampName = "barclamp";
-    /// A jig: the way in which a step is carried out.
+    /// A jig: the method to run a step.
     JigName = "jig";
     /// A deployment.
     DeploymentName = "deployment";
-    /// What a step does with its noderole. OpenCrowbar roles have the single action `run`.
+    /// The action of a step on its noderole. OpenCrowbar roles have the single action `run`.
     ActionName = "action";
     /// An attribute that a role owns or wants.
     AttribName = "attribute";
-    /// A lane: steps that share a limit on how many run at once.
+    /// A concurrency group: steps that share a limit on how many run at once.
     LaneName = "lane";
 }
 
@@ -172,27 +163,28 @@ impl ActionName {
 }
 
 impl RoleName {
-    /// The name of the barrier that stands for all noderoles of this role in a deployment.
+    /// The name of the barrier for all noderoles of this role in a deployment.
     pub fn barrier(&self) -> Self {
         const SUFFIX: &str = ".all";
         if self.0.len() + SUFFIX.len() <= MAX_NAME {
             return Self(format!("{}{SUFFIX}", self.0).into());
         }
-        // Names are ASCII, so every byte is a boundary; the digest keeps names apart that only differ behind it.
+        // Names are ASCII, so every byte is a character boundary. The digest distinguishes names
+        // that differ only after the cut.
         let id = derived("barrier", &[self.0.as_bytes()]).simple();
         Self(format!("{}-{id}{SUFFIX}", &self.0[..MAX_NAME - SUFFIX.len() - 33]).into())
     }
 }
 
 impl LaneName {
-    /// The lane that a role's steps have to themselves.
+    /// The concurrency group of a role that declares none.
     pub fn of_role(role: &RoleName) -> Self {
         Self(role.0.clone())
     }
 }
 
-/// A node's fully qualified domain name: lower case, at least three labels (OpenCrowbar's rule, so that a cluster's names always
-/// sit under a domain of their own).
+/// A node's fully qualified domain name, in lower case, with at least three labels. The minimum is
+/// OpenCrowbar's rule: a cluster's names are always in a domain of their own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_FQDN)))]
@@ -200,7 +192,7 @@ impl LaneName {
 pub struct Fqdn(std::sync::Arc<str>);
 
 impl Fqdn {
-    /// Checks the text; upper case is folded to lower case, since DNS does not tell them apart.
+    /// Parses and validates a name. Upper case becomes lower case, because DNS ignores case.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if text.is_empty() {
             return Err(NameError::Empty { kind: "node" });
@@ -231,12 +223,11 @@ impl Fqdn {
         Ok(Self(folded.into()))
     }
 
-    /// The whole name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first label, for places where the domain is known.
+    /// The first label, for output where the domain is known.
     pub fn short(&self) -> &str {
         self.0.split('.').next().unwrap_or(&self.0)
     }
@@ -292,21 +283,22 @@ macro_rules! uuids {
 }
 
 uuids! {
-    /// A node. Minted by the edit or call that creates it.
+    /// A node. Minted by the edit or request that creates it.
     NodeId;
     /// A deployment. Minted by the edit that creates it.
     DeploymentId;
-    /// A noderole. Derived: see [`NoderoleId::of`].
+    /// A noderole. Derived by [`NoderoleId::of`].
     NoderoleId;
-    /// A step. Derived: see [`StepId::of`].
+    /// A step. Derived by [`StepId::of`].
     StepId;
     /// A person or a service account.
     PersonId;
-    /// A passkey of a person.
+    /// A person's passkey.
     PasskeyId;
 }
 
-/// A UUID (version 8: own content) from the first half of a SHA-256 over length-prefixed parts.
+/// A UUID (version 8, custom content) from the first half of a SHA-256 over length-prefixed parts.
+/// The prefixes keep different parts with the same concatenation apart.
 fn derived(domain: &str, parts: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
     for part in std::iter::once(&domain.as_bytes()).chain(parts) {
@@ -320,9 +312,12 @@ fn derived(domain: &str, parts: &[&[u8]]) -> Uuid {
 }
 
 impl NoderoleId {
-    /// The id of a role's instance on a node, the same for every planner and for ever.
+    /// The id of a role's instance on a node. It must never change, because documents contain it.
     pub fn of(node: NodeId, role: &RoleName, instance: u32) -> Self {
-        Self(derived("noderole", &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()]))
+        Self(derived(
+            "noderole",
+            &[node.0.as_bytes(), role.as_str().as_bytes(), &instance.to_be_bytes()],
+        ))
     }
 }
 
@@ -333,11 +328,10 @@ impl StepId {
     }
 }
 
-/// Why a text is no number of something.
+/// Why a text is not a valid number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a {kind} is named by its number, such as 7")]
 pub struct NumberError {
-    /// What was to be named.
     pub kind: &'static str,
 }
 
@@ -365,17 +359,18 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A place in the one line of targets. A step's generation is such a number too.
+    /// The number of a target in the global target history. A step's generation is such a number
+    /// too.
     TargetNo = "target";
     /// A proposal.
     ProposalId = "proposal";
-    /// A submission: what is reviewed.
+    /// A review: a submitted proposal.
     SubmissionId = "review";
-    /// A run: one attempt at a step, and its fencing token.
+    /// A run: one attempt at a step. Also its fencing token.
     RunId = "run";
-    /// A version of the gate's policy.
+    /// A version of the approval policy.
     PolicyNo = "policy";
-    /// A comment; of the one that opens a thread, also the thread.
+    /// A comment. The id of a thread is the id of its first comment.
     CommentId = "comment";
 }
 
@@ -384,11 +379,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_is_told_what_is_named_by_one() {
+    fn invalid_number_error_names_its_kind() {
         assert_eq!("7".parse(), Ok(RunId(7)));
         for wrong in ["null", "", "7x", "99999999999999999999"] {
             let refused = wrong.parse::<SubmissionId>().unwrap_err();
-            assert_eq!(refused.to_string(), "a review is named by its number, such as 7", "{wrong:?}");
+            assert_eq!(
+                refused.to_string(),
+                "a review is named by its number, such as 7",
+                "{wrong:?}"
+            );
         }
     }
 
@@ -398,13 +397,14 @@ mod tests {
         let (a, b) = (RoleName::parse("a").unwrap(), RoleName::parse("b").unwrap());
         let base = NoderoleId::of(n, &a, 0);
         assert_eq!(base, NoderoleId::of(n, &a, 0));
-        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)] {
+        for other in [NoderoleId::of(m, &a, 0), NoderoleId::of(n, &b, 0), NoderoleId::of(n, &a, 1)]
+        {
             assert_ne!(base, other);
         }
     }
 
     #[test]
-    fn fqdn_says_what_is_wrong() {
+    fn invalid_fqdn_error_names_problem() {
         for (text, part) in [
             ("web", "1 of at least 3 labels"),
             ("web.example", "2 of at least 3 labels"),
@@ -420,13 +420,16 @@ mod tests {
     }
 
     #[test]
-    fn names_refuse_what_would_break_a_path_or_a_page() {
+    fn names_reject_unsafe_characters() {
         for text in ["", "-x", "a b", "a/b", "é", "<b>", &"x".repeat(97)] {
             assert!(RoleName::parse(text).is_err(), "{text}");
         }
         assert!(RoleName::parse("rebar-api_service.v2").is_ok());
         let said = |text: &str| RoleName::parse(text).unwrap_err().to_string();
-        assert_eq!(said("../x"), "the role name \"../x\" starts with '.': start it with a letter or digit");
+        assert_eq!(
+            said("../x"),
+            "the role name \"../x\" starts with '.': start it with a letter or digit"
+        );
         assert!(said("a/../x").contains("has the character '/'"));
     }
 }

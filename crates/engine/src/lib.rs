@@ -1,21 +1,22 @@
-//! # The domain of Gantry
+//! The domain of Gantry.
 //!
-//! Everything that decides lives here: what an edit brings along, what a blueprint is, who may let a change pass, which step may
-//! start. The crate is pure and synchronous. It has no clock, no I/O and no randomness: whoever calls it hands in the time, the
-//! documents and the ids that an edit mints. So the server, the simulator, the tests and the browser run the same code and get the
-//! same answer, which they compare by hash.
+//! This crate makes all decisions: the effects of an edit, the content of a blueprint, the result
+//! of the gate, and the admission of steps. It is pure and synchronous, without clock, I/O or
+//! randomness. The caller passes the time, the documents and the ids that an edit mints. Server,
+//! simulator, tests and browser therefore run the same code and get the same result, which they
+//! compare by hash.
 //!
-//! ## One idea
+//! A noderole binds a role to a node. A step is one action of a noderole; steps and the typed edges
+//! between them form one DAG ([`cluster`]). The desired state is a [`blueprint`], a set of
+//! content-addressed documents. Planning ([`plan`]) derives it from a user's edits, and the
+//! [`gate`] decides whether a review of it may be committed. Each step has a state that records its
+//! progress toward the blueprint ([`anneal`]).
 //!
-//! A **noderole** binds a role to a node. What anneals is a **step**: one action of a noderole. Steps and the typed edges between
-//! them form one DAG ([`cluster`]). Desired state is a **blueprint**: content-addressed documents ([`blueprint`]) that planning
-//! ([`plan`]) derives from a person's edits and that a review ([`gate`]) lets pass or not. Progress toward it is a state for each
-//! step ([`anneal`]).
+//! Invariants of the whole crate:
 //!
-//! ## Invariants of the whole crate
-//!
-//! * Equal input, equal output, to the byte: ordered maps everywhere, ids derived from what they name.
-//! * Nothing panics on input. Whatever comes from outside is checked once, where it becomes one of the types below.
+//! * Equal input gives equal output, byte for byte: all maps are ordered, and ids are derived.
+//! * No input causes a panic. External input is validated once, on conversion to one of these
+//!   types.
 //! * Limits on size and depth are constants next to the code that enforces them.
 
 pub mod alive;

@@ -1,52 +1,53 @@
-//! Addresses that workers do not connect to.
+//! Addresses that workers must not connect to.
 //!
-//! Whoever may add node records chooses addresses and ports that workers then connect to, from inside the operator's network. So some
-//! addresses are never a node's: link-local ones, the metadata services of clouds, those that name no single machine, and the database.
-//! Loopback and the own addresses of the host are refused unless the operator of Gantry allows them, as `gantry up` and the testbed do.
+//! Users who add node records choose addresses and ports, and workers then connect to them from
+//! inside the operator's network. Gantry therefore rejects link-local addresses, cloud metadata
+//! services, addresses that do not identify a single machine, and the database. It rejects loopback
+//! and the host's own addresses unless the operator allows them, as `gantry up` and the testbed do.
 //!
-//! The server asks this for addresses in records, and workers ask it again for what a name resolves to, right before they connect to
-//! exactly that. Pure: what the host's own addresses are, and where the database is, the caller knows.
+//! The server checks the addresses in records. Workers check again after resolving a name,
+//! immediately before they connect to exactly that address. The module is pure: the caller passes
+//! the host's own addresses and the database's address.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the rules depend on.
+/// The settings of the address rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether nodes may be on the host itself: at loopback or one of its own addresses.
+    /// Whether nodes may be on the host itself, at loopback or one of its own addresses.
     pub allow_local: bool,
     /// The host's own addresses.
     pub own: BTreeSet<IpAddr>,
-    /// Where the database is.
+    /// The database, if it is reached over the network.
     pub database: Option<Database>,
 }
 
-/// Where the database is reached over the network.
+/// The network address of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Database {
-    /// Its name or address, as the connection string has it.
+    /// Its name or address as in the connection string.
     pub host: String,
-    /// The addresses that it is known to have.
+    /// The addresses that the name resolves to, as far as the caller knows.
     pub addresses: BTreeSet<IpAddr>,
-    /// Its port.
     pub port: u16,
 }
 
-/// Why an address is refused.
+/// Why an address is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// 169.254.0.0/16 and fe80::/10.
     LinkLocal,
     /// The metadata service of a cloud.
     Metadata,
-    /// An address that names no machine: 0.0.0.0/8 and ::.
+    /// An address that identifies no machine: 0.0.0.0/8 and ::.
     Unspecified,
-    /// An address that names many machines.
+    /// An address that identifies several machines.
     Multicast,
-    /// Loopback, or an own address of the host.
+    /// Loopback or one of the host's own addresses.
     Local,
-    /// The database's.
+    /// The database's address and port.
     Database,
 }
 
@@ -75,7 +76,7 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
-/// Names under which clouds have their metadata services.
+/// Names of metadata services in clouds.
 const METADATA_NAMES: [&str; 6] = [
     "metadata",
     "metadata.google.internal",
@@ -86,10 +87,10 @@ const METADATA_NAMES: [&str; 6] = [
 ];
 
 impl Policy {
-    /// Checks an address that a worker would connect to.
+    /// Checks an address before a worker connects to it.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// [`Refused`] with the reason.
     pub fn check(&self, address: IpAddr, port: u16) -> Result<(), Refused> {
         let address = embedded(address);
         let is_local = address.is_loopback() || self.own.contains(&address);
@@ -111,7 +112,8 @@ impl Policy {
         }
         if let Some(database) = self.database.as_ref().filter(|database| database.port == port) {
             let at = |of: &IpAddr| embedded(*of) == address;
-            let is_local_database = database.addresses.iter().any(|of| of.is_loopback() || self.own.contains(of));
+            let is_local_database =
+                database.addresses.iter().any(|of| of.is_loopback() || self.own.contains(of));
             // A database on this host answers at each of the host's addresses.
             if database.addresses.iter().any(at) || (is_local && is_local_database) {
                 return Err(Refused::Database);
@@ -120,12 +122,13 @@ impl Policy {
         if is_local && !self.allow_local { Err(Refused::Local) } else { Ok(()) }
     }
 
-    /// Checks an address of a record: a name or a number. What a name resolves to only workers find out.
+    /// Checks a record's address, which can be a name or an IP address. Only workers resolve names,
+    /// so they check the result with [`Policy::check`].
     ///
     /// # Errors
-    /// Why it is refused.
+    /// [`Refused`] with the reason.
     pub fn check_record(&self, address: &str, port: u16) -> Result<(), Refused> {
-        // Behind a percent sign is the zone of a link-local address.
+        // The zone of a link-local address follows a percent sign.
         let host = address.split('%').next().unwrap_or_default();
         if let Ok(number) = host.parse::<IpAddr>() {
             return self.check(number, port);
@@ -134,7 +137,9 @@ impl Policy {
         if METADATA_NAMES.contains(&name.as_str()) {
             return Err(Refused::Metadata);
         }
-        let same = |database: &Database| database.port == port && database.host.eq_ignore_ascii_case(&name);
+        let same = |database: &Database| {
+            database.port == port && database.host.eq_ignore_ascii_case(&name)
+        };
         if self.database.as_ref().is_some_and(same) {
             return Err(Refused::Database);
         }
@@ -143,7 +148,8 @@ impl Policy {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for: mapped, compatible, NAT64 or 6to4. Others are as they are.
+/// The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64 or 6to4. Returns any
+/// other address unchanged.
 fn embedded(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let four = |at: usize| {
@@ -152,7 +158,7 @@ fn embedded(address: IpAddr) -> IpAddr {
     };
     match v6.segments() {
         [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => four(12),
-        // :: and ::1 are IPv6's own.
+        // `::` and `::1` are IPv6 addresses and embed no IPv4 address.
         [0, 0, 0, 0, 0, 0, high, low] if (high, low) != (0, 0) && (high, low) != (0, 1) => four(12),
         [0x2002, ..] => four(2),
         _ => address,
@@ -168,12 +174,20 @@ mod tests {
     }
 
     fn policy(allow_local: bool) -> Policy {
-        let database = Database { host: "db.example.com".into(), addresses: [ip("10.0.0.5")].into(), port: 5432 };
-        Policy { allow_local, own: [ip("10.0.0.9"), ip("2001:db8::9")].into(), database: Some(database) }
+        let database = Database {
+            host: "db.example.com".into(),
+            addresses: [ip("10.0.0.5")].into(),
+            port: 5432,
+        };
+        Policy {
+            allow_local,
+            own: [ip("10.0.0.9"), ip("2001:db8::9")].into(),
+            database: Some(database),
+        }
     }
 
     #[test]
-    fn address_that_is_no_nodes_is_refused() {
+    fn forbidden_address_is_refused() {
         for allow_local in [false, true] {
             let policy = policy(allow_local);
             for (address, why) in [
@@ -203,8 +217,14 @@ mod tests {
             for name in ["metadata.google.internal", "Metadata.Google.Internal.", "metadata"] {
                 assert_eq!(policy.check_record(name, 22), Err(Refused::Metadata), "{name}");
             }
-            for good in ["10.0.3.7", "192.168.0.1", "172.16.0.1", "fd00::7", "2001:db8::1", "8.8.8.8"] {
-                assert_eq!((policy.check(ip(good), 22), policy.check_record(good, 22)), (Ok(()), Ok(())), "{good}");
+            for good in
+                ["10.0.3.7", "192.168.0.1", "172.16.0.1", "fd00::7", "2001:db8::1", "8.8.8.8"]
+            {
+                assert_eq!(
+                    (policy.check(ip(good), 22), policy.check_record(good, 22)),
+                    (Ok(()), Ok(())),
+                    "{good}"
+                );
             }
             assert_eq!(policy.check_record("web-7.mgmt.example.com", 22), Ok(()));
         }
@@ -212,8 +232,15 @@ mod tests {
 
     #[test]
     fn local_address_is_refused_unless_allowed() {
-        for local in ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", "10.0.0.9", "2001:db8::9", "::ffff:10.0.0.9"]
-        {
+        for local in [
+            "127.0.0.1",
+            "127.8.9.1",
+            "::1",
+            "::ffff:127.0.0.1",
+            "10.0.0.9",
+            "2001:db8::9",
+            "::ffff:10.0.0.9",
+        ] {
             assert_eq!(policy(false).check(ip(local), 22), Err(Refused::Local), "{local}");
             assert_eq!(policy(true).check(ip(local), 22), Ok(()), "{local}");
         }
@@ -229,7 +256,10 @@ mod tests {
         assert_eq!(policy.check(ip("10.0.0.5"), 5432), Err(Refused::Database));
         assert_eq!(policy.check(ip("::ffff:10.0.0.5"), 5432), Err(Refused::Database));
         assert_eq!(policy.check_record("DB.example.com", 5432), Err(Refused::Database));
-        assert_eq!((policy.check(ip("10.0.0.5"), 22), policy.check_record("db.example.com", 22)), (Ok(()), Ok(())));
+        assert_eq!(
+            (policy.check(ip("10.0.0.5"), 22), policy.check_record("db.example.com", 22)),
+            (Ok(()), Ok(()))
+        );
         policy.database.as_mut().unwrap().addresses = [ip("127.0.0.1")].into();
         for local in ["127.0.0.1", "127.0.0.2", "::1", "10.0.0.9"] {
             assert_eq!(policy.check(ip(local), 5432), Err(Refused::Database), "{local}");

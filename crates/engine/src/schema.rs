@@ -1,4 +1,5 @@
-//! How what writes itself by hand looks on the wire; everything else derives it. For a server that describes its interface.
+//! JSON schemas of the types that implement `Serialize` by hand, for the server's OpenAPI document.
+//! All other types derive `JsonSchema`.
 
 use std::borrow::Cow;
 

@@ -1,19 +1,20 @@
-//! Texts that read as another than they are.
+//! Detects characters that make a text look different from its content.
 //!
-//! A reviewer approves what they see. Characters that are drawn as nothing, or that turn the direction of what follows, let a text be
-//! seen that is not there: `nothing` may hide a name, `exe.gnp` may be `png.exe`. So what people write to be read by others has none of
-//! them, and where they may stand (scripts) they are pointed at.
+//! A reviewer approves what they see. Invisible characters and characters that change the text
+//! direction can hide a name or display `png.exe` as `exe.gnp`. Gantry therefore rejects them in
+//! text that users write for others, and points them out where they are allowed (scripts).
 //!
-//! The rule has its home here, for every layer. It is a table and not Unicode's own data, because the engine runs in the browser and the
-//! tables of all properties would weigh more than what uses them; that it is Unicode's (`Default_Ignorable_Code_Point` and
-//! `Bidi_Control`) is a test of `control`, which has those tables at hand.
+//! All layers use this module. Its own table replaces Unicode's property data, which is too large
+//! for the browser. A test in `control`, which has the tables, checks that this one covers
+//! `Default_Ignorable_Code_Point` and `Bidi_Control`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Drawn as nothing, or turning the direction; with what most programs draw as nothing beside that: separators of lines that are no line
-/// ends to them, the blank of Braille, the marks of annotations. In order.
+/// Inclusive ranges of characters that are invisible or change the text direction, in ascending
+/// order. Also contains characters that most programs show as nothing: line separators other than
+/// newlines, the Braille blank, and annotation marks.
 const DECEIVING: [(char, char); 18] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -35,7 +36,8 @@ const DECEIVING: [(char, char); 18] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a character can't be seen or makes a text read as another. Ends of lines and tabs do neither.
+/// Whether a character is invisible or makes a text look different from its content. Newlines and
+/// tabs do not count.
 pub fn deceives(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
@@ -44,17 +46,17 @@ pub fn deceives(c: char) -> bool {
     c.is_control() || DECEIVING.get(at).is_some_and(|(first, _)| *first <= c)
 }
 
-/// The first character of a text that [deceives].
+/// The first character that [deceives].
 pub fn deceiving(text: &str) -> Option<char> {
     text.chars().find(|c| deceives(*c))
 }
 
-/// Its number, as people look it up.
+/// The code point, such as `U+202E`.
 pub fn number(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }
 
-/// The text as it may be shown: what [deceives] stands there as its number.
+/// The text for display: each character that [deceives] is replaced by its code point.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if deceiving(text).is_none() {
         return Cow::Borrowed(text);
@@ -63,27 +65,27 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(seen).collect())
 }
 
-/// What whoever reads such a text is told to do.
-pub const READ_OTHERWISE: &str = "read it where such characters are shown, as cat -A does, before it is approved";
+/// Advice for users about such a text.
+pub const READ_OTHERWISE: &str =
+    "read it where such characters are shown, as cat -A does, before it is approved";
 
-/// Characters of a file that [deceive](deceives): where the first one is, and how many there are.
+/// The number of characters in a file that [deceive](deceives), with the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deceit {
-    /// The first.
     pub first: char,
-    /// Its line, from 1.
+    /// Line number, starting at 1.
     pub line: u32,
-    /// Its place in the line, in characters, from 1.
+    /// Column in characters, starting at 1.
     pub column: u32,
-    /// How many there are.
     pub count: usize,
-    /// The first lines that have any.
+    /// The first lines that contain such a character.
     lines: Vec<u32>,
     more_lines: bool,
 }
 
 impl Deceit {
-    /// What there is in the bytes of a file; None: nothing of that kind. What is no text is looked at as far as it is one.
+    /// Searches a file. Returns `None` if it has no such character. If the file is not valid UTF-8,
+    /// only the valid parts are checked.
     pub fn within(body: &[u8]) -> Option<Self> {
         const LINES_NAMED: usize = 5;
         if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
@@ -91,7 +93,10 @@ impl Deceit {
         }
         let text = String::from_utf8_lossy(body);
         let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
-            line.chars().zip(1..).filter(|(c, _)| deceives(*c)).map(move |(c, column)| (c, number, column))
+            line.chars()
+                .zip(1..)
+                .filter(|(c, _)| deceives(*c))
+                .map(move |(c, column)| (c, number, column))
         });
         let mut found = found.peekable();
         let (first, line, column) = found.peek().copied()?;
@@ -108,10 +113,14 @@ impl Deceit {
     }
 }
 
-/// As it follows "the script has".
+/// Completes a sentence that starts with "the script has".
 impl fmt::Display for Deceit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the character {}, which can't be seen or makes it read as another", number(self.first))?;
+        write!(
+            f,
+            "the character {}, which can't be seen or makes it read as another",
+            number(self.first)
+        )?;
         if self.count == 1 {
             return Ok(());
         }
@@ -126,30 +135,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_deceives_in_a_file_is_placed_and_counted() {
+    fn deceptive_characters_are_located_and_counted() {
         let found = |text: &str| Deceit::within(text.as_bytes());
         assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
         let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
         assert_eq!((one.line, one.column, one.count), (2, 2, 1));
-        assert!(one.to_string().ends_with("the character U+202E, which can't be seen or makes it read as another"));
+        assert!(
+            one.to_string()
+                .ends_with("the character U+202E, which can't be seen or makes it read as another")
+        );
         let many = found(&"\u{200b}\n".repeat(9)).unwrap().to_string();
-        assert!(many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"), "{many}");
+        assert!(
+            many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"),
+            "{many}"
+        );
     }
 
     #[test]
-    fn the_table_is_in_order() {
+    fn deceptive_ranges_are_ordered() {
         assert!(DECEIVING.iter().all(|(first, last)| first <= last));
         assert!(DECEIVING.windows(2).all(|pair| pair[0].1 < pair[1].0));
     }
 
     #[test]
-    fn what_can_be_seen_stays() {
-        for text in ["a\tb\r\n", "e\u{301}", "नमस्ते", "العربية", "😀", "한국", "a\u{a0}b", "→ ✓ –", "\u{fffd}"]
-        {
+    fn visible_text_is_unchanged() {
+        for text in [
+            "a\tb\r\n",
+            "e\u{301}",
+            "नमस्ते",
+            "العربية",
+            "😀",
+            "한국",
+            "a\u{a0}b",
+            "→ ✓ –",
+            "\u{fffd}",
+        ] {
             assert_eq!(deceiving(text), None, "{text:?}");
             assert_eq!(shown(text), text);
         }
-        for c in ['\0', '\u{1b}', '\u{7f}', '\u{85}', '\u{ad}', '\u{200b}', '\u{202e}', '\u{2069}', '\u{e0041}'] {
+        for c in [
+            '\0',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{85}',
+            '\u{ad}',
+            '\u{200b}',
+            '\u{202e}',
+            '\u{2069}',
+            '\u{e0041}',
+        ] {
             assert_eq!(deceiving(&format!("a{c}b")), Some(c));
         }
         assert_eq!(shown("lmy.\u{202e}a"), "lmy.<U+202E>a");

@@ -1,12 +1,13 @@
-//! Admission: each rule holds back what it should and nothing else, and says so; order and fairness.
+//! Admission: each rule holds back exactly the right steps and reports it, and picks are ordered
+//! and fair.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set up its view fails")]
 
 use std::collections::BTreeSet;
 
 use engine::anneal::{
-    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment, NodeView, OpenRun, Reason,
-    StepState, StepView, Taken, admit, why_not,
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment,
+    NodeView, OpenRun, Reason, StepState, StepView, Taken, admit, why_not,
 };
 use engine::catalog::{LaneMode, Needs, OnError};
 use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
@@ -52,14 +53,23 @@ fn step(n: u128, node: u128) -> (StepId, StepView) {
     (step_id(n), view)
 }
 
-/// Deployments system (0), web (1) and db (2) below it, five healthy nodes, and these steps.
+/// Deployments system (0) and its children web (1) and db (2), five healthy nodes, and these steps.
 fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
     let deployment = |n: u128, name: &str, parent: Option<u128>| {
         let name = DeploymentName::parse(name).unwrap();
-        (deployment_id(n), DeploymentView { name, parent: parent.map(deployment_id), held_by: None })
+        (
+            deployment_id(n),
+            DeploymentView { name, parent: parent.map(deployment_id), held_by: None },
+        )
     };
     let node = |n: u128| {
-        let view = NodeView { name: format!("n{n}"), phantom: false, alive: true, available: true, confirmed: true };
+        let view = NodeView {
+            name: format!("n{n}"),
+            phantom: false,
+            alive: true,
+            available: true,
+            confirmed: true,
+        };
         (node_id(n), view)
     };
     let free = LaneView { max_running: None, mode: LaneMode::Rolling };
@@ -67,8 +77,12 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         now: Moment(1_000_000_000),
         enabled: true,
         capacity: 100,
-        deployments: [deployment(0, "system", None), deployment(1, "web", Some(0)), deployment(2, "db", Some(0))]
-            .into(),
+        deployments: [
+            deployment(0, "system", None),
+            deployment(1, "web", Some(0)),
+            deployment(2, "db", Some(0)),
+        ]
+        .into(),
         lanes: [(lane(1, "app"), free), (lane(2, "app"), free)].into(),
         budgets: [(BudgetId(1), BudgetView { name: "quorum".into(), max_down: 1 })].into(),
         nodes: (1..=5).map(node).collect(),
@@ -103,12 +117,15 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
     view.steps.insert(id, other);
 }
 
-/// Every rule by itself: admitted without it, held back with it, by exactly these words.
+/// Tests every rule alone: the step is admitted without it, and pending with it, for this reason.
 #[test]
-fn every_rule_holds_and_is_told() {
+fn every_rule_applies_and_is_reported() {
     let rules: [(Spoil, &str); 21] = [
         (|v| v.enabled = false, "execution is paused: resume it to go on"),
-        (|v| v.capacity = 0, "no worker is there (0 runs open, 10 allowed): start one with `gantry worker`"),
+        (
+            |v| v.capacity = 0,
+            "no worker is there (0 runs open, 10 allowed): start one with `gantry worker`",
+        ),
         (
             |v| {
                 v.capacity = 1;
@@ -124,7 +141,10 @@ fn every_rule_holds_and_is_told() {
             "waits for 2 parents",
         ),
         (|v| the_step(v).state = StepState::Transition, "an attempt at it is open"),
-        (|v| the_step(v).state = StepState::Error, "it failed: look at its last run, then retry it"),
+        (
+            |v| the_step(v).state = StepState::Error,
+            "it failed: look at its last run, then retry it",
+        ),
         (|v| the_step(v).state = StepState::Active, "it is ACTIVE: there is nothing to start"),
         (|v| the_step(v).rests = true, "it needs no run and becomes active by itself"),
         (
@@ -134,15 +154,24 @@ fn every_rule_holds_and_is_told() {
             },
             "failed 3 times; tried again in 5 s, or at once by a retry",
         ),
-        (|v| v.jigs.values_mut().for_each(|active| *active = false), "jig script is not active: activate it"),
+        (
+            |v| v.jigs.values_mut().for_each(|active| *active = false),
+            "jig script is not active: activate it",
+        ),
         (
             |v| v.deployments.get_mut(&deployment_id(0)).unwrap().held_by = Some("ada".into()),
             "deployment system is held by ada",
         ),
         (|v| the_node(v).available = false, "node n1 is out of service: make it available"),
         (|v| the_node(v).alive = false, "node n1 does not answer"),
-        (|v| the_step(v).needs = Needs::Dead, "node n1 answers, and this is done for a dead node only"),
-        (|v| the_node(v).confirmed = false, "node n1 has not joined yet: a worker must reach it first"),
+        (
+            |v| the_step(v).needs = Needs::Dead,
+            "node n1 answers, and this is done for a dead node only",
+        ),
+        (
+            |v| the_node(v).confirmed = false,
+            "node n1 has not joined yet: a worker must reach it first",
+        ),
         (
             |v| {
                 other(v, |other| {
@@ -152,7 +181,10 @@ fn every_rule_holds_and_is_told() {
             },
             "node n1 is frozen by the error of step 00000000-0000-0000-0000-000000000002: retry or change that",
         ),
-        (|v| v.open.push(open(9, 1)), "waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there"),
+        (
+            |v| v.open.push(open(9, 1)),
+            "waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there",
+        ),
         (
             |v| {
                 v.lanes.get_mut(&lane(1, "app")).unwrap().max_running = Some(2);
@@ -162,7 +194,10 @@ fn every_rule_holds_and_is_told() {
         ),
         (
             |v| {
-                v.lanes.insert(lane(1, "app"), LaneView { max_running: Some(2), mode: LaneMode::Chunk });
+                v.lanes.insert(
+                    lane(1, "app"),
+                    LaneView { max_running: Some(2), mode: LaneMode::Chunk },
+                );
                 v.open.push(open(9, 5));
             },
             "waits for the present chunk of lane web/app: 1 still running",
@@ -193,10 +228,15 @@ fn every_rule_holds_and_is_told() {
 }
 
 #[test]
-fn what_a_rule_does_not_mean() {
+fn rules_ignore_unrelated_conditions() {
     let mut phantom = view([step(1, 1)]);
-    *the_node(&mut phantom) =
-        NodeView { name: "web".into(), phantom: true, alive: true, available: true, confirmed: false };
+    *the_node(&mut phantom) = NodeView {
+        name: "web".into(),
+        phantom: true,
+        alive: true,
+        available: true,
+        confirmed: false,
+    };
     assert_eq!(told(&phantom, 1), [""; 0], "a phantom need not join");
 
     let mut dead = view([step(1, 1)]);
@@ -212,7 +252,7 @@ fn what_a_rule_does_not_mean() {
     shared.open.push(open(9, 1));
     assert_eq!(told(&shared, 1), [""; 0], "only exclusive steps shut each other out");
 
-    // The node is down for the budget already, by another of its steps: it does not go down twice.
+    // Another step already counts the node against the disruption budget, which counts it once.
     let mut budget = view([step(1, 1)]);
     the_step(&mut budget).budgets.insert(BudgetId(1));
     other(&mut budget, |other| {
@@ -221,7 +261,8 @@ fn what_a_rule_does_not_mean() {
     });
     assert_eq!(told(&budget, 1), [""; 0]);
 
-    // Its own error does not freeze it when it is retried, and another's without that policy freezes nothing.
+    // A step's own error does not freeze it on a retry. An error of a step without that policy
+    // freezes nothing.
     let mut error = view([step(1, 1)]);
     other(&mut error, |other| other.state = StepState::Error);
     assert_eq!(told(&error, 1), [""; 0]);
@@ -234,7 +275,7 @@ fn what_a_rule_does_not_mean() {
 }
 
 #[test]
-fn the_order_is_priority_then_turn_then_ready_since_then_rank_then_id() {
+fn order_uses_priority_turn_ready_rank_id() {
     let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
     steps[4].1.priority = 1;
     steps[3].1.ready_since = Moment(-1);
@@ -253,13 +294,13 @@ fn deployments_take_turns() {
     }
     let mut view = view(steps);
     assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [1, 4, 2, 5].map(step_id));
-    // What runs already counts.
+    // Open runs count.
     view.open.extend([8, 9].map(|n| OpenRun { exclusive: false, ..open(n, 1) }));
     assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [4, 5, 1, 2].map(step_id));
 }
 
 #[test]
-fn a_chunk_fills_at_once_and_then_waits() {
+fn chunk_starts_together_and_waits_for_end() {
     let mut view = view((1..=5).map(|n| step(n, n)));
     view.lanes.insert(lane(1, "app"), LaneView { max_running: Some(3), mode: LaneMode::Chunk });
     assert_eq!(admit(&view, LIMITS), [1, 2, 3].map(step_id));
@@ -270,13 +311,28 @@ fn a_chunk_fills_at_once_and_then_waits() {
 
 fn any_view() -> impl Strategy<Value = AdmissionView> {
     let any_step = (
-        (1..=5u128, 1..=2u128, any::<bool>(), proptest::bool::weighted(0.8), proptest::bool::weighted(0.1)),
-        (0..2i32, 0..3i64, 0..3u32, 0..2u32, proptest::collection::btree_set((1..=2i64).prop_map(BudgetId), 0..=2)),
+        (
+            1..=5u128,
+            1..=2u128,
+            any::<bool>(),
+            proptest::bool::weighted(0.8),
+            proptest::bool::weighted(0.1),
+        ),
+        (
+            0..2i32,
+            0..3i64,
+            0..3u32,
+            0..2u32,
+            proptest::collection::btree_set((1..=2i64).prop_map(BudgetId), 0..=2),
+        ),
         prop_oneof![6 => Just(StepState::Todo), 1 => Just(StepState::Transition), 1 => Just(StepState::Error)],
         prop_oneof![8 => Just(Needs::Alive), 1 => Just(Needs::Any), 1 => Just(Needs::Dead)],
     );
     let steps = proptest::collection::vec(any_step, 1..14);
-    let nodes = proptest::collection::vec((proptest::bool::weighted(0.85), proptest::bool::weighted(0.95)), 5);
+    let nodes = proptest::collection::vec(
+        (proptest::bool::weighted(0.85), proptest::bool::weighted(0.95)),
+        5,
+    );
     let lanes = proptest::collection::vec((proptest::option::of(1..4u32), any::<bool>()), 4);
     (steps, nodes, lanes, 1..3u32, 1..8u32).prop_map(|(steps, nodes, lanes, max_down, capacity)| {
         let mut view = view([]);
@@ -286,23 +342,39 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
         }
         for (n, (max_running, chunk)) in lanes.into_iter().enumerate() {
             let mode = if chunk { LaneMode::Chunk } else { LaneMode::Rolling };
-            view.lanes.insert(lane(1 + n as u128 % 2, ["app", "other"][n / 2]), LaneView { max_running, mode });
+            view.lanes.insert(
+                lane(1 + n as u128 % 2, ["app", "other"][n / 2]),
+                LaneView { max_running, mode },
+            );
         }
         for budget in [1, 2] {
-            view.budgets.insert(BudgetId(budget), BudgetView { name: format!("b{budget}"), max_down });
+            view.budgets
+                .insert(BudgetId(budget), BudgetView { name: format!("b{budget}"), max_down });
         }
         for (
             n,
-            ((node, deployment, app, exclusive, freezes), (priority, since, rank, failures, budgets), state, needs),
+            (
+                (node, deployment, app, exclusive, freezes),
+                (priority, since, rank, failures, budgets),
+                state,
+                needs,
+            ),
         ) in steps.into_iter().enumerate()
         {
             let (id, mut step) = step(n as u128 + 1, node);
             step.lane = lane(deployment, if app { "app" } else { "other" });
-            (step.exclusive, step.priority, step.ready_since, step.rank) = (exclusive, priority, Moment(since), rank);
-            (step.failures, step.budgets, step.state, step.needs) = (failures, budgets, state, needs);
+            (step.exclusive, step.priority, step.ready_since, step.rank) =
+                (exclusive, priority, Moment(since), rank);
+            (step.failures, step.budgets, step.state, step.needs) =
+                (failures, budgets, state, needs);
             step.on_error = if freezes { OnError::Node } else { OnError::Descendants };
             if state == StepState::Transition {
-                view.open.push(OpenRun { step: id, node: step.node, lane: step.lane.clone(), exclusive });
+                view.open.push(OpenRun {
+                    step: id,
+                    node: step.node,
+                    lane: step.lane.clone(),
+                    exclusive,
+                });
             }
             view.steps.insert(id, step);
         }
@@ -313,9 +385,9 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The limits, counted by hand over what is open and what is picked; and nothing admissible is left.
+    /// Counts the limits over open runs and picks, and checks that no admissible step is left.
     #[test]
-    fn picks_keep_every_limit_and_leave_nothing(view in any_view(), running in 1..8u32) {
+    fn picks_respect_limits_and_are_complete(view in any_view(), running in 1..8u32) {
         let limits = Limits { running, batch: 100 };
         let picks = admit(&view, limits);
         let mut taken = Taken::new(&view, limits);
@@ -358,7 +430,8 @@ proptest! {
                 prop_assert!(before.contains(&step.node) || now.len() <= view.budgets[budget].max_down as usize);
             }
         }
-        // A higher priority is passed over only for a reason that stood before anything of lower priority was taken.
+        // A step of higher priority is passed over only for a reason that existed before any lower
+        // pick.
         let mut taken = Taken::new(&view, limits);
         for pick in &picks {
             for (id, step) in view.steps.iter().filter(|(id, _)| !picks.contains(id)) {

@@ -1,12 +1,12 @@
-//! Each event against each state: the tables that the annealer's theory draws.
+//! Applies each event in each state: the tables of the annealer's specification.
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set up its steps fails")]
 
 use std::time::Duration;
 
 use engine::anneal::{
-    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step, StepState, Stop, Why,
-    World, apply,
+    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step,
+    StepState, Stop, Why, World, apply,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind::{self, Hard, OrderOnly};
@@ -22,7 +22,8 @@ fn id(n: u128) -> StepId {
     StepId(Uuid::from_u128(n))
 }
 
-/// A step as it is found in a state, at generation 7: ACTIVE ones have applied it, BLOCKED ones miss one parent.
+/// A step in this state at generation 7. An ACTIVE step has applied it, and a BLOCKED one waits for
+/// one parent.
 fn step(n: u128, state: StepState) -> Step {
     Step {
         id: id(n),
@@ -50,7 +51,8 @@ fn world(steps: Vec<Step>, edges: &[(u128, u128, EdgeKind)]) -> World {
     world.on_node.insert(NODE, steps.iter().map(|step| step.id).collect());
     for step in steps {
         let children = edges.iter().filter(|(parent, ..)| id(*parent) == step.id);
-        let children = children.map(|(_, child, kind)| Child { step: id(*child), kind: *kind }).collect();
+        let children =
+            children.map(|(_, child, kind)| Child { step: id(*child), kind: *kind }).collect();
         world.add(step, children);
     }
     world
@@ -67,7 +69,7 @@ fn apply_to(world: &mut World, n: u128, event: Event) -> Result<Outcome, Refused
     }
 }
 
-/// One step alone, and what the event makes of it.
+/// Applies the event to a single step.
 fn alone(step: Step, event: Event) -> Result<Step, Refused> {
     let id = step.id;
     let mut world = world(vec![step], &[]);
@@ -82,12 +84,12 @@ fn failed(retry: bool) -> Event {
     Event::Failed { generation: NOW, reason: "exit 1".into(), retry }
 }
 
-/// What an event makes of a plain step in each state; None: refused.
+/// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
-fn every_event_in_every_state() {
+fn each_event_in_each_state_is_correct() {
     let rerun = |n| Event::Rerun { generation: TargetNo(n), why: Why::Slice };
     let table: [(Event, [Option<StepState>; 5]); 11] = [
-        // from:              BLOCKED         TODO              TRANSITION        ACTIVE         ERROR
+        // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
         (Event::Started, [None, Some(Transition), None, None, None]),
         (Event::Succeeded { generation: NOW }, [None, None, Some(Active), None, None]),
         (Event::Succeeded { generation: TargetNo(6) }, [None, None, Some(Todo), None, None]),
@@ -103,7 +105,11 @@ fn every_event_in_every_state() {
     for (event, row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
             let found = alone(step(1, state), event.clone());
-            assert_eq!(found.as_ref().ok().map(|step| step.progress.state), expected, "{state} {event:?}");
+            assert_eq!(
+                found.as_ref().ok().map(|step| step.progress.state),
+                expected,
+                "{state} {event:?}"
+            );
             if let Err(Refused::State { .. }) = found {
                 let told = found.unwrap_err().to_string();
                 assert!(told.contains(&state.to_string()) && told.contains(": "), "{told}");
@@ -112,9 +118,9 @@ fn every_event_in_every_state() {
     }
 }
 
-/// With a parent missing, every way back leads to BLOCKED; success is success.
+/// With a parent missing, every return leads to BLOCKED. A success still leads to ACTIVE.
 #[test]
-fn with_a_parent_missing() {
+fn missing_parent_leads_to_blocked() {
     let missing = |state| {
         let mut step = step(1, state);
         step.progress.pending = 2;
@@ -128,12 +134,15 @@ fn with_a_parent_missing() {
     assert_eq!(after(Transition, Event::Succeeded { generation: TargetNo(6) }).state, Blocked);
     assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
     assert_eq!(after(Error, Event::Retry { why: Why::Retry }).state, Blocked);
-    assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state, Blocked);
+    assert_eq!(
+        after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state,
+        Blocked
+    );
     assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).pending, 2);
 }
 
 #[test]
-fn success_is_applied_at_its_own_generation_only() {
+fn success_applies_to_own_generation_only() {
     let mut running = step(1, Transition);
     running.progress.failures = 2;
     running.progress.error = Some("exit 1".into());
@@ -141,7 +150,7 @@ fn success_is_applied_at_its_own_generation_only() {
     let done = alone(running.clone(), Event::Succeeded { generation: NOW }).unwrap().progress;
     assert_eq!((done.applied, done.failures, done.error, done.cause), (Some(NOW), 0, None, None));
 
-    // A commit over the running step: it runs on, and what it brings is not applied.
+    // A commit over the running step: the run continues, but its result is not applied.
     let mut world = world(vec![running], &[]);
     apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Changed }).unwrap();
     assert_eq!(world.steps[&id(1)].progress.state, Transition);
@@ -153,13 +162,16 @@ fn success_is_applied_at_its_own_generation_only() {
 }
 
 #[test]
-fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
+fn cause_during_run_triggers_next_run() {
     let mut world = world(vec![step(1, Transition), step(2, Blocked)], &[(1, 2, Hard)]);
     apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: Why::Data }).unwrap();
     assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause { why: Why::Data, again: true }));
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
-    assert_eq!((after.state, after.applied, after.cause), (Todo, Some(NOW), Some(Cause::new(Why::Data))));
+    assert_eq!(
+        (after.state, after.applied, after.cause),
+        (Todo, Some(NOW), Some(Cause::new(Why::Data)))
+    );
     assert_eq!(states(&world)[1], (Blocked, 1));
     apply_to(&mut world, 1, Event::Started).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
@@ -167,7 +179,7 @@ fn a_cause_that_comes_during_a_run_is_answered_by_the_next() {
 }
 
 #[test]
-fn failures_are_retried_up_to_the_limit_and_later_each_time() {
+fn failures_are_retried_with_backoff_until_limit() {
     let mut one = step(1, Transition);
     one.retries = 2;
     let mut world = world(vec![one], &[]);
@@ -175,20 +187,27 @@ fn failures_are_retried_up_to_the_limit_and_later_each_time() {
         let outcome = apply_to(&mut world, 1, failed(true)).unwrap();
         assert_eq!(outcome.deltas[0].not_before, Some(Duration::from_secs(wait)));
         let now = &world.steps[&id(1)].progress;
-        assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, failures, Some("exit 1")));
+        assert_eq!(
+            (now.state, now.failures, now.error.as_deref()),
+            (Todo, failures, Some("exit 1"))
+        );
         apply_to(&mut world, 1, Event::Started).unwrap();
     }
     apply_to(&mut world, 1, failed(true)).unwrap();
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures), (Error, 3));
     let outcome = apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
-    assert_eq!(outcome.deltas[0].not_before, Some(Duration::ZERO), "a person does not wait for a backoff");
+    assert_eq!(
+        outcome.deltas[0].not_before,
+        Some(Duration::ZERO),
+        "a person does not wait for a backoff"
+    );
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures, now.error.as_deref()), (Todo, 0, None));
 }
 
 #[test]
-fn a_lost_worker_is_made_good_but_not_for_ever() {
+fn lost_runs_are_repeated_until_limit() {
     let mut world = world(vec![step(1, Transition)], &[]);
     for losses in 1..=LOSSES {
         apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
@@ -198,17 +217,18 @@ fn a_lost_worker_is_made_good_but_not_for_ever() {
     }
     apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Error, 0)]);
-    // A loss of what is no longer meant is none.
-    let stale = alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
+    // A lost run of an older generation does not count.
+    let stale =
+        alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
     assert_eq!((stale.state, stale.failures), (Todo, 0));
 }
 
 #[test]
-fn a_failure_that_no_retry_mends_is_an_error_at_once() {
+fn permanent_failure_is_error_at_once() {
     let mut one = step(1, Transition);
     one.retries = 2;
     assert_eq!(alone(one.clone(), failed(false)).unwrap().progress.state, Error);
-    // A failure of what is no longer meant says nothing about what is.
+    // A failure of an older generation says nothing about the current one.
     let stale = Event::Failed { generation: TargetNo(6), reason: "exit 1".into(), retry: false };
     let after = alone(one.clone(), stale).unwrap().progress;
     assert_eq!((after.state, after.failures), (Todo, 0));
@@ -217,14 +237,21 @@ fn a_failure_that_no_retry_mends_is_an_error_at_once() {
 }
 
 #[test]
-fn a_destructive_step_is_not_repeated_unasked() {
+fn destructive_step_is_not_repeated_automatically() {
     let make = |state| Step { destructive: true, retries: 5, ..step(1, state) };
     for generation in [NOW, TargetNo(6)] {
-        assert_eq!(alone(make(Transition), Event::Lost { generation }).unwrap().progress.state, Error);
+        assert_eq!(
+            alone(make(Transition), Event::Lost { generation }).unwrap().progress.state,
+            Error
+        );
     }
     let half_way = Event::Failed { generation: NOW, reason: "the line broke".into(), retry: true };
     assert_eq!(alone(make(Transition), half_way).unwrap().progress.state, Error);
-    assert_eq!(alone(make(Transition), Event::NeverStarted).unwrap().progress.state, Todo, "it was proven");
+    assert_eq!(
+        alone(make(Transition), Event::NeverStarted).unwrap().progress.state,
+        Todo,
+        "it was proven"
+    );
     let drift = Event::Rerun { generation: NOW, why: Why::Drift };
     assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::DoneForGood { .. })));
     assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
@@ -233,7 +260,8 @@ fn a_destructive_step_is_not_repeated_unasked() {
         let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
-    // Drift seen while it runs does not make it run twice, nor does it lose its place because a parent runs again.
+    // Drift during a run does not cause a second run. A parent's re-run does not move the step in
+    // the queue.
     let mut one = make(Transition);
     one.progress.pending = 1;
     let mut world = world(vec![one], &[]);
@@ -243,15 +271,18 @@ fn a_destructive_step_is_not_repeated_unasked() {
 }
 
 #[test]
-fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not() {
+fn commit_reruns_destructive_step() {
     for written in [NOW, TargetNo(8)] {
         for state in [Active, Error] {
             let mut one = Step { destructive: true, ..step(1, state) };
             one.progress.generation = written;
             let mut world = world(vec![one], &[]);
             let rerun = Some((TargetNo(8), Why::Slice));
-            let outcome =
-                apply(&world, &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }])).unwrap();
+            let outcome = apply(
+                &world,
+                &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }]),
+            )
+            .unwrap();
             world.take(&outcome);
             assert_eq!(world.steps[&id(1)].progress.state, Todo);
             assert_eq!(world.steps[&id(1)].progress.generation, TargetNo(8));
@@ -260,20 +291,24 @@ fn a_commit_re_runs_a_destructive_step_whether_its_generation_is_written_or_not(
 }
 
 #[test]
-fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
-    // 1 -> 2 -> 3 -> 4, where 1 runs again; 5 waits for 2 as well, and was never run.
+fn error_blocks_descendants_and_retry_restores_results() {
+    // 1 -> 2 -> 3 -> 4, where 1 runs again. Step 5 also waits for 2 and never ran.
     let mut first = step(1, Transition);
     first.progress.cause = Some(Cause::new(Why::Drift));
     let mut second = step(2, Active);
     second.progress.pending = 1;
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (2, 5, Hard)];
-    let mut world = world(vec![first, second, step(3, Active), step(4, Active), step(5, Todo)], &edges);
+    let mut world =
+        world(vec![first, second, step(3, Active), step(4, Active), step(5, Todo)], &edges);
 
     apply_to(&mut world, 1, failed(true)).unwrap();
-    assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(
+        states(&world),
+        [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1), (Blocked, 1)]
+    );
     assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
 
-    // Meanwhile somebody wants 3 to run again.
+    // Meanwhile, a user re-runs step 3.
     apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: Why::Slice }).unwrap();
     apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -285,7 +320,7 @@ fn an_error_blocks_hop_by_hop_and_results_come_back_without_a_run() {
 }
 
 #[test]
-fn the_ripple_spares_running_steps_and_what_is_done_for_good() {
+fn error_ripple_skips_running_and_destructive_steps() {
     let below = |state| {
         let mut below = step(2, state);
         below.progress.pending = 1;
@@ -303,7 +338,7 @@ fn the_ripple_spares_running_steps_and_what_is_done_for_good() {
 }
 
 #[test]
-fn an_error_is_an_end_and_nothing_to_wait_for() {
+fn error_frees_order_only_and_after_end_children() {
     let mut after_end = step(2, Blocked);
     after_end.join = Join { need: JoinNeed::All, after: JoinAfter::End };
     let edges = [(1, 2, Hard), (1, 3, OrderOnly)];
@@ -315,7 +350,7 @@ fn an_error_is_an_end_and_nothing_to_wait_for() {
 }
 
 #[test]
-fn any_and_at_least_count_what_satisfies() {
+fn any_and_at_least_joins_count_parents() {
     let join = |n, need, satisfied, pending, state| {
         let mut step = step(n, state);
         step.join = Join { need, after: JoinAfter::Success };
@@ -329,8 +364,11 @@ fn any_and_at_least_count_what_satisfies() {
     let edges: Vec<_> = (1..=3).flat_map(|parent| [(parent, 4, Hard), (parent, 5, Hard)]).collect();
     let mut world = world(parents.into_iter().chain([any, two]).collect(), &edges);
     let below = |world: &World| states(world)[3..].to_vec();
-    let succeed = |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
-    let rerun = |world: &mut World, n| apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap();
+    let succeed =
+        |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
+    let rerun = |world: &mut World, n| {
+        apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap()
+    };
     succeed(&mut world, 1);
     assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
     succeed(&mut world, 2);
@@ -345,9 +383,10 @@ fn any_and_at_least_count_what_satisfies() {
 }
 
 #[test]
-fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
+fn rerun_blocks_waiting_but_not_active_children() {
     let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
-    let mut world = world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
+    let mut world =
+        world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
     apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -355,14 +394,16 @@ fn what_runs_again_leaves_active_children_and_takes_back_waiting_ones() {
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Transition, 0)]);
 }
 
-/// Two groups with a barrier between them, both re-run: the second waits for the first as it would without the barrier.
+/// Two groups with a barrier between them, both re-run. The second waits for the first as it would
+/// without the barrier.
 #[test]
-fn a_barrier_hides_nothing() {
+fn barrier_propagates_reruns_and_errors() {
     let barrier = || Step { instant: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
     let rerun = || Event::Rerun { generation: TargetNo(8), why: Why::Slice };
     for order in [[1, 3], [3, 1]] {
-        let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+        let mut world =
+            world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
         for n in order {
             apply_to(&mut world, n, rerun()).unwrap();
         }
@@ -372,8 +413,9 @@ fn a_barrier_hides_nothing() {
         apply_to(&mut world, 1, succeeded.clone()).unwrap();
         assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Active, 1)]);
     }
-    // And an error above it reaches what stayed ACTIVE below it.
-    let mut world = world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
+    // An error above the barrier also reaches the steps below it that stayed ACTIVE.
+    let mut world =
+        world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
     apply_to(&mut world, 1, rerun()).unwrap();
     assert_eq!(states(&world)[2..], [(Active, 1), (Active, 0)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -383,8 +425,9 @@ fn a_barrier_hides_nothing() {
 }
 
 #[test]
-fn a_node_dies_and_comes_back() {
-    // (destructive, needs, instant) and what becomes of each state: BLOCKED TODO TRANSITION ACTIVE ERROR
+fn node_down_and_up_in_each_state() {
+    // (destructive, needs, instant) and the new state for each of: BLOCKED TODO TRANSITION ACTIVE
+    // ERROR
     let table = [
         ((false, Needs::Alive, false), [Blocked, Todo, Todo, Todo, Todo]),
         ((true, Needs::Alive, false), [Blocked, Todo, Error, Active, Error]),
@@ -393,7 +436,8 @@ fn a_node_dies_and_comes_back() {
     ];
     for ((destructive, needs, instant), row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
-            let mut world = world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
+            let mut world =
+                world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
             let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
             world.take(&down);
             let now = &world.steps[&id(1)].progress;
@@ -413,8 +457,8 @@ fn a_node_dies_and_comes_back() {
 }
 
 #[test]
-fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
-    // 1 -> 2 (instant) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
+fn dead_node_resets_only_own_steps() {
+    // 1 -> 2 (immediate) -> 3 on the node; 4 and 5 are children of 3 elsewhere.
     let elsewhere = |n, state| Step { node: NodeId(Uuid::from_u128(2)), ..step(n, state) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (3, 5, Hard)];
     let steps = vec![
@@ -434,11 +478,14 @@ fn a_dead_node_takes_its_own_steps_back_and_others_keep_theirs() {
         Some(Cause::new(Why::NodeBack)),
         "its result is gone: it runs again"
     );
-    assert_eq!(down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(), (1..=5).map(id).collect::<Vec<_>>());
+    assert_eq!(
+        down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(),
+        (1..=5).map(id).collect::<Vec<_>>()
+    );
 }
 
 #[test]
-fn a_kept_result_on_a_dead_node_is_not_taken_back() {
+fn retained_result_on_dead_node_is_not_restored() {
     let mut kept = step(1, Blocked);
     kept.progress.applied = Some(NOW);
     let mut world = world(vec![kept], &[]);
@@ -448,8 +495,9 @@ fn a_kept_result_on_a_dead_node_is_not_taken_back() {
 }
 
 #[test]
-fn a_commit_places_what_is_new_in_one_pass() {
-    // 1 is there and ACTIVE. New: 2 (skipped), 3 (instant), 4, 5, and an edge from 2 to 6, which was TODO.
+fn commit_places_new_steps_in_one_pass() {
+    // Step 1 exists and is ACTIVE. New: 2 (skipped), 3 (immediate), 4, 5, and an edge from 2 to 6
+    // (TODO).
     let fresh = |n| Step { progress: Progress::new(TargetNo(8), true), ..step(n, Blocked) };
     let steps = vec![
         step(1, Active),
@@ -461,23 +509,37 @@ fn a_commit_places_what_is_new_in_one_pass() {
     ];
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (4, 5, Hard), (4, 6, Hard)];
     let mut world = world(steps, &edges);
-    let parents =
-        |n| Some(edges.iter().filter(|(_, child, _)| *child == n).map(|(p, _, kind)| (id(*p), *kind)).collect());
-    let committed = [6, 5, 4, 3, 2].map(|n| Committed { step: id(n), rerun: None, parents: parents(n) });
+    let parents = |n| {
+        Some(
+            edges
+                .iter()
+                .filter(|(_, child, _)| *child == n)
+                .map(|(p, _, kind)| (id(*p), *kind))
+                .collect(),
+        )
+    };
+    let committed =
+        [6, 5, 4, 3, 2].map(|n| Committed { step: id(n), rerun: None, parents: parents(n) });
     let outcome = apply(&world, &Change::Commit(committed.to_vec())).unwrap();
     world.take(&outcome);
-    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]);
+    assert_eq!(
+        states(&world),
+        [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]
+    );
     assert_eq!(world.steps[&id(3)].progress.applied, Some(TargetNo(8)));
 }
 
 #[test]
-fn what_contradicts_itself_is_named() {
+fn inconsistent_world_is_reported() {
     let mut low = step(2, Blocked);
     low.rank = 1;
     let mut flat = world(vec![step(1, Transition), low], &[(1, 2, Hard)]);
     let succeeded = Event::Succeeded { generation: NOW };
     let change = Change::Step { step: id(1), event: succeeded };
-    assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) })));
+    assert_eq!(
+        apply(&flat, &change),
+        Err(Stop::Broken(Broken::Rank { parent: id(1), child: id(2) }))
+    );
     let child = flat.steps.get_mut(&id(2)).unwrap();
     child.rank = 2;
     child.progress.pending = 0;

@@ -1,5 +1,5 @@
-//! The annealer against a model: random graphs, random interleavings of everything that can happen, and after each event every
-//! invariant that the module promises, checked by code that shares nothing with it.
+//! Tests the annealer against a model: random graphs and random interleavings of all events. After
+//! each event, independent code checks every invariant that the module promises.
 
 #![expect(clippy::unwrap_used, reason = "a model that can't do its part fails its test")]
 
@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::anneal::{
-    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView,
-    Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why,
-    World, admit, apply, apply_each, why_not,
+    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event,
+    LaneKey, LaneView, Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused,
+    Step, StepState, StepView, Stop, Why, World, admit, apply, apply_each, why_not,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, LaneMode, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -26,7 +26,7 @@ const LANES: [(&str, Option<u32>, LaneMode); 3] = [
 const LIMITS: Limits = Limits { running: 4, batch: 3 };
 const BUDGET: BudgetId = BudgetId(1);
 
-/// A step as the strategy draws it; `parents` are drawn among the steps before it.
+/// A generated step. Its `parents` are among the steps before it.
 #[derive(Debug, Clone)]
 struct Drawn {
     node: usize,
@@ -65,8 +65,7 @@ enum Op {
 fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
     let kind = prop_oneof![5 => Just(EdgeKind::Hard), 2 => Just(EdgeKind::Soft), 2 => Just(EdgeKind::OrderOnly)];
     let parents = proptest::collection::btree_map(0..index.max(1), kind, 0..=index.min(4));
-    let need =
-        prop_oneof![4 => Just(JoinNeed::All), 1 => Just(JoinNeed::Any), 1 => (1..3u32).prop_map(JoinNeed::AtLeast)];
+    let need = prop_oneof![4 => Just(JoinNeed::All), 1 => Just(JoinNeed::Any), 1 => (1..3u32).prop_map(JoinNeed::AtLeast)];
     let after = prop_oneof![4 => Just(JoinAfter::Success), 1 => Just(JoinAfter::End)];
     let needs = prop_oneof![6 => Just(Needs::Alive), 1 => Just(Needs::Any)];
     let flags = (
@@ -88,8 +87,10 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
             retries,
             (destructive, instant, exclusive, freezes, budget, late),
         )| {
-            let parents: Vec<_> = parents.into_iter().filter(|(parent, _)| *parent < index).collect();
-            let counting = parents.iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+            let parents: Vec<_> =
+                parents.into_iter().filter(|(parent, _)| *parent < index).collect();
+            let counting =
+                parents.iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
             let need = match need {
                 JoinNeed::AtLeast(_) if counting == 0 => JoinNeed::All,
                 JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting)),
@@ -138,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Ids whose order has nothing to do with the order of the graph.
+/// Ids whose order is unrelated to the order of the graph.
 fn step_id(index: usize) -> StepId {
     StepId(Uuid::from_u128(((index as u128 + 1) * 37) % 101 + 1))
 }
@@ -148,7 +149,10 @@ fn node_id(index: usize) -> NodeId {
 }
 
 fn lane_key(index: usize) -> LaneKey {
-    LaneKey { deployment: DeploymentId(Uuid::from_u128(1)), name: LaneName::parse(LANES[index].0).unwrap() }
+    LaneKey {
+        deployment: DeploymentId(Uuid::from_u128(1)),
+        name: LaneName::parse(LANES[index].0).unwrap(),
+    }
 }
 
 struct Run {
@@ -157,7 +161,7 @@ struct Run {
     exclusive: bool,
 }
 
-/// A cluster that runs: the part of the database, the claim and the workers.
+/// A running cluster: simulates the database, the claim and the workers.
 struct Cluster {
     drawn: Vec<Drawn>,
     born: BTreeSet<usize>,
@@ -168,7 +172,7 @@ struct Cluster {
     since: BTreeMap<StepId, i64>,
     up: [bool; NODES],
     runs: BTreeMap<StepId, Run>,
-    /// Destructive steps of which nobody knows whether they were done.
+    /// Destructive steps for which it is unknown whether they ran.
     uncertain: BTreeSet<StepId>,
     /// (step, generation) of every applied result of a destructive step.
     destroyed: BTreeSet<(StepId, TargetNo)>,
@@ -190,25 +194,34 @@ impl Cluster {
             drawn,
         };
         cluster.world.on_node = (0..NODES).map(|node| (node_id(node), Vec::new())).collect();
-        let early: Vec<usize> = (0..cluster.drawn.len()).filter(|i| !cluster.drawn[*i].late).collect();
+        let early: Vec<usize> =
+            (0..cluster.drawn.len()).filter(|i| !cluster.drawn[*i].late).collect();
         cluster.grow(&early);
         cluster
     }
 
     fn parents(&self, index: usize) -> Vec<(StepId, EdgeKind)> {
-        let born = self.drawn[index].parents.iter().filter(|(parent, _)| self.born.contains(parent));
+        let born =
+            self.drawn[index].parents.iter().filter(|(parent, _)| self.born.contains(parent));
         born.map(|(parent, kind)| (step_id(*parent), *kind)).collect()
     }
 
     fn children(&self, index: usize) -> Vec<(usize, EdgeKind)> {
-        let edges =
-            |child: usize| self.drawn[child].parents.iter().filter(|(p, _)| *p == index).map(move |(_, k)| (child, *k));
+        let edges = |child: usize| {
+            self.drawn[child]
+                .parents
+                .iter()
+                .filter(|(p, _)| *p == index)
+                .map(move |(_, k)| (child, *k))
+        };
         self.born.iter().flat_map(|child| edges(*child)).collect()
     }
 
-    /// A join may ask for more than the parents that are there while some are not born.
+    /// A join may require more parents than exist while some are not created yet.
     fn join(&self, index: usize) -> Join {
-        let counting = self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count() as u32;
+        let counting =
+            self.parents(index).iter().filter(|(_, kind)| *kind != EdgeKind::OrderOnly).count()
+                as u32;
         let need = match self.drawn[index].need {
             JoinNeed::AtLeast(n) => JoinNeed::AtLeast(n.min(counting).max(1)),
             need => need,
@@ -218,10 +231,15 @@ impl Cluster {
     }
 
     fn rank(&self, index: usize) -> u32 {
-        self.drawn[index].parents.iter().map(|(parent, _)| self.rank(*parent) + 1).max().unwrap_or(0)
+        self.drawn[index]
+            .parents
+            .iter()
+            .map(|(parent, _)| self.rank(*parent) + 1)
+            .max()
+            .unwrap_or(0)
     }
 
-    /// A commit that makes steps; edges to and from those that are there already come with them.
+    /// A commit that creates steps, with their edges to and from existing steps.
     fn grow(&mut self, new: &[usize]) {
         self.target += 1;
         self.born.extend(new);
@@ -248,7 +266,10 @@ impl Cluster {
             changed.extend(self.children(*index).into_iter().map(|(child, _)| child));
         }
         for index in self.born.clone() {
-            let children = self.children(index).into_iter().map(|(child, kind)| Child { step: step_id(child), kind });
+            let children = self
+                .children(index)
+                .into_iter()
+                .map(|(child, kind)| Child { step: step_id(child), kind });
             self.world.children.insert(step_id(index), children.collect());
         }
         let committed = changed.into_iter().map(|index| {
@@ -274,14 +295,18 @@ impl Cluster {
         (!steps.is_empty()).then(|| steps[n % steps.len()])
     }
 
-    /// Applies a change as the store does, checks what it did, and settles what a batch left.
+    /// Applies a change as the store does, checks the result, and settles the rest of a batch.
     fn change(&mut self, change: &Change) -> Result<(), Refused> {
         let outcome = match apply(&self.world, change) {
             Ok(outcome) => outcome,
             Err(Stop::Refused(refused)) => return Err(refused),
             Err(other) => panic!("{change:?}: {other:?}"),
         };
-        assert_eq!(apply(&self.world, change).as_ref(), Ok(&outcome), "the same change, the same outcome");
+        assert_eq!(
+            apply(&self.world, change).as_ref(),
+            Ok(&outcome),
+            "the same change, the same outcome"
+        );
         self.check_found_step_by_step(change, &outcome);
         let before = self.world.clone();
         self.world.take(&outcome);
@@ -308,7 +333,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// From nothing but the change itself, loading what is asked for: the same outcome, and nothing loaded that is not near.
+    /// Starts with the change alone and loads what the engine requests. The outcome must be the
+    /// same, and only nearby steps may be loaded.
     fn check_found_step_by_step(&self, change: &Change, whole: &Outcome) {
         let mut near = World::default();
         let mut asked = Missing::default();
@@ -328,10 +354,16 @@ impl Cluster {
                     for id in &missing.children_of {
                         let mut children = self.world.children[id].clone();
                         children.reverse();
-                        assert!(near.children.insert(*id, children).is_none(), "asked for what was there");
+                        assert!(
+                            near.children.insert(*id, children).is_none(),
+                            "asked for what was there"
+                        );
                     }
                     for node in &missing.on_nodes {
-                        near.on_node.insert(*node, self.world.on_node.get(node).cloned().unwrap_or_default());
+                        near.on_node.insert(
+                            *node,
+                            self.world.on_node.get(node).cloned().unwrap_or_default(),
+                        );
                     }
                     asked.steps.extend(missing.steps);
                     asked.children_of.extend(missing.children_of);
@@ -342,26 +374,38 @@ impl Cluster {
         panic!("loading does not end: {change:?}");
     }
 
-    /// What was asked for: what the change names, and children of what moved (or of blocked instants below an error).
+    /// Checks that only steps of the change, children of moved steps, and blocked immediate steps
+    /// below an error were requested.
     ///
-    /// Not for commits: with parents still to be loaded, a first round may look at a child too many.
+    /// Does not apply to commits: before all parents are loaded, the first round may request one
+    /// child too many.
     fn check_cost(&self, change: &Change, outcome: &Outcome, asked: &Missing) {
         if matches!(change, Change::Commit(_)) {
             return;
         }
-        let moved: BTreeSet<StepId> =
-            outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|delta| delta.step).collect();
+        let moved: BTreeSet<StepId> = outcome
+            .deltas
+            .iter()
+            .filter(|d| d.was != d.now.state)
+            .map(|delta| delta.step)
+            .collect();
         let passes = |id: &StepId| {
             let step = &self.world.steps[id];
-            moved.contains(id) || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
+            moved.contains(id)
+                || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
         };
-        // While one parent of a step is loaded and another is not, the step may seem to move and not do so in the end.
+        // While only some parents of a step are loaded, it may seem to move although it does not.
         let beside = |id: &StepId| {
-            let near = |(_, children): &(&StepId, &Vec<Child>)| children.iter().any(|child| child.step == *id);
+            let near = |(_, children): &(&StepId, &Vec<Child>)| {
+                children.iter().any(|child| child.step == *id)
+            };
             self.world.children.iter().filter(near).any(|(parent, _)| passes(parent))
         };
         for id in &asked.children_of {
-            assert!(passes(id) || beside(id), "children of {id} were asked for, and neither it nor a parent moved");
+            assert!(
+                passes(id) || beside(id),
+                "children of {id} were asked for, and neither it nor a parent moved"
+            );
         }
         let mut allowed = self.named(change);
         for id in &asked.children_of {
@@ -378,18 +422,22 @@ impl Cluster {
             }
             Change::Settle { steps } => steps.iter().copied().collect(),
             Change::Commit(steps) => {
-                let parents = steps.iter().flat_map(|c| c.parents.iter().flatten().map(|(parent, _)| *parent));
+                let parents = steps
+                    .iter()
+                    .flat_map(|c| c.parents.iter().flatten().map(|(parent, _)| *parent));
                 steps.iter().map(|c| c.step).chain(parents).collect()
             }
         }
     }
 
-    /// A changed step is named by the change, or has a parent that moved; results and ACTIVE states go only as the rules say.
+    /// Checks that the change names each changed step or a parent moved. Results and ACTIVE states
+    /// are lost only by the rules.
     fn check_reach(&self, change: &Change, before: &World, outcome: &Outcome) {
         let named = self.named(change);
         let changed: Vec<_> = outcome.deltas.iter().map(|d| (d.rank, d.step)).collect();
         assert!(changed.is_sorted() && changed.windows(2).all(|pair| pair[0] != pair[1]));
-        let moved: BTreeSet<StepId> = outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|d| d.step).collect();
+        let moved: BTreeSet<StepId> =
+            outcome.deltas.iter().filter(|d| d.was != d.now.state).map(|d| d.step).collect();
         let parents: BTreeMap<StepId, Vec<(StepId, EdgeKind)>> =
             self.born.iter().map(|index| (step_id(*index), self.parents(*index))).collect();
         let erred = moved.iter().any(|id| self.state(*id) == StepState::Error);
@@ -400,7 +448,8 @@ impl Cluster {
             }
             let passes = |id: &StepId| {
                 let step = &self.world.steps[id];
-                moved.contains(id) || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
+                moved.contains(id)
+                    || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
             };
             let near = parents[&delta.step].iter().any(|(parent, _)| passes(parent));
             assert!(near, "{change:?} reached {}", delta.step);
@@ -415,14 +464,18 @@ impl Cluster {
                 (StepState::Active, StepState::Active) => {}
                 (StepState::Active, now) => {
                     assert_eq!(now, StepState::Blocked);
-                    assert!(instant || erred, "{change:?}: an ACTIVE step moved although nothing failed");
+                    assert!(
+                        instant || erred,
+                        "{change:?}: an ACTIVE step moved although nothing failed"
+                    );
                     assert!(!is.is_done_for_good());
                     assert_eq!(was.progress.applied, is.progress.applied, "its result is kept");
                 }
                 (_, StepState::Active) => {
                     assert!(
                         instant
-                            || (was.progress.applied == Some(was.progress.generation) && was.progress.cause.is_none())
+                            || (was.progress.applied == Some(was.progress.generation)
+                                && was.progress.cause.is_none())
                     );
                 }
                 _ => {}
@@ -433,34 +486,43 @@ impl Cluster {
         }
     }
 
-    /// Below an error, hop by hop: no step is ACTIVE whose join does not hold because of it.
+    /// Checks each hop below an error: no step is ACTIVE whose join the error breaks.
     fn check_ripple(&self, moved: &BTreeSet<StepId>) {
-        let mut broken: Vec<StepId> = moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
+        let mut broken: Vec<StepId> =
+            moved.iter().copied().filter(|id| self.state(*id) == StepState::Error).collect();
         while let Some(parent) = broken.pop() {
             for child in &self.world.children[&parent] {
                 let step = &self.world.steps[&child.step];
-                let after_end = step.join.after == JoinAfter::End && self.state(parent) == StepState::Error;
+                let after_end =
+                    step.join.after == JoinAfter::End && self.state(parent) == StepState::Error;
                 if child.kind == EdgeKind::OrderOnly || after_end || self.holds(step) {
                     continue;
                 }
                 match step.progress.state {
-                    StepState::Active => assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id),
+                    StepState::Active => {
+                        assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id)
+                    }
                     StepState::Todo => panic!("{} is TODO below an error", step.id),
-                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => broken.push(step.id),
+                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => {
+                        broken.push(step.id)
+                    }
                     _ => {}
                 }
             }
         }
     }
 
-    /// The join, from the states of all parents: the rule as architecture has it, not as the code counts it.
+    /// Evaluates the join from the states of all parents, by the architecture and not by the
+    /// counters.
     fn holds(&self, step: &Step) -> bool {
         let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
         let parents = self.parents(*index);
-        let waits = parents.iter().filter(|(_, kind)| *kind == EdgeKind::OrderOnly).any(|(parent, _)| {
-            let parent = &self.world.steps[parent];
-            !parent.skipped && !matches!(parent.progress.state, StepState::Active | StepState::Error)
-        });
+        let waits =
+            parents.iter().filter(|(_, kind)| *kind == EdgeKind::OrderOnly).any(|(parent, _)| {
+                let parent = &self.world.steps[parent];
+                !parent.skipped
+                    && !matches!(parent.progress.state, StepState::Active | StepState::Error)
+            });
         let counting: Vec<bool> = parents
             .iter()
             .filter(|(_, kind)| *kind != EdgeKind::OrderOnly)
@@ -479,7 +541,7 @@ impl Cluster {
         enough && !waits
     }
 
-    /// How many parents' change it takes until the join holds, one parent at a time.
+    /// Number of parents that must change, one at a time, until the join is satisfied.
     fn recount(&self, step: &Step) -> usize {
         let index = self.born.iter().find(|index| step_id(**index) == step.id).unwrap();
         let (mut counting, mut good, mut ahead) = (0usize, 0usize, 0usize);
@@ -509,9 +571,15 @@ impl Cluster {
             assert_eq!(*pending == 0, self.holds(step));
             match state {
                 StepState::Todo => assert_eq!(*pending, 0),
-                StepState::Blocked => assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id),
+                StepState::Blocked => {
+                    assert!(*pending > 0, "{} is BLOCKED and waits for nothing", step.id)
+                }
                 StepState::Active => {
-                    assert_eq!(*applied, Some(*generation), "ACTIVE without the result of its generation");
+                    assert_eq!(
+                        *applied,
+                        Some(*generation),
+                        "ACTIVE without the result of its generation"
+                    );
                     assert_eq!(*cause, None);
                     assert!(!step.is_instant() || *pending == 0);
                 }
@@ -521,12 +589,16 @@ impl Cluster {
                 assert_ne!(*applied, Some(*generation));
             }
             let again = cause.is_some_and(|cause| cause.again);
-            assert!(!again || *state == StepState::Transition, "only an attempt that is open can be behind a cause");
+            assert!(
+                !again || *state == StepState::Transition,
+                "only an attempt that is open can be behind a cause"
+            );
             assert!(applied.is_none_or(|applied| applied <= *generation));
             assert_eq!(self.runs.contains_key(&step.id), *state == StepState::Transition);
         }
         for node in 0..NODES {
-            let exclusive = self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
+            let exclusive =
+                self.runs.values().filter(|run| run.node == node_id(node) && run.exclusive).count();
             assert!(exclusive <= 1, "{exclusive} exclusive runs on one node");
         }
         assert!(self.runs.len() <= LIMITS.running as usize);
@@ -570,10 +642,16 @@ impl Cluster {
         let open = self.runs.iter().map(|(step, run)| OpenRun {
             step: *step,
             node: run.node,
-            lane: lane_key(self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane),
+            lane: lane_key(
+                self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane,
+            ),
             exclusive: run.exclusive,
         });
-        let web = DeploymentView { name: DeploymentName::parse("web").unwrap(), parent: None, held_by: None };
+        let web = DeploymentView {
+            name: DeploymentName::parse("web").unwrap(),
+            parent: None,
+            held_by: None,
+        };
         AdmissionView {
             now: Moment(self.now),
             enabled: true,
@@ -595,10 +673,18 @@ impl Cluster {
         assert_eq!(picks, admit(&view, LIMITS));
         assert!(picks.len() <= LIMITS.batch as usize);
         if let Some(first) = picks.first() {
-            assert_eq!(why_not(&view, LIMITS, *first), [], "the first pick is held back by nothing");
+            assert_eq!(
+                why_not(&view, LIMITS, *first),
+                [],
+                "the first pick is held back by nothing"
+            );
         } else {
             for step in self.in_state(StepState::Todo) {
-                assert_ne!(why_not(&view, LIMITS, step), [], "{step} is held back without a reason");
+                assert_ne!(
+                    why_not(&view, LIMITS, step),
+                    [],
+                    "{step} is held back without a reason"
+                );
             }
         }
         for id in &picks {
@@ -606,11 +692,17 @@ impl Cluster {
             assert!(self.holds(step), "{id} starts before its join holds");
             assert!(!step.is_instant());
             assert!(!self.uncertain.contains(id), "{id} may have been done, and is done again");
-            assert!(!self.destroyed.contains(&(*id, step.progress.generation)), "{id} is done twice");
+            assert!(
+                !self.destroyed.contains(&(*id, step.progress.generation)),
+                "{id} is done twice"
+            );
             assert!(step.needs != Needs::Alive || step.progress.node_up);
             let index = *self.born.iter().find(|i| step_id(**i) == *id).unwrap();
-            let run =
-                Run { generation: step.progress.generation, node: step.node, exclusive: self.drawn[index].exclusive };
+            let run = Run {
+                generation: step.progress.generation,
+                node: step.node,
+                exclusive: self.drawn[index].exclusive,
+            };
             self.runs.insert(*id, run);
             self.change(&Change::Step { step: *id, event: Event::Started }).unwrap();
         }
@@ -620,8 +712,10 @@ impl Cluster {
 
     fn check_limits(&self) {
         for (lane, (_, max, _)) in LANES.iter().enumerate() {
-            let running =
-                self.born.iter().filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
+            let running = self
+                .born
+                .iter()
+                .filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
             let running = running.count();
             assert!(max.is_none_or(|max| running <= max as usize), "lane {lane} is over its limit");
         }
@@ -633,7 +727,10 @@ impl Cluster {
         let applied = matches!(event, Event::Succeeded { generation } if generation == self.world.steps[&step].progress.generation);
         if self.world.steps[&step].destructive {
             if applied {
-                assert!(self.destroyed.insert((step, run.generation)), "applied twice at one generation");
+                assert!(
+                    self.destroyed.insert((step, run.generation)),
+                    "applied twice at one generation"
+                );
             }
             if matches!(event, Event::Lost { .. }) {
                 self.uncertain.insert(step);
@@ -645,7 +742,7 @@ impl Cluster {
         }
     }
 
-    /// A person says that the step may run (again).
+    /// A user confirms that the step may run (again).
     fn answered(&mut self, step: StepId) {
         self.uncertain.remove(&step);
     }
@@ -655,22 +752,29 @@ impl Cluster {
         let all: Vec<StepId> = self.world.steps.keys().copied().collect();
         let steps: BTreeSet<StepId> = picks.iter().map(|n| all[n % all.len()]).collect();
         for step in &steps {
-            // A run that is still open when its step is changed goes on, and its end is uncertain no more than any other's.
+            // A run that is open when its step changes continues, and its result is no more
+            // uncertain than others.
             self.answered(*step);
         }
         let rerun = Some((TargetNo(self.target), Why::Slice));
         if picks[0].is_multiple_of(2) {
-            // As a database does that writes all intent first.
+            // Like a database that first writes all intent.
             for step in &steps {
                 self.world.steps.get_mut(step).unwrap().progress.generation = TargetNo(self.target);
             }
         }
-        let change = Change::Commit(steps.iter().map(|step| Committed { step: *step, rerun, parents: None }).collect());
+        let change = Change::Commit(
+            steps.iter().map(|step| Committed { step: *step, rerun, parents: None }).collect(),
+        );
         let before: Vec<Step> = self.world.steps.values().cloned().collect();
         self.change(&change).unwrap();
         for step in before.iter().filter(|step| !steps.contains(&step.id)) {
             if step.progress.state == StepState::Active && !step.is_instant() {
-                assert_eq!(self.state(step.id), StepState::Active, "children of what runs again stay ACTIVE");
+                assert_eq!(
+                    self.state(step.id),
+                    StepState::Active,
+                    "children of what runs again stay ACTIVE"
+                );
             }
         }
         let older = Change::Step {
@@ -688,11 +792,18 @@ impl Cluster {
         self.answered(id);
         let step = self.world.steps.get_mut(&id).unwrap();
         step.skipped = !step.skipped;
-        let mut committed =
-            vec![Committed { step: id, rerun: Some((TargetNo(self.target), Why::Changed)), parents: None }];
+        let mut committed = vec![Committed {
+            step: id,
+            rerun: Some((TargetNo(self.target), Why::Changed)),
+            parents: None,
+        }];
         for (child, kind) in self.children(index) {
             if kind == EdgeKind::OrderOnly {
-                committed.push(Committed { step: step_id(child), rerun: None, parents: Some(self.parents(child)) });
+                committed.push(Committed {
+                    step: step_id(child),
+                    rerun: None,
+                    parents: Some(self.parents(child)),
+                });
             }
         }
         self.change(&Change::Commit(committed)).unwrap();
@@ -722,7 +833,9 @@ impl Cluster {
                 StepState::Transition => panic!("an attempt goes on on a dead node"),
                 StepState::Active => assert!(step.is_done_for_good()),
                 StepState::Error => assert!(step.destructive),
-                StepState::Todo => assert!(!step.rests(), "a result on a dead node is taken for good"),
+                StepState::Todo => {
+                    assert!(!step.rests(), "a result on a dead node is taken for good")
+                }
                 StepState::Blocked => {}
             }
         }
@@ -731,7 +844,13 @@ impl Cluster {
     fn node_up(&mut self, node: usize) {
         self.up[node] = true;
         self.change(&Change::NodeUp { node: node_id(node) }).unwrap();
-        assert!(self.world.steps.values().filter(|s| s.node == node_id(node)).all(|s| s.progress.node_up));
+        assert!(
+            self.world
+                .steps
+                .values()
+                .filter(|s| s.node == node_id(node))
+                .all(|s| s.progress.node_up)
+        );
     }
 
     fn retry(&mut self, step: StepId) {
@@ -744,18 +863,26 @@ impl Cluster {
         let running = |n: &usize| self.pick(StepState::Transition, *n);
         match op {
             Op::Claim => drop(self.claim()),
-            Op::Succeed(n) => {
-                running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Succeeded { generation }))
-            }
+            Op::Succeed(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |generation| Event::Succeeded { generation })),
             Op::Fail(n, retry) => running(n).into_iter().for_each(|s| {
                 let retry = *retry;
-                self.end(s, |generation| Event::Failed { generation, reason: "exit 1".into(), retry });
+                self.end(s, |generation| Event::Failed {
+                    generation,
+                    reason: "exit 1".into(),
+                    retry,
+                });
             }),
-            Op::Lose(n) => running(n).into_iter().for_each(|s| self.end(s, |generation| Event::Lost { generation })),
-            Op::NeverStarted(n) => running(n).into_iter().for_each(|s| self.end(s, |_| Event::NeverStarted)),
-            Op::Cancel(n) => {
-                running(n).into_iter().for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() }))
+            Op::Lose(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |generation| Event::Lost { generation })),
+            Op::NeverStarted(n) => {
+                running(n).into_iter().for_each(|s| self.end(s, |_| Event::NeverStarted))
             }
+            Op::Cancel(n) => running(n)
+                .into_iter()
+                .for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() })),
             Op::Retry(n) => self.pick(StepState::Error, *n).into_iter().for_each(|s| self.retry(s)),
             Op::Drift(n) => {
                 let all: Vec<StepId> = self.world.steps.keys().copied().collect();
@@ -776,7 +903,7 @@ impl Cluster {
         }
     }
 
-    /// Nothing fails any more: nodes are back, people retry, and every run succeeds.
+    /// Stops all faults: nodes are back, users retry, and every run succeeds.
     fn heal(&mut self) {
         (0..NODES).for_each(|node| self.node_up(node));
         for _ in 0..20 * self.world.steps.len() + 20 {
@@ -798,23 +925,31 @@ impl Cluster {
         let view = self.view();
         for step in self.world.steps.values().filter(|step| !step.is_converged()) {
             let reasons = why_not(&view, LIMITS, step.id);
-            println!("{} {} pending {}: {reasons:?}", step.id, step.progress.state, step.progress.pending);
+            println!(
+                "{} {} pending {}: {reasons:?}",
+                step.id, step.progress.state, step.progress.pending
+            );
         }
         panic!("it does not converge");
     }
 }
 
-/// `PROPTEST_CASES` asks for more than the usual number.
+/// `PROPTEST_CASES` overrides the number of cases.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256);
-    ProptestConfig { cases, max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases,
+        max_shrink_iters: 20_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn invariants_hold_through_everything_and_it_converges(
+    fn random_events_preserve_invariants_and_converge(
         steps in graph(),
         ops in proptest::collection::vec(op(), 0..70),
     ) {
@@ -829,7 +964,7 @@ proptest! {
     }
 
     #[test]
-    fn without_failures_every_step_runs_exactly_once(steps in graph()) {
+    fn every_step_runs_once_without_failures(steps in graph()) {
         let mut cluster = Cluster::new(steps);
         let mut runs: BTreeMap<StepId, usize> = BTreeMap::new();
         loop {
@@ -849,9 +984,10 @@ proptest! {
 proptest! {
     #![proptest_config(config())]
 
-    /// Ends that one transaction writes together mean what they mean one after the other, and one that does not fit keeps none.
+    /// Several ends in one transaction equal the same ends one after the other. If one is refused,
+    /// none is applied.
     #[test]
-    fn several_ends_together_are_what_they_are_one_after_the_other(
+    fn batched_ends_equal_sequential_ends(
         steps in graph(),
         ops in proptest::collection::vec(op(), 0..50),
         fails in proptest::collection::vec(any::<bool>(), 8),
@@ -868,7 +1004,7 @@ proptest! {
                 true => Event::Failed { generation, reason: "drawn".into(), retry: false },
                 false => Event::Succeeded { generation },
             };
-            // The second one comes too late for a step that waits for nobody any more.
+            // The second event is too late for a step that no longer waits for any parent.
             changes.extend([Change::Step { step, event: event.clone() }, Change::Step { step, event }]);
         }
         let (together, refused) = apply_each(&cluster.world, &changes).unwrap();
@@ -893,9 +1029,10 @@ proptest! {
     }
 }
 
-/// A barrier over more instants than one batch settles: bounded calls, true counts in between, and the end is the same.
+/// A barrier over more immediate steps than one batch settles. Each call is bounded, intermediate
+/// counts are correct, and the result is the same.
 #[test]
-fn a_batch_is_bounded_and_goes_on() {
+fn settling_is_bounded_and_resumable() {
     let wide = BATCH + BATCH / 2;
     let id = |n: usize| StepId(Uuid::from_u128(n as u128 + 1));
     let node = node_id(0);
@@ -924,10 +1061,17 @@ fn a_batch_is_bounded_and_goes_on() {
     let event = Event::Succeeded { generation: TargetNo(1) };
     let first = apply(&world, &Change::Step { step: id(0), event }).unwrap();
     world.take(&first);
-    let active = |world: &World| world.steps.values().filter(|s| s.progress.state == StepState::Active).count();
+    let active = |world: &World| {
+        world.steps.values().filter(|s| s.progress.state == StepState::Active).count()
+    };
     assert_eq!(active(&world), 1 + BATCH);
     assert_eq!(first.more.len(), wide - BATCH);
-    assert!(first.more.iter().all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests()));
+    assert!(
+        first
+            .more
+            .iter()
+            .all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests())
+    );
     assert_eq!(world.steps[&id(last)].progress.pending as usize, wide - BATCH);
     assert_eq!(world.steps[&id(last)].progress.state, StepState::Blocked);
     let started = apply(&world, &Change::Step { step: first.more[0], event: Event::Started });

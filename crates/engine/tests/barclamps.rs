@@ -1,4 +1,5 @@
-//! What the reader says about files with flaws, what it makes of sound ones, and that nothing makes it fall over.
+//! Tests the findings for invalid barclamp files, the content of valid ones, and robustness against
+//! any input.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use engine::canonical::ObjectKind;
 use engine::catalog::read::{
-    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS, MAX_SCRIPTS,
-    Severity, Source, import, link, read,
+    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS,
+    MAX_SCRIPTS, Severity, Source, import, link, read,
 };
 use engine::catalog::version::same_but_for_jigs;
 use engine::catalog::{
-    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs, OnChange, OnError,
-    Place, Role, RunPolicy,
+    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs,
+    OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::LaneName;
@@ -34,11 +35,13 @@ fn import_text(text: &str) -> Result<Import, Findings> {
     import_one("demo.yml", text.as_bytes(), &Files::new())
 }
 
-/// Imports several files, each `(path, text)`, without scripts.
+/// Imports several files, each as `(path, text)`, without scripts.
 fn import_set(texts: &[(&str, &str)], base: &Catalog) -> Result<Import, Findings> {
     let none = Files::new();
-    let sources: Vec<Source<'_>> =
-        texts.iter().map(|(path, text)| Source { path, bytes: text.as_bytes(), folder: "", files: &none }).collect();
+    let sources: Vec<Source<'_>> = texts
+        .iter()
+        .map(|(path, text)| Source { path, bytes: text.as_bytes(), folder: "", files: &none })
+        .collect();
     import(&sources, base)
 }
 
@@ -55,12 +58,17 @@ fn complaint(result: Result<Import, Findings>) -> String {
 }
 
 fn role<'i>(import: &'i Import, name: &str) -> &'i Role {
-    import.barclamps.iter().flat_map(|entry| &entry.roles).find(|role| role.name.as_str() == name).expect(name)
+    import
+        .barclamps
+        .iter()
+        .flat_map(|entry| &entry.roles)
+        .find(|role| role.name.as_str() == name)
+        .expect(name)
 }
 
-/// Each file in `tests/barclamps` has a flaw; the snapshot beside it is what its author reads.
+/// Each file in `tests/barclamps` has a flaw. The snapshot next to it has the resulting findings.
 #[test]
-fn flaws_are_told_with_file_line_and_column() {
+fn flaws_are_reported_with_position() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/barclamps");
     let scripts = files(&[
         ("scripts/app/10-start", "#!/bin/sh\n"),
@@ -87,23 +95,28 @@ fn flaws_are_told_with_file_line_and_column() {
             Err(findings) => format!("refused\n{findings}"),
         };
         for line in said.lines().skip(1) {
-            assert!(line.starts_with(file) || line.starts_with("scripts/"), "{line:?} does not begin with its file");
+            assert!(
+                line.starts_with(file) || line.starts_with("scripts/"),
+                "{line:?} does not begin with its file"
+            );
         }
         insta::assert_snapshot!(stem, said);
     }
 }
 
 #[test]
-fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
+fn invisible_characters_in_scripts_are_noted() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
     let told = |script: &str| {
         let files = files(&[("scripts/app/10-run", script)]);
-        let import = import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
+        let import =
+            import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
         import.findings.to_string()
     };
     assert_eq!(told("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
     let advice = "; read it where such characters are shown, as cat -A does, before it is approved";
-    let which = "the script has the character U+202E, which can't be seen or makes it read as another";
+    let which =
+        "the script has the character U+202E, which can't be seen or makes it read as another";
     assert_eq!(
         told("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
         format!("scripts/app/10-run:2:11: warning: {which}{advice}")
@@ -118,18 +131,30 @@ fn scripts_with_characters_that_cannot_be_seen_are_pointed_at() {
 }
 
 #[test]
-fn paths_that_read_as_others_are_refused_and_shown_as_they_are() {
+fn deceptive_paths_are_rejected_and_shown_escaped() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
-    let said =
-        complaint(import_one("ym\u{202e}l.yml", text.as_bytes(), &files(&[("scripts/app/10-run", "#!/bin/sh\n")])));
-    assert!(said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"), "{said}");
-    let hidden = files(&[("scripts/app/10-run", "#!/bin/sh\n"), ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n")]);
+    let said = complaint(import_one(
+        "ym\u{202e}l.yml",
+        text.as_bytes(),
+        &files(&[("scripts/app/10-run", "#!/bin/sh\n")]),
+    ));
+    assert!(
+        said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"),
+        "{said}"
+    );
+    let hidden = files(&[
+        ("scripts/app/10-run", "#!/bin/sh\n"),
+        ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n"),
+    ]);
     let said = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
-    assert!(said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"), "{said}");
+    assert!(
+        said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"),
+        "{said}"
+    );
 }
 
 #[test]
-fn everything_that_a_role_may_say_arrives() {
+fn all_role_keys_are_imported() {
     let text = r#"
 barclamp: {name: demo, version: 2.0, display: Demo, description: All of it, license: Apache-2.0}
 jigs:
@@ -176,8 +201,9 @@ roles:
         ("scripts/app/20-start", "#!/bin/sh\n"),
     ]);
     let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
-    let is_virtual =
-        |finding: &Finding| finding.severity == Severity::Note && finding.said().contains("a virtual name");
+    let is_virtual = |finding: &Finding| {
+        finding.severity == Severity::Note && finding.said().contains("a virtual name")
+    };
     assert!(import.findings.0.iter().all(is_virtual), "{}", import.findings);
     let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };
     assert_eq!(entry.barclamp.version, "2.0");
@@ -196,7 +222,11 @@ roles:
             needs: Needs::Any,
             place: Place::For,
             exclusive: false,
-            lane: Some(Lane { name: LaneName::parse("doors").expect("a name"), max_running: 1, mode: LaneMode::Chunk }),
+            lane: Some(Lane {
+                name: LaneName::parse("doors").expect("a name"),
+                max_running: 1,
+                mode: LaneMode::Chunk
+            }),
             on_error: OnError::Node,
             on_change: OnChange::Keep,
             retries: 3,
@@ -209,9 +239,13 @@ roles:
     let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["hello", "20-start"]);
 
-    // Objects: two scripts, five roles, one barclamp, each under the hash that the document above it names.
+    // Two scripts, five roles and one barclamp, each under the hash that the object above it
+    // contains.
     let kinds = |kind| import.objects.iter().filter(move |object| object.kind == kind).count();
-    assert_eq!((kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)), (2, 5, 1));
+    assert_eq!(
+        (kinds(ObjectKind::Script), kinds(ObjectKind::Role), kinds(ObjectKind::Barclamp)),
+        (2, 5, 1)
+    );
     let catalog = catalog(&import);
     let barclamp = catalog.barclamp(entry.hash).expect("stored");
     for (name, hash) in &barclamp.roles {
@@ -223,7 +257,7 @@ roles:
 }
 
 #[test]
-fn scripts_come_in_name_order_without_what_editors_leave() {
+fn scripts_are_ordered_without_leftover_files() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = files(&[
         ("scripts/app/20-b", "#!/bin/sh\n"),
@@ -234,13 +268,14 @@ fn scripts_come_in_name_order_without_what_editors_leave() {
         ("README", "x"),
     ]);
     let import = import_one("demo/demo.yml", text.as_bytes(), &files).expect("a sound folder");
-    let names: Vec<&str> = import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
+    let names: Vec<&str> =
+        import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["10-a", "20-b"]);
     assert!(import.findings.0.is_empty(), "{}", import.findings);
 }
 
 #[test]
-fn scripts_that_no_system_could_run_are_told_in_their_own_file() {
+fn invalid_scripts_are_reported_in_their_file() {
     let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = files(&[
         ("scripts/app/10-dos", "#!/bin/sh\r\ntrue\r\n"),
@@ -253,7 +288,7 @@ fn scripts_that_no_system_could_run_are_told_in_their_own_file() {
 }
 
 #[test]
-fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_else() {
+fn hashes_depend_on_scripts_and_jig_class() {
     let text = |class: &str| {
         format!(
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: mine, class: {class}}}]\nroles: [{{name: app, jig: mine}}]\n"
@@ -272,18 +307,22 @@ fn hashes_change_with_scripts_and_with_the_class_of_the_jig_and_with_nothing_els
 }
 
 #[test]
-fn roles_may_come_from_a_file_that_is_read_later() {
-    let one = "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
-    let two =
-        "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
+fn roles_may_be_defined_in_later_file() {
+    let one =
+        "barclamp: {name: one, version: '1'}\nroles: [{name: app, jig: quiet, requires: [base]}]\n";
+    let two = "barclamp: {name: two, version: '1'}\njigs: [{name: quiet, class: noop}]\nroles: [{name: base, jig: quiet}]\n";
     for set in [[("1.yml", one), ("2.yml", two)], [("2.yml", two), ("1.yml", one)]] {
         let import = import_set(&set, &Catalog::default()).expect("a sound set");
         assert_eq!(role(&import, "app").jig_class, JigClass::Noop);
         let names: Vec<&str> = import.barclamps.iter().map(|b| b.barclamp.name.as_str()).collect();
         assert_eq!(names, ["one", "two"]);
     }
-    // Alone, each lacks what the other has. What the catalog has in its place serves, but for how a step runs.
-    assert!(complaint(import_set(&[("1.yml", one)], &Catalog::default())).contains("no barclamp declares"));
+    // Alone, each file lacks what the other declares. The catalog satisfies references, except for
+    // how a step runs.
+    assert!(
+        complaint(import_set(&[("1.yml", one)], &Catalog::default()))
+            .contains("no barclamp declares")
+    );
     let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
     assert_eq!(
         complaint(import_set(&[("1.yml", one)], &base)),
@@ -293,9 +332,9 @@ fn roles_may_come_from_a_file_that_is_read_later() {
     import_set(&[("1.yml", &whole)], &base).expect("complete with its base");
 }
 
-/// The same files are the same version whatever was imported before them, and in whatever order.
+/// The same files give the same content, regardless of earlier imports and of their order.
 #[test]
-fn a_content_says_what_its_own_files_say() {
+fn content_depends_on_own_files_only() {
     let declares = "barclamp: {name: root, version: '1', parent: core}\njigs: [{name: ansible, class: AnsibleJig, implementor: client}, {name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let uses = "barclamp: {name: work, version: '1', parent: core}\nroles: [{name: app, jig: ansible}, {name: mark, jig: noop, requires: [app]}]\n";
     let alone = import_set(&[("work.yml", uses)], &Catalog::default()).expect("warnings only");
@@ -303,10 +342,16 @@ fn a_content_says_what_its_own_files_say() {
     let behind = import_set(&[("work.yml", uses)], &root).expect("sound");
     assert_eq!(alone.barclamps[0].hash, behind.barclamps[0].hash);
     assert_eq!(role(&behind, "app").requires, []);
-    let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default()).expect("sound");
-    assert_eq!(role(&set, "app").requires, [role(&set, "client").name.clone()], "files that come together are one");
+    let set = import_set(&[("root.yml", declares), ("work.yml", uses)], &Catalog::default())
+        .expect("sound");
+    assert_eq!(
+        role(&set, "app").requires,
+        [role(&set, "client").name.clone()],
+        "files that come together are one"
+    );
 
-    // What was stored when the catalog had a say is the same version still; what differs in anything else is not.
+    // A version stored when the catalog still affected content counts as the same version. Any
+    // other difference does not.
     let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
     let mut both = catalog(&set);
     for object in &behind.objects {
@@ -314,21 +359,28 @@ fn a_content_says_what_its_own_files_say() {
     }
     assert_ne!(stored, read);
     assert_eq!(same_but_for_jigs(stored, read, &both), Ok(true));
-    for (from, to) in
-        [("name: mark", "name: spot"), ("requires: [app]", "requires: [client]"), ("version: '1'", "version: '2'")]
-    {
+    for (from, to) in [
+        ("name: mark", "name: spot"),
+        ("requires: [app]", "requires: [client]"),
+        ("version: '1'", "version: '2'"),
+    ] {
         let other = import_set(&[("work.yml", &uses.replace(from, to))], &root).expect("sound");
         for object in &other.objects {
             both.add(object).expect("what was imported is readable");
         }
-        assert_eq!(same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both), Ok(false), "{to}");
+        assert_eq!(
+            same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both),
+            Ok(false),
+            "{to}"
+        );
     }
 }
 
 #[test]
-fn a_new_version_does_not_lean_on_the_old_one() {
+fn new_version_is_independent_of_old_one() {
     let old = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: noop}, {name: base, jig: noop}]\n";
-    let new = "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
+    let new =
+        "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
     let base = catalog(&import_text(old).expect("sound"));
     let said = complaint(import_set(&[("demo.yml", new)], &base));
     assert_eq!(
@@ -337,12 +389,14 @@ fn a_new_version_does_not_lean_on_the_old_one() {
     );
 }
 
-/// Of the set or of the catalog below it: a role by that name is what is meant then.
+/// If the set or the base has a role of that name, the name refers to the role.
 #[test]
-fn a_provided_name_is_virtual_where_no_role_has_it() {
-    let told =
-        |text: &str, base: &Catalog| import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string();
-    let provides = "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
+fn provided_name_without_role_is_virtual() {
+    let told = |text: &str, base: &Catalog| {
+        import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string()
+    };
+    let provides =
+        "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
     assert_eq!(
         told(provides, &Catalog::default()),
         r#"demo.yml:3:39: note: role "app" provides "web", which no role is called; that is a virtual name, which other roles may require"#
@@ -353,7 +407,7 @@ fn a_provided_name_is_virtual_where_no_role_has_it() {
 }
 
 #[test]
-fn cycles_are_found_across_files_and_into_the_catalog() {
+fn cycles_across_files_and_catalog_are_found() {
     let one = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop, requires: [b]}]\n";
     let two = "barclamp: {name: two, version: '1'}\nroles: [{name: b, jig: noop, requires: [c]}, {name: c, jig: noop, requires: [a]}]\n";
     let path = "roles wait for each other in a circle: a -> b -> c -> a";
@@ -361,14 +415,16 @@ fn cycles_are_found_across_files_and_into_the_catalog() {
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 
     let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
-    let base = catalog(&import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"));
+    let base = catalog(
+        &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
+    );
     let said = complaint(import_set(&[("1.yml", one)], &base));
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 }
 
-/// The catalog's jigs need their client roles, which their contents don't say.
+/// The catalog's jigs require their client roles, although the roles' contents do not say so.
 #[test]
-fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
+fn cycle_through_catalog_jig_is_found() {
     let root = "barclamp: {name: root, version: '1'}\njigs: [{name: noop, class: noop, implementor: client}]\nroles: [{name: client, jig: test, flags: [implicit]}]\n";
     let middle = "barclamp: {name: middle, version: '1'}\nroles: [{name: app, jig: noop}]\n";
     let mut base = catalog(&import_set(&[("root.yml", root)], &Catalog::default()).expect("sound"));
@@ -381,14 +437,17 @@ fn a_cycle_may_lead_through_a_jig_of_the_catalog() {
 }
 
 #[test]
-fn one_name_means_one_thing_in_a_set() {
+fn duplicate_names_in_set_are_rejected() {
     let one = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: noop}]\nroles: [{name: a, jig: j}]\n";
     let two = "barclamp: {name: demo, version: '1'}\njigs: [{name: j, class: test}]\nroles: [{name: a, jig: j}]\n";
-    insta::assert_snapshot!(complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default())));
+    insta::assert_snapshot!(complaint(import_set(
+        &[("1.yml", one), ("2.yml", two)],
+        &Catalog::default()
+    )));
 }
 
 #[test]
-fn the_other_systems_files_may_name_what_nobody_has() {
+fn foreign_files_may_use_undefined_names() {
     let text = "barclamp: {name: demo, version: '1', parent: core}\nroles: [{name: a, jig: chef, requires: [b], wants-attribs: [c], preceeds: [d]}]\n";
     let import = import_text(text).expect("warnings only");
     assert_eq!(role(&import, "a").jig_class, JigClass::Other("chef".to_owned()));
@@ -396,15 +455,17 @@ fn the_other_systems_files_may_name_what_nobody_has() {
 }
 
 #[test]
-fn clients_of_jigs_must_be_able_to_be_one() {
+fn jig_client_role_must_be_bindable() {
     let text = |client: &str| {
         format!(
             "barclamp: {{name: demo, version: '1'}}\njigs: [{{name: chef, class: ChefJig, implementor: {client}}}]\nroles: [{{name: own, jig: chef, flags: [implicit]}}, {{name: loose, jig: noop}}, {{name: good, jig: noop, flags: [implicit]}}]\n"
         )
     };
-    for (client, part) in
-        [("own", "needs that jig itself"), ("loose", "is not implicit"), ("gone", "which no barclamp has")]
-    {
+    for (client, part) in [
+        ("own", "needs that jig itself"),
+        ("loose", "is not implicit"),
+        ("gone", "which no barclamp has"),
+    ] {
         let said = complaint(import_text(&text(client)));
         assert!(said.contains("demo.yml:2:50: error:") && said.contains(part), "{said}");
     }
@@ -423,7 +484,7 @@ fn pad(text: &str, length: usize) -> String {
 }
 
 #[test]
-fn each_limit_is_where_it_says() {
+fn each_import_limit_is_exact() {
     import_text(&many_roles(MAX_ROLES)).expect("as many roles as allowed");
     let said = complaint(import_text(&many_roles(MAX_ROLES + 1)));
     assert!(said.contains(&format!("has {} roles", MAX_ROLES + 1)), "{said}");
@@ -464,10 +525,10 @@ fn each_limit_is_where_it_says() {
     assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");
 }
 
-/// The rest of the limits have their tests beside the parser; this is what they are for.
+/// The other limits are tested next to the parser; this is their purpose.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-fn no_file_takes_long() {
+fn hostile_files_are_read_quickly() {
     let unresolved: Vec<String> = (0..60_000).map(|i| format!("role-{i}")).collect();
     let wide = |key: &str| {
         format!(
@@ -539,7 +600,7 @@ fn demo_files() -> Files {
     files
 }
 
-/// What holds for every answer.
+/// Invariants of every result.
 fn check_answer(result: &Result<Import, Findings>) {
     let findings = match result {
         Ok(import) => {
@@ -558,7 +619,7 @@ fn check_answer(result: &Result<Import, Findings>) {
     }
 }
 
-/// One change to a text: bytes cut, doubled, replaced, or put in from another place.
+/// A mutation of a text: bytes cut, duplicated, replaced, or copied from another position.
 fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) {
     if text.is_empty() {
         return;
@@ -579,7 +640,8 @@ fn mutate(text: &mut Vec<u8>, (kind, at, length, byte): (u8, usize, usize, u8)) 
             text.splice(to..to, piece);
         }
         _ => {
-            let words: [&[u8]; 8] = [b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf"];
+            let words: [&[u8]; 8] =
+                [b"&a ", b"*a", b"null", b"1e999", b"!!int ", b"---\n", b"<<: ", b"\xef\xbb\xbf"];
             let word = words[usize::from(byte) % words.len()];
             text.splice(at..at, word.iter().copied());
         }
@@ -590,12 +652,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn bytes_of_any_kind_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         check_answer(&import_one("x.yml", &bytes, &Files::new()));
     }
 
     #[test]
-    fn text_that_looks_like_yaml_gets_an_answer(
+    fn yaml_like_text_does_not_panic(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "barclamp", "roles", "name", "jig", "noop", "demo", ":", ": ", "- ", "\n", "\n  ", "\n    ", "[", "]",
@@ -609,7 +671,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sound_file_with_damage_gets_an_answer(
+    fn mutated_file_does_not_panic(
         damage in prop::collection::vec((any::<u8>(), any::<usize>(), 0usize..200, any::<u8>()), 1..6)
     ) {
         let mut text = SOUND.as_bytes().to_vec();
@@ -621,20 +683,21 @@ proptest! {
 }
 
 #[test]
-fn the_demo_is_sound() {
+fn demo_barclamp_has_only_expected_notes() {
     let files = demo_files();
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
-    // A milestone names what it stands for, also what another of these brings along.
-    let implied =
-        |finding: &Finding| finding.severity == Severity::Note && finding.what.contains("brings along already");
+    // A milestone names the roles that it represents, including those that another of these adds.
+    let implied = |finding: &Finding| {
+        finding.severity == Severity::Note && finding.what.contains("brings along already")
+    };
     assert!(import.findings.0.iter().all(implied), "{}", import.findings);
     let scripts: usize = import.barclamps[0].roles.iter().map(|role| role.scripts.len()).sum();
     assert_eq!(scripts, files.len(), "a script belongs to no role");
     assert!(import.barclamps[0].roles.len() >= 10);
 }
 
-/// The numbers stand in documentation too.
+/// The documentation contains these numbers too.
 #[test]
-fn limits_are_what_they_were() {
+fn documented_limits_are_unchanged() {
     assert_eq!((MAX_FILE, MAX_EXPANDED, MAX_DEPTH), (1 << 20, 4 << 20, 32));
 }

@@ -1,8 +1,9 @@
-//! The barclamp files of OpenCrowbar and Digital Rebar, read as they are.
+//! Reads the unmodified barclamp files of OpenCrowbar and Digital Rebar.
 //!
-//! They are no part of this repository. `GANTRY_CORPUS` names the folder that has them (`opencrowbar/` inside it, with a README
-//! that counts roles and lists flaws), and where it names one the files have to be there; without it a folder `shared/corpus` beside
-//! the workspace is tried, and where there is none the tests say so and pass.
+//! The files are not part of this repository. `GANTRY_CORPUS` names their folder: `opencrowbar/`
+//! inside it, with a README that counts roles and lists flaws. If it is set, the files must exist.
+//! Otherwise the tests try `shared/corpus` next to the workspace, and pass with a message if it
+//! does not exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,13 +29,13 @@ fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn without_a_corpus_nothing_is_read() {
+fn missing_corpus_is_skipped() {
     assert_eq!(found(None, Path::new("/nowhere")), None);
 }
 
 #[test]
 #[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar")]
-fn a_corpus_that_is_named_has_to_be_there() {
+fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
@@ -52,7 +53,8 @@ fn yml_files(folder: &Path) -> Vec<PathBuf> {
 
 /// All barclamp files of a set, root first, imported on top of `base`.
 fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
-    let paths: Vec<PathBuf> = folders.iter().flat_map(|inner| yml_files(&folder.join(inner))).collect();
+    let paths: Vec<PathBuf> =
+        folders.iter().flat_map(|inner| yml_files(&folder.join(inner))).collect();
     let bytes: Vec<(String, Vec<u8>)> = paths
         .iter()
         .map(|path| {
@@ -61,8 +63,10 @@ fn set(folder: &Path, folders: &[&str], base: &Catalog) -> Import {
         })
         .collect();
     let files = BTreeMap::new();
-    let sources: Vec<Source<'_>> =
-        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &files }).collect();
+    let sources: Vec<Source<'_>> = bytes
+        .iter()
+        .map(|(path, bytes)| Source { path, bytes, folder: "", files: &files })
+        .collect();
     import(&sources, base).unwrap_or_else(|findings| panic!("{}:\n{findings}", folder.display()))
 }
 
@@ -84,7 +88,11 @@ fn virtual_names(import: &Import) -> Vec<String> {
 }
 
 fn roles(import: &Import) -> BTreeMap<String, usize> {
-    import.barclamps.iter().map(|entry| (entry.barclamp.name.to_string(), entry.roles.len())).collect()
+    import
+        .barclamps
+        .iter()
+        .map(|entry| (entry.barclamp.name.to_string(), entry.roles.len()))
+        .collect()
 }
 
 fn total(import: &Import) -> usize {
@@ -94,7 +102,7 @@ fn total(import: &Import) -> usize {
 const NONE: fn() -> Catalog = Catalog::default;
 
 #[test]
-fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
+fn anvil_imports_children_without_barclamp_section() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("anvil-2014"), &["", "barclamps"], &NONE());
     assert_eq!(
@@ -108,7 +116,7 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
         assert_eq!(entry.barclamp.version, "2.0", "{}", entry.barclamp.name);
         assert!(!entry.barclamp.description.is_empty());
     }
-    // The admin network makes this role while the server runs.
+    // The admin network creates this role at run time.
     assert_eq!(
         warnings(&import),
         [
@@ -116,20 +124,25 @@ fn anvil_is_one_catalog_of_children_without_a_barclamp_section() {
         ]
     );
     let notes: Vec<String> = import.findings.of(Severity::Note).map(ToString::to_string).collect();
-    let missing = notes.iter().filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
+    let missing = notes
+        .iter()
+        .filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
     assert_eq!(missing.count(), 7, "where the others stand");
-    // A slip of theirs that their own importer passed over.
+    // A typo that their own importer ignored.
     let slip = r#"barclamps/chef.yml:47:5: note: role "chef-client" has the key "wants-atribs", which means nothing here; did you mean "wants-attribs"?"#;
     assert!(notes.iter().any(|note| note == slip), "{notes:#?}");
-    let implied = notes.iter().find(|note| note.contains("\"provisioner-repos\" requires \"provisioner-server\""));
+    let implied = notes
+        .iter()
+        .find(|note| note.contains("\"provisioner-repos\" requires \"provisioner-server\""));
     assert!(
-        implied.is_some_and(|note| note.contains("brings along already; it may be left out, unless")),
+        implied
+            .is_some_and(|note| note.contains("brings along already; it may be left out, unless")),
         "{notes:#?}"
     );
 }
 
 #[test]
-fn opencrowbar_has_its_64_roles_and_known_flaws() {
+fn opencrowbar_imports_64_roles_and_known_flaws() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("opencrowbar-2015"), &["", "barclamps"], &NONE());
     assert_eq!(
@@ -141,8 +154,8 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
         })
     );
     assert_eq!(total(&import), 64);
-    // The README names one role that provides and conflicts with one name, Digital Rebar's rebar-joined-node. This is what that role was
-    // called before, with the same flaw.
+    // The README lists one role that provides and conflicts with the same name, Digital Rebar's
+    // rebar-joined-node. This is the role's earlier name, with the same flaw.
     assert_eq!(
         warnings(&import),
         [
@@ -157,7 +170,7 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
         let (_, role) = catalog.roles().find(|(_, role)| role.name.as_str() == name).expect(name);
         role.clone()
     };
-    // The root declares the jig, so its client role comes along with every role that uses it.
+    // The root declares the jig, so every role that uses it also requires its client role.
     assert!(role("dns-client").requires.iter().any(|name| name.as_str() == "chef-client"));
     assert_eq!(role("test-admin").jig_class.as_str(), "test");
     assert_eq!(role("network-server").jig_class.as_str(), "noop");
@@ -166,12 +179,12 @@ fn opencrowbar_has_its_64_roles_and_known_flaws() {
 }
 
 #[test]
-fn digital_rebar_and_what_builds_on_it() {
+fn digital_rebar_and_dependent_sets_import() {
     let Some(corpus) = corpus() else { return };
     let core = set(&corpus.join("digitalrebar-2018"), &["", "barclamps", "template"], &NONE());
     assert_eq!(total(&core), 74 + 3);
-    // Besides the README's rebar-joined-node, dell-firmware-flash provides and conflicts with one name: the same flaw, which the README
-    // does not name there.
+    // In addition to rebar-joined-node, dell-firmware-flash provides and conflicts with the same
+    // name. The README does not list it.
     assert_eq!(
         warnings(&core),
         [
@@ -192,10 +205,16 @@ fn digital_rebar_and_what_builds_on_it() {
         ]
     );
 
-    let workloads = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
+    let workloads =
+        set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &catalog(&core));
     let alone = set(&corpus.join("workloads-2017"), &["docker", "kompos8", "dashboard"], &NONE());
-    assert_eq!(warnings(&alone), warnings(&workloads), "without its base, what is missing is noted");
-    let hashes = |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
+    assert_eq!(
+        warnings(&alone),
+        warnings(&workloads),
+        "without its base, what is missing is noted"
+    );
+    let hashes =
+        |import: &Import| import.barclamps.iter().map(|entry| entry.hash).collect::<Vec<_>>();
     assert_eq!(hashes(&alone), hashes(&workloads), "the same files, the same content");
     assert_eq!(
         serde_json::json!(roles(&workloads)),
@@ -213,7 +232,7 @@ fn digital_rebar_and_what_builds_on_it() {
 }
 
 #[test]
-fn hadoop_has_a_root_that_only_lists() {
+fn hadoop_root_only_lists_children() {
     let Some(corpus) = corpus() else { return };
     let import = set(&corpus.join("hadoop-2015"), &["", "barclamps"], &NONE());
     assert_eq!(serde_json::json!(roles(&import)), serde_json::json!({"hadoop": 1}));
@@ -221,20 +240,27 @@ fn hadoop_has_a_root_that_only_lists() {
     assert!(import.findings.0.is_empty(), "{}", import.findings);
 }
 
-/// Among barclamps, files of something else are noted and passed over.
+/// Other files among barclamps are noted and ignored.
 #[test]
-fn folders_are_read_whole() {
+fn folder_import_ignores_other_files() {
     let Some(corpus) = corpus() else { return };
-    let folders = ["", "barclamps", "template", "ansible/test-ansible", "ansible-playbooks/test-ansible-playbook"];
+    let folders = [
+        "",
+        "barclamps",
+        "template",
+        "ansible/test-ansible",
+        "ansible-playbooks/test-ansible-playbook",
+    ];
     let import = set(&corpus.join("digitalrebar-2018"), &folders, &NONE());
     assert_eq!(total(&import), 74 + 3);
-    let passed_over = import.findings.of(Severity::Note).filter(|note| note.file.ends_with("role.yml"));
+    let passed_over =
+        import.findings.of(Severity::Note).filter(|note| note.file.ends_with("role.yml"));
     assert_eq!(passed_over.count(), 2);
 }
 
-/// Parameters of Ansible jigs look alike and are no barclamps.
+/// Parameter files of Ansible jigs look similar but are no barclamps.
 #[test]
-fn what_is_no_barclamp_is_said_to_be_none() {
+fn other_file_is_reported_as_no_barclamp() {
     let Some(corpus) = corpus() else { return };
     let path = corpus.join("digitalrebar-2018/ansible/test-ansible/role.yml");
     let bytes = fs::read(path).expect("a readable file");

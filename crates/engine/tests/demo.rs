@@ -1,4 +1,4 @@
-//! The scripts of the demo barclamp, run as a worker runs them, in folders of this machine.
+//! Runs the scripts of the demo barclamp like a worker, in local folders.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "scripts take their time; the test waits for them")]
@@ -36,13 +36,16 @@ fn demo() -> Import {
     import(&[source], &engine::catalog::Catalog::default()).expect("a sound demo")
 }
 
-/// Roles so that each comes after what it requires.
+/// The roles in an order in which each comes after those it requires.
 fn in_order(import: &Import) -> Vec<Role> {
     let mut left: Vec<Role> = import.barclamps[0].roles.clone();
     let mut done = BTreeSet::new();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let at = left.iter().position(|role| role.requires.iter().all(|name| done.contains(name))).expect("no cycle");
+        let at = left
+            .iter()
+            .position(|role| role.requires.iter().all(|name| done.contains(name)))
+            .expect("no cycle");
         let role = left.remove(at);
         done.insert(role.name.clone());
         order.push(role);
@@ -78,14 +81,14 @@ fn variables(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
     into.insert(name, text);
 }
 
-/// A node: a root folder, and the services in it. They end with it.
+/// A node: a root folder with its services, which end when the node is dropped.
 struct Node {
     folder: tempfile::TempDir,
     name: &'static str,
     scripts: BTreeMap<Hash, Vec<u8>>,
-    /// What came back from all runs so far.
+    /// The merged results of all runs so far.
     results: Value,
-    /// What a person set.
+    /// Data that a user set.
     user: Value,
 }
 
@@ -99,19 +102,26 @@ struct Outcome {
 
 impl Node {
     fn new(import: &Import, name: &'static str) -> Self {
-        // A name with what shells trip over.
-        let folder = tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
+        // A name with characters that are special in a shell.
+        let folder =
+            tempfile::Builder::new().prefix("a node's $root ").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("root")).expect("a root");
         fs::create_dir(folder.path().join("run")).expect("a place for runs");
         let scripts = import.objects.iter().map(|object| (object.hash, object.body.clone()));
-        Self { folder, name, scripts: scripts.collect(), results: json!({}), user: json!({"runtime": {"pause": 0}}) }
+        Self {
+            folder,
+            name,
+            scripts: scripts.collect(),
+            results: json!({}),
+            user: json!({"runtime": {"pause": 0}}),
+        }
     }
 
     fn root(&self) -> PathBuf {
         self.folder.path().join("root")
     }
 
-    /// Runs one script in a process group of its own, and ends what is left of that group afterwards.
+    /// Runs one script in its own process group, then kills the rest of that group.
     fn script(&self, role: &Role, hash: Hash, input: &Value) -> Outcome {
         let place = self.folder.path().join("run");
         let (script, output) = (place.join("script"), place.join("output"));
@@ -140,7 +150,8 @@ impl Node {
             .spawn()
             .expect("a shell");
         let group = child.id();
-        // Waits for the end of both streams too: a service that kept them open would hold up every run.
+        // Waits for the end of both streams too: a service that kept them open would block every
+        // run.
         let ended = child.wait_with_output().expect("an end");
         let _ = kill("-KILL", &format!("-{group}"));
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -155,13 +166,17 @@ impl Node {
         }
     }
 
-    /// Runs all scripts of a role; stops at the first that fails.
+    /// Runs all scripts of a role and stops at the first that fails.
     fn run(&mut self, role: &Role) -> Outcome {
         let mut input = self.results.clone();
         merge(&mut input, &role.template);
         merge(&mut input, &self.user);
-        let mut all =
-            Outcome { ok: true, log: String::new(), reason: String::new(), result: Value::Object(Map::new()) };
+        let mut all = Outcome {
+            ok: true,
+            log: String::new(),
+            reason: String::new(),
+            result: Value::Object(Map::new()),
+        };
         for script in &role.scripts {
             let one = self.script(role, script.hash, &input);
             all.log += &one.log;
@@ -192,7 +207,7 @@ impl Node {
         line.split(' ').next().and_then(|pid| pid.parse().ok()).expect("a process")
     }
 
-    /// Ends the process groups of all services, as a node does that is halted.
+    /// Kills the process groups of all services, as a halted node does.
     fn halt(&self) {
         let Ok(entries) = fs::read_dir(self.root().join("run")) else {
             return;
@@ -215,12 +230,13 @@ impl Node {
             .collect();
         scripts.sort();
         for script in scripts {
-            let status = Command::new(&script).stdout(Stdio::null()).status().expect("a boot script runs");
+            let status =
+                Command::new(&script).stdout(Stdio::null()).status().expect("a boot script runs");
             assert!(status.success(), "{}", script.display());
         }
     }
 
-    /// Everything that is configuration, by path.
+    /// All configuration files, by path.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn walk(folder: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).expect("a folder") {
@@ -253,7 +269,7 @@ fn kill(signal: &str, target: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// When a living process started, by /proc.
+/// The start time of a running process, from /proc.
 fn started(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -273,19 +289,26 @@ fn role<'r>(roles: &'r [Role], name: &str) -> &'r Role {
 }
 
 #[test]
-fn every_role_succeeds_and_a_second_round_changes_nothing() {
+fn every_role_succeeds_and_is_idempotent() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
     node.run_all(&roles);
-    let (results, files, pids) = (node.results.clone(), node.files(), (node.pid("app"), node.pid("proxy")));
+    let (results, files, pids) =
+        (node.results.clone(), node.files(), (node.pid("app"), node.pid("proxy")));
     assert_eq!(results["app"]["port"], 8080);
     assert_eq!(results["app"]["pid"], pids.0);
     assert_eq!(results["check"]["status"], "ok");
     assert_eq!(results["proxy"]["answer"], "Hello from the demo");
-    assert!(node.read("var/metrics/demo.prom").contains("demo_services{node=\"web-1.demo.example.com\"}"));
+    assert!(
+        node.read("var/metrics/demo.prom")
+            .contains("demo_services{node=\"web-1.demo.example.com\"}")
+    );
     assert_eq!(results["base"]["hostname"], "web-1.demo.example.com");
-    assert_eq!(node.read("etc/hosts").lines().last(), Some("127.0.1.1 web-1.demo.example.com web-1"));
+    assert_eq!(
+        node.read("etc/hosts").lines().last(),
+        Some("127.0.1.1 web-1.demo.example.com web-1")
+    );
 
     node.run_all(&roles);
     assert_eq!((node.pid("app"), node.pid("proxy")), pids, "services were restarted");
@@ -294,12 +317,14 @@ fn every_role_succeeds_and_a_second_round_changes_nothing() {
 }
 
 #[test]
-fn nodes_with_the_same_data_live_side_by_side_and_a_proxy_finds_the_other_nodes_application() {
+fn nodes_coexist_and_proxy_finds_application() {
     let import = demo();
     let roles = in_order(&import);
     let until_app: Vec<Role> = roles
         .iter()
-        .filter(|role| !["app-check", "proxy", "metrics", "web-ready"].contains(&role.name.as_str()))
+        .filter(|role| {
+            !["app-check", "proxy", "metrics", "web-ready"].contains(&role.name.as_str())
+        })
         .cloned()
         .collect();
     let mut one = Node::new(&import, "web-1.demo.example.com");
@@ -323,7 +348,7 @@ fn nodes_with_the_same_data_live_side_by_side_and_a_proxy_finds_the_other_nodes_
 }
 
 #[test]
-fn failures_say_why() {
+fn failures_report_reason() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -347,18 +372,28 @@ fn failures_say_why() {
         fails(&mut node, "app-config", json!({"app": {"port": port}}), reason);
     }
     assert!(!node.root().join("etc/app.conf").exists(), "a refused port was written");
-    fails(&mut node, "runtime", json!({"runtime": {"pause": "long"}}), "must be a number of seconds");
+    fails(
+        &mut node,
+        "runtime",
+        json!({"runtime": {"pause": "long"}}),
+        "must be a number of seconds",
+    );
     fails(&mut node, "app-check", json!({}), "the application does not report");
 
     node.run_all(&roles);
-    fails(&mut node, "app-check", json!({"check": {"fail": true}}), "told to fail: check.fail is true");
+    fails(
+        &mut node,
+        "app-check",
+        json!({"check": {"fail": true}}),
+        "told to fail: check.fail is true",
+    );
     fails(
         &mut node,
         "app-check",
         json!({"check": {"expect": "fine"}}),
         "reports \"ok\"; check.expect asks for \"fine\"",
     );
-    // Ended without a chance to tidy up: its last report is still there.
+    // Killed without a chance to clean up: its last report still exists.
     assert!(kill("-KILL", &format!("-{}", node.pid("app"))));
     fails(&mut node, "app-check", json!({}), "the application has stopped");
     // A retry of the application repairs it.
@@ -369,7 +404,7 @@ fn failures_say_why() {
 }
 
 #[test]
-fn changed_data_restarts_the_service_and_awkward_text_survives() {
+fn changed_data_restarts_service_and_preserves_text() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -385,7 +420,7 @@ fn changed_data_restarts_the_service_and_awkward_text_survives() {
 }
 
 #[test]
-fn services_end_with_a_halt_and_come_back_with_a_boot() {
+fn services_stop_on_halt_and_restart_on_boot() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -403,7 +438,7 @@ fn services_end_with_a_halt_and_come_back_with_a_boot() {
 }
 
 #[test]
-fn a_number_that_another_process_got_is_left_alone() {
+fn reused_process_id_is_not_killed() {
     let import = demo();
     let roles = in_order(&import);
     let mut node = Node::new(&import, "web-1.demo.example.com");
@@ -429,21 +464,29 @@ fn a_number_that_another_process_got_is_left_alone() {
     other.wait().expect("our own process");
 }
 
-/// Data that no attribute of its role maps would be taken, and do nothing.
+/// Data that no attribute of its role maps would be accepted and have no effect.
 #[test]
-fn the_example_of_a_file_that_declares_gives_data_to_the_roles_that_have_it() {
+fn example_data_matches_role_attributes() {
     let manual = include_str!("../../../docs/cli.md");
     let behind = manual.split_once("## Files that declare").expect("the chapter").1;
-    let example = behind.split("```").nth(1).and_then(|block| block.strip_prefix("yaml\n")).expect("an example");
+    let example = behind
+        .split("```")
+        .nth(1)
+        .and_then(|block| block.strip_prefix("yaml\n"))
+        .expect("an example");
     let demo = demo();
     let mut given = 0;
     for line in example.lines().filter(|line| line.contains(": {")) {
         let (role, data) = line.trim().split_once(": {").expect("a role and its data");
-        let (part, value) = data.trim_end_matches('}').split_once(": {").expect("a part of its data");
+        let (part, value) =
+            data.trim_end_matches('}').split_once(": {").expect("a part of its data");
         let path = format!("{part}/{}", value.split(':').next().expect("a value"));
         let there = demo.barclamps[0].roles.iter().find(|there| there.name.as_str() == role);
         let there = there.unwrap_or_else(|| panic!("the demo has no role {role}"));
-        assert!(there.attribs.iter().any(|attrib| attrib.map.join("/") == path), "{role} has nothing at {path}");
+        assert!(
+            there.attribs.iter().any(|attrib| attrib.map.join("/") == path),
+            "{role} has nothing at {path}"
+        );
         given += 1;
     }
     assert_eq!(given, 2, "{example}");

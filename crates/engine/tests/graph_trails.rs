@@ -1,4 +1,4 @@
-//! Trails of small random graphs, against every way there is.
+//! Compares trails of small random graphs with all paths.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -33,10 +33,11 @@ fn item(at: usize, parents: Vec<NoderoleId>) -> Item {
     }
 }
 
-/// A graph without cycles: noderoles wait for those before them.
+/// A graph without cycles: noderoles wait only for earlier ones.
 fn graph() -> impl Strategy<Value = Vec<Item>> {
     proptest::collection::vec(prop::bool::weighted(0.3), COUNT * COUNT).prop_map(|wires| {
-        let parents = |at: usize| (0..at).filter(|parent| wires[at * COUNT + parent]).map(id).collect();
+        let parents =
+            |at: usize| (0..at).filter(|parent| wires[at * COUNT + parent]).map(id).collect();
         (0..COUNT).map(|at| item(at, parents(at))).collect()
     })
 }
@@ -45,10 +46,11 @@ fn some() -> impl Strategy<Value = BTreeSet<NoderoleId>> {
     proptest::collection::btree_set((0..COUNT).prop_map(id), 1..3)
 }
 
-/// Every way that begins here.
+/// Every path that starts at this noderole.
 fn ways_from(items: &[Item], from: NoderoleId) -> Vec<Vec<NoderoleId>> {
     let mut all = vec![vec![from]];
-    for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from)) {
+    for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from))
+    {
         all.extend(ways_from(items, child.id).into_iter().map(|rest| [vec![from], rest].concat()));
     }
     all
@@ -64,7 +66,7 @@ fn weight(weights: &[u64], of: NoderoleId) -> u64 {
 
 proptest! {
     #[test]
-    fn between_two_sets_is_what_some_way_uses_and_nothing_else(items in graph(), from in some(), to in some()) {
+    fn trail_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
         let mut wanted = Trail::default();
         for way in every_way(&items) {
             if way.len() > 1 && from.contains(&way[0]) && to.contains(&way[way.len() - 1]) {
@@ -77,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn no_way_weighs_more_than_the_longest(
+    fn longest_path_has_greatest_weight(
         items in graph(),
         weights in proptest::collection::vec(0_u64..50, COUNT),
         turned in any::<prop::sample::Index>(),
@@ -94,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wave_is_as_long_as_the_longest_way_that_leads_there(items in graph()) {
+    fn wave_equals_longest_path_length(items in graph()) {
         let mut wanted: BTreeMap<NoderoleId, usize> = BTreeMap::new();
         for way in every_way(&items) {
             let longest = wanted.entry(way[way.len() - 1]).or_default();
@@ -106,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn the_fold_marks_what_is_on_the_trail_once(items in graph(), from in some(), to in some()) {
+    fn fold_marks_trail_edges_once(items in graph(), from in some(), to in some()) {
         let trail = between(&items, &from, &to);
         for unfold in [
             Unfold::default(),
@@ -126,9 +128,14 @@ proptest! {
 }
 
 #[test]
-fn what_stands_in_a_cycle_has_no_wave_and_is_on_no_longest_way() {
-    let items =
-        vec![item(0, vec![id(1)]), item(1, vec![id(0)]), item(2, vec![id(1)]), item(3, vec![]), item(4, vec![id(3)])];
+fn cycle_members_have_no_wave_or_path() {
+    let items = vec![
+        item(0, vec![id(1)]),
+        item(1, vec![id(0)]),
+        item(2, vec![id(1)]),
+        item(3, vec![]),
+        item(4, vec![id(3)]),
+    ];
     assert_eq!(waves(&items), [None, None, None, Some(1), Some(2)]);
     assert_eq!(longest(&items, |_| 1), [id(3), id(4)]);
     assert_eq!(longest(&[], |_| 1), []);

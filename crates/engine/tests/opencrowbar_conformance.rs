@@ -1,13 +1,16 @@
-//! Binding as OpenCrowbar did it, compared with scenarios that were worked out by hand from its sources.
+//! Compares binding with scenarios that were derived by hand from OpenCrowbar's sources.
 //!
-//! `$GANTRY_CORPUS/opencrowbar/worked/*.json` are read, whatever they are called and however many: each has scenarios that name a
-//! folder of barclamp files, the steps of binding and three switches, and say which noderoles, edges and cohorts come of it. What
-//! is compared is what the product's own [`resolve_by`] says, with its barriers expanded to the members that they stand for.
+//! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario contains a folder of
+//! barclamp files, binding steps, three switches, and the expected noderoles, edges and cohorts.
+//! The test compares them with the result of [`resolve_by`], with barriers expanded to their
+//! members.
 //!
-//! Two things of those systems have no counterpart in files, and are made up here as the scenarios' assumptions say: roles that a
-//! server made for each of its networks (`network-NAME`, required but in no file), and workers for jigs that Gantry does not have.
+//! Two things have no counterpart in files and are created here by the scenarios' assumptions.
+//! These are the role that a server creates for each network (`network-NAME`), and workers for jigs
+//! that Gantry lacks.
 //!
-//! Without the corpus the test says so and passes, unless `GANTRY_CORPUS` promises one: what is named has to be there.
+//! Without the corpus, the test passes with a message. If `GANTRY_CORPUS` is set, the files must
+//! exist.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -20,8 +23,12 @@ use std::sync::Arc;
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::read::{Source, import};
 use engine::catalog::{Barclamp, Catalog, Flags, Jig, JigClass, Role};
-use engine::cluster::{Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use engine::cluster::{
+    Blueprint, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton,
+};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 use engine::plan::effects::{Bound, Why};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_by};
@@ -31,7 +38,7 @@ use uuid::Uuid;
 
 const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
 const PHANTOM: NodeId = NodeId(Uuid::from_u128(2));
-/// What the scenarios call the phantom node of the system deployment.
+/// The scenarios' name for the phantom node of the system deployment.
 const PHANTOM_NAME: &str = "system-phantom";
 
 #[derive(Deserialize)]
@@ -64,7 +71,8 @@ struct WorkedEdge {
     soft: bool,
 }
 
-/// What a scenario comes to: noderoles by `node/role` with their cohorts, and edges with whether they are soft.
+/// The result of a scenario: noderoles by `node/role` with their cohorts, and edges with whether
+/// they are soft.
 #[derive(Default)]
 struct Outcome {
     cohorts: BTreeMap<String, u32>,
@@ -95,36 +103,45 @@ fn corpus() -> Option<PathBuf> {
     found(named.as_deref(), &beside)
 }
 
-/// The scenarios' folder: of the corpus that is named, which has to have them, else of one beside the workspace.
+/// The scenarios' folder: in the named corpus, where it must exist, or in one next to the
+/// workspace.
 fn found(named: Option<&Path>, beside: &Path) -> Option<PathBuf> {
     let folder = named.unwrap_or(beside).join("opencrowbar");
     if folder.join("worked").is_dir() {
         return Some(folder);
     }
-    assert!(named.is_none(), "GANTRY_CORPUS is set, and there is no {}", folder.join("worked").display());
-    eprintln!("skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)");
+    assert!(
+        named.is_none(),
+        "GANTRY_CORPUS is set, and there is no {}",
+        folder.join("worked").display()
+    );
+    eprintln!(
+        "skipped: no worked scenarios (set GANTRY_CORPUS to the folder that has opencrowbar/worked)"
+    );
     None
 }
 
 #[test]
-fn without_a_corpus_nothing_is_compared() {
+fn missing_corpus_is_skipped() {
     assert_eq!(found(None, Path::new("/nowhere")), None);
 }
 
 #[test]
 #[should_panic(expected = "GANTRY_CORPUS is set, and there is no /nowhere/opencrowbar/worked")]
-fn a_corpus_that_is_named_has_to_be_there() {
+fn named_corpus_must_exist() {
     found(Some(Path::new("/nowhere")), Path::new("/nowhere"));
 }
 
-/// All `.yml` files of a folder and the folders in it, those of the folder itself first, each level in the order of names.
+/// All `.yml` files of a folder and its subfolders. Files of the folder come first, and each level
+/// is ordered by name.
 fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
-    let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     let (folders, plain): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
     for path in plain.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yml")) {
         let name = path.strip_prefix(root).unwrap().display().to_string();
-        // Parameters of Ansible jigs; no barclamps.
+        // Parameter files of Ansible jigs are no barclamps.
         if path.file_name().is_some_and(|name| name != "role.yml") {
             found.push((name, fs::read(path).unwrap()));
         }
@@ -134,33 +151,40 @@ fn files(root: &Path, folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// The roles and jigs of a folder, those that the scenarios presuppose included.
+/// The roles and jigs of a folder, including those that the scenarios assume.
 fn roles(folder: &Path) -> Result<(Vec<Role>, BTreeMap<JigName, Jig>), String> {
     let mut bytes = Vec::new();
     files(folder, folder, &mut bytes);
     let none = BTreeMap::new();
-    let sources: Vec<Source<'_>> =
-        bytes.iter().map(|(path, bytes)| Source { path, bytes, folder: "", files: &none }).collect();
+    let sources: Vec<Source<'_>> = bytes
+        .iter()
+        .map(|(path, bytes)| Source { path, bytes, folder: "", files: &none })
+        .collect();
     let import = import(&sources, &Catalog::default()).map_err(|findings| findings.to_string())?;
     let jigs = import.barclamps.iter().flat_map(|b| b.barclamp.jigs.clone()).collect();
     let mut roles: Vec<Role> = import.barclamps.iter().flat_map(|b| b.roles.clone()).collect();
     roles.extend(networks(&roles));
     for role in &mut roles {
-        // A worker for every jig.
+        // Every jig gets a worker.
         role.jig_class = JigClass::Noop;
     }
     Ok((roles, jigs))
 }
 
-/// The role that a server makes for each network: implicit, run by chef-solo on top of the network server.
+/// The role that a server creates for each network: implicit, with jig chef-solo, and requires the
+/// network server.
 fn networks(roles: &[Role]) -> Vec<Role> {
     let known: BTreeSet<&str> = roles.iter().map(|role| role.name.as_str()).collect();
-    let required: BTreeSet<&str> = roles.iter().flat_map(|role| &role.requires).map(RoleName::as_str).collect();
-    let missing = required.into_iter().filter(|name| name.starts_with("network-") && !known.contains(name));
+    let required: BTreeSet<&str> =
+        roles.iter().flat_map(|role| &role.requires).map(RoleName::as_str).collect();
+    let missing =
+        required.into_iter().filter(|name| name.starts_with("network-") && !known.contains(name));
     let role = |name: &str| -> Role {
-        let jig = json!({"name": name, "barclamp": "network", "jig": "chef-solo", "jig_class": "noop"});
+        let jig =
+            json!({"name": name, "barclamp": "network", "jig": "chef-solo", "jig_class": "noop"});
         let role: Role = serde_json::from_value(jig).unwrap();
-        let requires = ["network-server", "chef-solo"].map(|name| RoleName::parse(name).unwrap()).into();
+        let requires =
+            ["network-server", "chef-solo"].map(|name| RoleName::parse(name).unwrap()).into();
         Role { flags: Flags { implicit: true, ..Flags::default() }, requires, ..role }
     };
     missing.map(role).collect()
@@ -181,7 +205,8 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "all", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "all", "version": "1", "roles": {}})).unwrap();
     let barclamp = Barclamp { roles: content, jigs, ..base };
     let pin = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
     catalog.add(&pin).unwrap();
@@ -210,15 +235,18 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
     blueprint.put_node(phantom).unwrap();
     let nodes: BTreeMap<String, NodeId> =
         (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();
-    let bare =
-        nodes.iter().map(|(name, id)| (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM));
+    let bare = nodes.iter().map(|(name, id)| {
+        (*id, Fqdn::parse(&format!("{name}.worked.example.com")).unwrap(), SYSTEM)
+    });
     let skeleton = Skeleton::of(&blueprint, bare, &catalog).map_err(|e| e.to_string())?;
     Ok(World { catalog, skeleton, nodes })
 }
 
 fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
-    let world =
-        world(&corpus.join(&scenario.corpus), scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect())?;
+    let world = world(
+        &corpus.join(&scenario.corpus),
+        scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect(),
+    )?;
     let edit = |(node, role): &(String, String)| {
         Ok::<_, String>(Edit::Bind {
             deployment: SYSTEM,
@@ -227,7 +255,8 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
         })
     };
     let edits = scenario.bind_steps.iter().map(edit).collect::<Result<Vec<_>, _>>()?;
-    let numbered: Vec<NumberedEdit> = (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
+    let numbered: Vec<NumberedEdit> =
+        (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
     let effects = resolve_by(scenario.rules(), &world.skeleton, &world.catalog, &numbered);
     if let Some(refusal) = effects.refused.first() {
         return Err(format!("bind step {} is refused: {}", refusal.edit, refusal.reason));
@@ -235,7 +264,8 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
     Ok(outcome(&world, &effects))
 }
 
-/// What the effects say, with barriers expanded: who waits for a barrier waits for everything before it.
+/// The effects with barriers expanded: a noderole that waits for a barrier waits for all its
+/// members.
 fn outcome(world: &World, effects: &Effects) -> Outcome {
     let name_of = |node: NodeId| {
         let named = world.nodes.iter().find(|(_, id)| **id == node);
@@ -243,8 +273,12 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
     };
     let label = |node: NodeId, key: &NoderoleKey| format!("{}/{key}", name_of(node));
     let is_barrier = |role| world.catalog.role(role).unwrap().gathers.is_some();
-    let barriers: BTreeMap<NoderoleId, &[_]> =
-        effects.bound.iter().filter(|b| is_barrier(b.role)).map(|b| (b.id, b.parents.as_slice())).collect();
+    let barriers: BTreeMap<NoderoleId, &[_]> = effects
+        .bound
+        .iter()
+        .filter(|b| is_barrier(b.role))
+        .map(|b| (b.id, b.parents.as_slice()))
+        .collect();
     let names: BTreeMap<NoderoleId, String> =
         effects.bound.iter().map(|b| (b.id, label(b.node, &b.noderole))).collect();
     let mut found = Outcome::default();
@@ -255,12 +289,13 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
             for parent in barriers.get(&edge.parent).copied().unwrap_or(&own) {
                 let soft = edge.kind == EdgeKind::Soft;
                 let edge = (names[&parent.parent].clone(), names[&bound.id].clone());
-                // One to a member may stand beside one through its barrier: the hard one says it all.
+                // An edge to a member can exist next to one through its barrier. The hard one
+                // includes the other.
                 found.edges.entry(edge).and_modify(|known| *known &= soft).or_insert(soft);
             }
         }
     }
-    // A barrier is a rank of its own, and no cohort: cohorts are counted on the expanded edges.
+    // A barrier has a rank but no cohort, so cohorts are computed on the expanded edges.
     loop {
         let mut higher = Vec::new();
         for (parent, child) in found.edges.keys() {
@@ -275,9 +310,9 @@ fn outcome(world: &World, effects: &Effects) -> Outcome {
     }
 }
 
-/// Both ways round, as the ids of a barrier and its members stand in no order.
+/// Tests both orders, because the ids of a barrier and its members have no fixed order.
 #[test]
-fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
+fn hard_edge_through_barrier_overrides_soft_edge() {
     let key = |name: &str| NoderoleKey::first(RoleName::parse(name).unwrap());
     let world = |content: &[&Role]| {
         let mut catalog = Catalog::default();
@@ -286,16 +321,29 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
         }
         World { catalog, skeleton: Skeleton::default(), nodes: BTreeMap::new() }
     };
-    let member: Role =
-        serde_json::from_value(json!({"name": "db", "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let member: Role = serde_json::from_value(
+        json!({"name": "db", "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
     let member = Role { flags: Flags { cluster: true, ..Flags::default() }, ..member };
-    let (barrier, child) =
-        (member.barrier().unwrap(), Role { name: RoleName::parse("app").unwrap(), ..member.clone() });
+    let (barrier, child) = (
+        member.barrier().unwrap(),
+        Role { name: RoleName::parse("app").unwrap(), ..member.clone() },
+    );
     let world = world(&[&member, &barrier, &child]);
     let bound = |role: &Role, parents: Vec<EdgeDoc>| {
         let noderole = key(role.name.as_str());
         let (id, role) = (noderole.id(PHANTOM), canonical::hash(role).unwrap());
-        Bound { id, node: PHANTOM, noderole, deployment: SYSTEM, role, rank: 0, parents, why: Why::Asked { edit: 1 } }
+        Bound {
+            id,
+            node: PHANTOM,
+            noderole,
+            deployment: SYSTEM,
+            role,
+            rank: 0,
+            parents,
+            why: Why::Asked { edit: 1 },
+        }
     };
     let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };
     for swapped in [false, true] {
@@ -305,7 +353,11 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
         }
         let of_barrier = vec![to(&member, EdgeKind::Hard)];
         let effects = Effects {
-            bound: vec![bound(&member, Vec::new()), bound(&barrier, of_barrier), bound(&child, parents)],
+            bound: vec![
+                bound(&member, Vec::new()),
+                bound(&barrier, of_barrier),
+                bound(&child, parents),
+            ],
             ..Effects::default()
         };
         let edge = (format!("{PHANTOM_NAME}/db"), format!("{PHANTOM_NAME}/app"));
@@ -313,13 +365,15 @@ fn a_hard_edge_through_a_barrier_beats_a_soft_one_to_its_member() {
     }
 }
 
-/// One line for each thing in which they differ.
+/// One line for each difference.
 fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, cohort) in &expected.cohorts {
         match found.cohorts.get(name) {
             None => lines.push(format!("noderole {name} is missing")),
-            Some(other) if other != cohort => lines.push(format!("{name} has cohort {other}, not {cohort}")),
+            Some(other) if other != cohort => {
+                lines.push(format!("{name} has cohort {other}, not {cohort}"))
+            }
             Some(_) => {}
         }
     }
@@ -330,7 +384,11 @@ fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
         match found.edges.get(&(parent.clone(), child.clone())) {
             None => lines.push(format!("edge {parent} -> {child} is missing")),
             Some(other) if other != soft => {
-                lines.push(format!("edge {parent} -> {child} is {}, not {}", kind(*other), kind(*soft)));
+                lines.push(format!(
+                    "edge {parent} -> {child} is {}, not {}",
+                    kind(*other),
+                    kind(*soft)
+                ));
             }
             Some(_) => {}
         }
@@ -341,7 +399,7 @@ fn differences(expected: &Outcome, found: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn worked_scenarios_come_out_as_they_were_worked() {
+fn binding_matches_worked_scenarios() {
     let Some(corpus) = corpus() else { return };
     let mut paths: Vec<PathBuf> =
         fs::read_dir(corpus.join("worked")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -364,8 +422,8 @@ fn worked_scenarios_come_out_as_they_were_worked() {
             println!("{} {name}:\n  {}", path.display(), what.join("\n  "));
         }
     }
-    // Whoever runs this wants the count of a run that passed, too, and what the print macros write of that one is swallowed. libtest may
-    // have begun a line with the test's name.
+    // The print macros' output is swallowed if the test passes, but the count is useful then too.
+    // libtest may already have started a line with the test's name.
     writeln!(io::stdout().lock(), "\n{passed} passed, {failed} failed").unwrap();
     assert_eq!(failed, 0, "of {} worked scenarios", passed + failed);
     assert!(passed > 0, "{} has no worked scenario", corpus.display());

@@ -1,4 +1,4 @@
-//! Planning: what edits come to, and that it is the same wherever it is worked out.
+//! Planning: the effects of edits, and that every planner computes the same.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -12,14 +12,17 @@ use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
 use engine::gate::Policy;
-use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName};
+use engine::ids::{
+    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName,
+};
 use engine::lint::{Check, Finding};
 use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by, resolve_with,
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by,
+    resolve_with,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -67,7 +70,7 @@ fn fqdn(n: u128) -> Fqdn {
     Fqdn::parse(&format!("n{n}.plan.example.com")).unwrap()
 }
 
-/// *system* with two deployments below it and nodes without a document.
+/// *system* with two child deployments, and nodes without a document.
 struct World {
     catalog: Catalog,
     blueprint: Blueprint,
@@ -89,7 +92,9 @@ impl World {
         catalog.add(&pin).unwrap();
         let mut blueprint = Blueprint::default();
         for (n, (id, label, parent)) in
-            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))].into_iter().enumerate()
+            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))]
+                .into_iter()
+                .enumerate()
         {
             let pins = parent.is_none().then(|| (barclamp.name.clone(), pin.hash));
             let doc = DeploymentDoc {
@@ -129,13 +134,16 @@ impl World {
         resolve(&self.skeleton(), &self.catalog, &numbered(edits))
     }
 
-    /// Applies edits as a commit would; every one must take effect.
+    /// Applies edits like a commit. Every edit must take effect.
     fn commit(&mut self, edits: &[Edit]) -> Effects {
         let effects = self.effects(edits);
         assert_eq!(effects.refused, []);
-        let done =
-            materialise(&self.blueprint, &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()), &effects)
-                .unwrap();
+        let done = materialise(
+            &self.blueprint,
+            &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()),
+            &effects,
+        )
+        .unwrap();
         let mut skeleton = self.skeleton();
         skeleton.follow(&self.blueprint, &done.blueprint, self.bare(), &self.catalog).unwrap();
         self.blueprint = done.blueprint;
@@ -157,7 +165,7 @@ fn bound(effects: &Effects) -> Vec<String> {
 }
 
 #[test]
-fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
+fn side_effects_are_reported_for_accepted_edits() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("web", &["app"])]);
     let unbind = |role: &str, with_dependents| Edit::Unbind {
         node: node(1),
@@ -184,12 +192,18 @@ fn what_an_edit_takes_along_is_told_and_nothing_of_a_refused_one() {
 }
 
 #[test]
-fn a_role_brings_what_it_requires_and_says_why() {
-    let world =
-        World::of(vec![implicit(role("dns", &[])), role("runtime", &["dns"]), role("app", &["runtime", "dns"])]);
+fn bind_adds_required_roles_with_reason() {
+    let world = World::of(vec![
+        implicit(role("dns", &[])),
+        role("runtime", &["dns"]),
+        role("app", &["runtime", "dns"]),
+    ]);
     let effects = world.effects(&[bind(WEB, 1, "app")]);
     assert_eq!(bound(&effects), ["dns@1", "runtime@1", "app@1"]);
-    assert_eq!(effects.bound.iter().map(|b| (b.rank, b.parents.len())).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(
+        effects.bound.iter().map(|b| (b.rank, b.parents.len())).collect::<Vec<_>>(),
+        [(0, 0), (1, 1), (2, 2)]
+    );
     assert_eq!(effects.bound[0].why, Why::Brought { edit: 1, by: name("runtime"), implicit: true });
     assert_eq!(effects.bound[2].why, Why::Asked { edit: 1 });
     assert_eq!((effects.moved[0].from, effects.moved[0].to), (SYSTEM, WEB));
@@ -197,8 +211,12 @@ fn a_role_brings_what_it_requires_and_says_why() {
 }
 
 #[test]
-fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
-    let mut world = World::of(vec![implicit(role("base", &[])), role("db", &["base"]), role("app", &["db", "base"])]);
+fn parent_search_order_is_node_deployment_ancestors() {
+    let mut world = World::of(vec![
+        implicit(role("base", &[])),
+        role("db", &["base"]),
+        role("app", &["db", "base"]),
+    ]);
     world.commit(&[bind(SYSTEM, 1, "db")]);
     world.commit(&[bind(WEB, 3, "db")]);
     let parent_of_app = |world: &World, edits: &[Edit]| {
@@ -207,23 +225,36 @@ fn a_parent_is_found_on_the_node_then_in_the_deployment_then_above_it() {
         let key = NoderoleKey::first(name("db"));
         (1..=4).find(|n| app.parents.iter().any(|p| p.parent == key.id(node(*n)))).unwrap()
     };
-    assert_eq!(parent_of_app(&world, &[bind(WEB, 2, "app")]), 3, "the deployment's before its ancestor's");
-    assert_eq!(parent_of_app(&world, &[bind(EDGE, 2, "app")]), 1, "the ancestor's where the deployment has none");
-    assert_eq!(parent_of_app(&world, &[bind(WEB, 2, "db"), bind(WEB, 2, "app")]), 2, "the node's own before all");
+    assert_eq!(
+        parent_of_app(&world, &[bind(WEB, 2, "app")]),
+        3,
+        "the deployment's before its ancestor's"
+    );
+    assert_eq!(
+        parent_of_app(&world, &[bind(EDGE, 2, "app")]),
+        1,
+        "the ancestor's where the deployment has none"
+    );
+    assert_eq!(
+        parent_of_app(&world, &[bind(WEB, 2, "db"), bind(WEB, 2, "app")]),
+        2,
+        "the node's own before all"
+    );
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
     assert_eq!(bound(&effects), ["base@2", "app@2"], "what is implicit never comes from elsewhere");
 }
 
 #[test]
-fn a_provider_serves_for_what_it_provides() {
+fn provider_satisfies_provided_name() {
     let provider = Role { provides: [name("store")].into(), ..role("disk", &[]) };
     let world = World::of(vec![provider, role("app", &["store"])]);
     assert_eq!(bound(&world.effects(&[bind(WEB, 1, "app")])), ["disk@1", "app@1"]);
 }
 
 #[test]
-fn refused_edits_leave_nothing_and_say_what_to_do() {
-    let abstract_role = Role { flags: Flags { is_abstract: true, ..Flags::default() }, ..role("store", &[]) };
+fn refused_edit_has_no_effect_and_advice() {
+    let abstract_role =
+        Role { flags: Flags { is_abstract: true, ..Flags::default() }, ..role("store", &[]) };
     let foreign = Role { jig_class: JigClass::Other("chef".into()), ..role("cook", &[]) };
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &["app2"]) };
     let mut world = World::of(vec![
@@ -246,7 +277,11 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),
         (bind(WEB, 1, "rival"), "conflict", "conflicts with app"),
         (bind(WEB, 2, "dangling"), "unresolved_require", "requires ap"),
-        (bind(WEB, 2, "stored"), "abstract_require", "stored requires store, which is abstract, and no barclamp"),
+        (
+            bind(WEB, 2, "stored"),
+            "abstract_require",
+            "stored requires store, which is abstract, and no barclamp",
+        ),
         (bind(EDGE, 1, "app2"), "sibling", "belongs to web, beside edge"),
         (bind(WEB, 1, "app"), "already_bound", "already"),
         (bind(WEB, 9, "app"), "unknown_node", "not there"),
@@ -261,8 +296,9 @@ fn refused_edits_leave_nothing_and_say_what_to_do() {
 }
 
 #[test]
-fn a_chain_that_is_too_long_is_refused() {
-    let mut roles: Vec<Role> = (0..70).map(|n| role(&format!("r{n}"), &[&format!("r{}", n + 1)])).collect();
+fn overlong_requirement_chain_is_refused() {
+    let mut roles: Vec<Role> =
+        (0..70).map(|n| role(&format!("r{n}"), &[&format!("r{}", n + 1)])).collect();
     roles.push(role("r70", &[]));
     let world = World::of(roles);
     assert_eq!(world.effects(&[bind(WEB, 1, "r0")]).refused[0].code, "too_deep");
@@ -270,7 +306,7 @@ fn a_chain_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn moving_a_node_keeps_what_it_carries_in_sight() {
+fn move_must_preserve_visibility_of_noderoles() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let sideways = Edit::MoveNode { node: node(1), deployment: EDGE };
@@ -280,7 +316,7 @@ fn moving_a_node_keeps_what_it_carries_in_sight() {
 }
 
 #[test]
-fn an_id_that_is_or_was_something_is_not_minted_again() {
+fn used_id_is_refused() {
     let world = World::of(vec![role("app", &[])]);
     let create = |id: DeploymentId, phantom: NodeId, label: &str| Edit::CreateDeployment {
         id,
@@ -289,30 +325,47 @@ fn an_id_that_is_or_was_something_is_not_minted_again() {
         parent: SYSTEM,
     };
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let codes = |edits: &[Edit]| world.effects(edits).refused.into_iter().map(|r| r.code).collect::<Vec<_>>();
+    let codes = |edits: &[Edit]| {
+        world.effects(edits).refused.into_iter().map(|r| r.code).collect::<Vec<_>>()
+    };
     assert_eq!(codes(&[create(WEB, phantom, "blue")]), ["deployment_id_used"]);
     let remove = |deployment| Edit::RemoveDeployment { deployment };
-    assert_eq!(codes(&[remove(EDGE), create(EDGE, phantom, "blue")]), ["deployment_id_used"], "what goes here counts");
+    assert_eq!(
+        codes(&[remove(EDGE), create(EDGE, phantom, "blue")]),
+        ["deployment_id_used"],
+        "what goes here counts"
+    );
     let made = create(id, phantom, "blue");
-    assert_eq!(codes(&[made.clone(), remove(id), create(id, phantom, "green")]), ["deployment_id_used"]);
+    assert_eq!(
+        codes(&[made.clone(), remove(id), create(id, phantom, "green")]),
+        ["deployment_id_used"]
+    );
     let other = create(DeploymentId(Uuid::from_u128(10)), phantom, "green");
     assert_eq!(codes(&[made.clone(), remove(id), other]), ["phantom_taken"]);
-    // Nor is one of the other kind.
-    let of = |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
+    // An id of the other kind is refused too.
+    let of =
+        |id: Uuid, phantom: Uuid, label: &str| create(DeploymentId(id), NodeId(phantom), label);
     let fresh = Uuid::from_u128(10);
     let phantom_of_web = world.blueprint.deployments[&WEB].doc.phantom.0;
     for taken in [node(1).0, phantom_of_web, phantom.0] {
-        assert_eq!(codes(&[made.clone(), of(taken, fresh, "green")]), ["deployment_id_used"], "{taken}");
+        assert_eq!(
+            codes(&[made.clone(), of(taken, fresh, "green")]),
+            ["deployment_id_used"],
+            "{taken}"
+        );
     }
     for taken in [node(1).0, phantom_of_web, SYSTEM.0, id.0] {
         assert_eq!(codes(&[made.clone(), of(fresh, taken, "green")]), ["phantom_taken"], "{taken}");
     }
-    assert_eq!(codes(&[of(Uuid::nil(), fresh, "green"), of(fresh, Uuid::nil(), "green")]), ["nil_id"; 2]);
+    assert_eq!(
+        codes(&[of(Uuid::nil(), fresh, "green"), of(fresh, Uuid::nil(), "green")]),
+        ["nil_id"; 2]
+    );
     assert_eq!(codes(&[of(fresh, fresh, "green")]), ["one_id_for_two"]);
 }
 
 #[test]
-fn a_record_that_no_target_speaks_of_is_not_given_up_by_a_review() {
+fn bare_node_cannot_be_expunged() {
     let mut world = World::of(vec![role("app", &[])]);
     let burnt = Edit::ExpungeNode { node: node(1), reason: "burnt".into() };
     assert_eq!(refusal(&world, burnt.clone()).0, "only_a_record");
@@ -321,10 +374,15 @@ fn a_record_that_no_target_speaks_of_is_not_given_up_by_a_review() {
 }
 
 #[test]
-fn a_new_deployment_can_be_filled_at_once() {
+fn new_deployment_accepts_bindings_immediately() {
     let world = World::of(vec![role("app", &[])]);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB };
+    let create = Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
     let again = Edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(10)),
         phantom: NodeId(Uuid::from_u128(98)),
@@ -339,10 +397,17 @@ fn a_new_deployment_can_be_filled_at_once() {
     };
     let effects = world.effects(&[over_a_machine]);
     assert_eq!((effects.refused[0].code.as_str(), effects.is_empty()), ("phantom_taken", true));
-    let nul = Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
-    assert_eq!(world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code, "data");
+    let nul =
+        Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
+    assert_eq!(
+        world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code,
+        "data"
+    );
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
-    assert_eq!((bound(&effects), effects.refused[0].code.as_str()), (vec!["app@1".to_owned()], "deployment_exists"));
+    assert_eq!(
+        (bound(&effects), effects.refused[0].code.as_str()),
+        (vec!["app@1".to_owned()], "deployment_exists")
+    );
     let skeleton = world.skeleton();
     let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
         let mut within = Within::new(&skeleton, scope);
@@ -356,10 +421,10 @@ fn a_new_deployment_can_be_filled_at_once() {
 }
 
 #[test]
-fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
+fn deployment_depth_limit_is_exact() {
     let world = World::of(Vec::new());
     let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
-    // Below system, so the first is the second level.
+    // These are below *system*, so the first is at the second level.
     let chain: Vec<Edit> = (2..=MAX_LEVELS + 1)
         .map(|n| Edit::CreateDeployment {
             id: id(n),
@@ -372,11 +437,14 @@ fn deployments_stand_one_below_the_other_as_far_as_the_limit() {
     assert_eq!(effects.deployments.len(), MAX_LEVELS - 1);
     let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
     assert_eq!(refused.code, "too_low");
-    assert!(refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"), "{refused:?}");
+    assert!(
+        refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"),
+        "{refused:?}"
+    );
 }
 
 #[test]
-fn a_node_of_its_own_binds_no_service_by_itself() {
+fn node_scope_refuses_direct_service_binding() {
     let service = flagged(role("dns", &[]), |f| f.service = true);
     let world = World::of(vec![service, role("app", &["dns"])]);
     let skeleton = world.skeleton();
@@ -387,7 +455,7 @@ fn a_node_of_its_own_binds_no_service_by_itself() {
 }
 
 #[test]
-fn siblings_do_not_write_each_others_base() {
+fn sibling_change_is_outside_base() {
     let mut world = World::of(vec![role("app", &[])]);
     let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
     let effects = world.commit(&[bind(EDGE, 1, "app")]);
@@ -399,17 +467,21 @@ fn siblings_do_not_write_each_others_base() {
 }
 
 #[test]
-fn the_difference_lists_what_differs_and_counts_the_rest() {
+fn difference_lists_changes_and_counts_rest() {
     let mut world = World::of(vec![role("app", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), bind(WEB, 2, "app")]);
     let before = world.blueprint.clone();
-    let data =
-        |value: Value| Edit::SetNoderoleData { node: node(1), noderole: NoderoleKey::first(name("app")), data: value };
+    let data = |value: Value| Edit::SetNoderoleData {
+        node: node(1),
+        noderole: NoderoleKey::first(name("app")),
+        data: value,
+    };
     world.commit(&[data(json!({"port": 1, "key": {"$secret": "k", "version": 2}}))]);
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     assert_eq!((found.nodes.len(), found.nodes[0].unchanged, found.unchanged), (1, 1, 7));
-    let lines: Vec<String> = found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
+    let lines: Vec<String> =
+        found.nodes[0].noderoles[0].data.iter().map(ToString::to_string).collect();
     assert_eq!(lines, [r#"/key: added "(secret k version 2)""#, "/port: added 1"]);
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
     assert_eq!(work.steps.len(), 1);
@@ -419,10 +491,11 @@ fn the_difference_lists_what_differs_and_counts_the_rest() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Over random catalogs and edits: the same answer each time, through JSON too; the whole at once or edit by edit comes to the
-    /// same blueprint; ranks rise along every edge; nothing exists twice; refused edits leave no trace.
+    /// Over random catalogs and edits, the result is the same each time, also through JSON. All
+    /// edits at once and one by one give the same blueprint. Ranks rise along every edge, nothing
+    /// exists twice, and refused edits leave no trace.
     #[test]
-    fn resolving_is_deterministic_and_sound(
+    fn resolve_is_deterministic_and_sound(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
         implicits in prop::collection::vec(any::<bool>(), 8),
         drops in prop::collection::vec((0u128..5, 0usize..8, 0usize..3), 1..14),
@@ -484,16 +557,17 @@ fn world_like(world: &World) -> World {
 }
 
 #[test]
-fn hashes_of_effects_are_known_to_be_stable() {
+fn effects_hashes_are_stable() {
     let world = World::of(vec![role("app", &[])]);
     let effects = world.effects(&[bind(WEB, 1, "app")]);
-    let through_json: Effects = serde_json::from_slice(&engine::canonical::bytes(&effects).unwrap()).unwrap();
+    let through_json: Effects =
+        serde_json::from_slice(&engine::canonical::bytes(&effects).unwrap()).unwrap();
     assert_eq!(through_json.hash().unwrap(), effects.hash().unwrap());
     assert_ne!(effects.hash().unwrap(), Hash::of_bytes(b""));
     assert!(Effects::default().is_empty() && !effects.is_empty());
 }
 
-/// *web* with three nodes: db on 1, app on 2 and 3 that waits for it.
+/// *web* with three nodes: db on node 1, and app on nodes 2 and 3, which waits for db.
 fn tiers() -> World {
     let mut world = World::of(vec![role("db", &[]), role("app", &["db"]), role("top", &["app"])]);
     world.commit(&[bind(WEB, 1, "db"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
@@ -515,15 +589,18 @@ fn refusal(world: &World, edit: Edit) -> (String, String) {
 }
 
 #[test]
-fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
+fn needed_noderole_requires_replacement_or_dependents() {
     let mut world = tiers();
     let (code, reason) = refusal(&world, unbind(1, "db", false));
     assert_eq!(code, "needed");
     assert!(reason.contains("app on n2, app on n3 need it"), "{reason}");
 
     let effects = world.effects(&[unbind(1, "db", true)]);
-    let gone: BTreeSet<String> =
-        effects.unbound.iter().map(|u| format!("{}@{}", u.noderole, u.node.0.as_u128() - 100)).collect();
+    let gone: BTreeSet<String> = effects
+        .unbound
+        .iter()
+        .map(|u| format!("{}@{}", u.noderole, u.node.0.as_u128() - 100))
+        .collect();
     assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
     let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
     assert_eq!(db.why, Why::Asked { edit: 1 });
@@ -539,15 +616,21 @@ fn what_others_need_goes_only_with_them_or_when_something_else_serves() {
 }
 
 #[test]
-fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
+fn expunge_requires_reason_and_no_outside_dependents() {
     let mut world = tiers();
     let (code, reason) = refusal(&world, expunge(1));
     assert_eq!(code, "node_needed");
     assert!(reason.contains("app on n2, app on n3 need what it carries"), "{reason}");
-    assert_eq!(refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0, "no_reason");
+    assert_eq!(
+        refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0,
+        "no_reason"
+    );
     let before = world.blueprint.clone();
     let effects = world.commit(&[expunge(2)]);
-    assert_eq!((effects.expunged[0].node, effects.expunged[0].reason.as_str()), (node(2), "its board burnt"));
+    assert_eq!(
+        (effects.expunged[0].node, effects.expunged[0].reason.as_str()),
+        (node(2), "its board burnt")
+    );
     assert!(!world.blueprint.nodes.contains_key(&node(2)));
     let documents = changes(&before.root(), &world.blueprint.root());
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
@@ -556,14 +639,18 @@ fn a_node_is_given_up_with_a_reason_and_only_when_nobody_elsewhere_needs_it() {
 }
 
 #[test]
-fn roles_and_deployments_go_when_nothing_is_in_them() {
+fn only_empty_roles_and_deployments_are_removed() {
     let mut world = tiers();
     let drop_role = |role: &str| Edit::RemoveRole { deployment: WEB, role: name(role) };
     let (code, reason) = refusal(&world, drop_role("app"));
     assert_eq!((code.as_str(), reason.contains("on n2, n3")), ("role_in_use", true), "{reason}");
     assert_eq!(refusal(&world, drop_role("top")).0, "not_a_role_here");
     let (code, reason) = refusal(&world, Edit::RemoveDeployment { deployment: WEB });
-    assert_eq!((code.as_str(), reason.contains("node n1, node n2, node n3")), ("not_empty", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("node n1, node n2, node n3")),
+        ("not_empty", true),
+        "{reason}"
+    );
     assert_eq!(refusal(&world, Edit::RemoveDeployment { deployment: SYSTEM }).0, "root_deployment");
 
     world.commit(&[unbind(2, "app", false), unbind(3, "app", false), drop_role("app")]);
@@ -574,12 +661,20 @@ fn roles_and_deployments_go_when_nothing_is_in_them() {
 }
 
 #[test]
-fn edits_that_undo_each_other_leave_no_trace() {
+fn opposite_edits_leave_no_trace() {
     let world = tiers();
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB };
-    let data =
-        Edit::SetNoderoleData { node: node(2), noderole: NoderoleKey::first(name("top")), data: json!({"a": 1}) };
+    let create = Edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("blue").unwrap(),
+        parent: WEB,
+    };
+    let data = Edit::SetNoderoleData {
+        node: node(2),
+        noderole: NoderoleKey::first(name("top")),
+        data: json!({"a": 1}),
+    };
     let add = Edit::AddRole { deployment: WEB, role: name("top") };
     let drop_role = Edit::RemoveRole { deployment: WEB, role: name("top") };
     let effects = world.effects(&[
@@ -598,11 +693,14 @@ fn edits_that_undo_each_other_leave_no_trace() {
 }
 
 #[test]
-fn a_noderole_that_went_and_came_back_starts_anew() {
+fn rebound_noderole_starts_fresh() {
     let mut world = tiers();
     let key = NoderoleKey::first(name("app"));
-    let data =
-        |value: u32| Edit::SetNoderoleData { node: node(2), noderole: key.clone(), data: json!({"port": value}) };
+    let data = |value: u32| Edit::SetNoderoleData {
+        node: node(2),
+        noderole: key.clone(),
+        data: json!({"port": value}),
+    };
     world.commit(&[data(1)]);
     world.commit(&[data(2), unbind(2, "app", false), bind(WEB, 2, "app")]);
     let (_, noderole) = world.blueprint.noderole(node(2), &key).unwrap();
@@ -610,7 +708,7 @@ fn a_noderole_that_went_and_came_back_starts_anew() {
 }
 
 #[test]
-fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
+fn slice_rerun_includes_descendants_in_deployment() {
     let mut world = tiers();
     world.commit(&[bind(SYSTEM, 4, "db"), bind(WEB, 3, "top")]);
     let slice = |roles: &[&str], reason: &str| Edit::RerunSlice {
@@ -619,9 +717,16 @@ fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
         reason: reason.into(),
     };
     let effects = world.effects(&[slice(&["db"], "new certificates")]);
-    let again: Vec<String> =
-        effects.reruns.iter().map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100)).collect();
-    assert_eq!(again, ["db@1", "app@2", "app@3", "top@3"], "in the order in which they run; not the db of system");
+    let again: Vec<String> = effects
+        .reruns
+        .iter()
+        .map(|r| format!("{}@{}", r.noderole, r.node.0.as_u128() - 100))
+        .collect();
+    assert_eq!(
+        again,
+        ["db@1", "app@2", "app@3", "top@3"],
+        "in the order in which they run; not the db of system"
+    );
     assert_eq!(effects.reruns[0].why, Why::Asked { edit: 1 });
     assert_eq!(effects.reruns[3].why, Why::Brought { edit: 1, by: name("app"), implicit: false });
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
@@ -630,7 +735,7 @@ fn a_slice_runs_again_with_what_waits_for_it_in_the_deployment() {
 }
 
 #[test]
-fn a_jig_that_is_off_takes_nothing_new() {
+fn inactive_jig_refuses_new_bindings() {
     let mut world = tiers();
     let jig = |text: &str, active| Edit::ActivateJig { jig: JigName::parse(text).unwrap(), active };
     assert_eq!(refusal(&world, jig("noop", true)).0, "jig_is_so");
@@ -646,10 +751,11 @@ fn a_jig_that_is_off_takes_nothing_new() {
 }
 
 #[test]
-fn a_policy_asks_for_a_review_at_least() {
+fn policy_requires_at_least_one_approval() {
     let world = tiers();
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     assert_eq!(refusal(&world, policy(0)).0, "policy");
     let effects = world.effects(&[policy(1), policy(2)]);
     assert_eq!(effects.policy.map(|p| (p.policy.approvals, p.why.edit())), Some((2, 2)));
@@ -662,7 +768,7 @@ fn flagged(role: Role, how: impl Fn(&mut Flags)) -> Role {
 }
 
 #[test]
-fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
+fn cluster_members_share_barrier_as_parent() {
     let cluster = flagged(role("kv", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![cluster, role("app", &["kv"])]);
     world.commit(&[bind(WEB, 1, "kv"), bind(WEB, 2, "app")]);
@@ -672,24 +778,37 @@ fn members_of_a_cluster_act_as_one_parent_through_a_barrier() {
         let (_, noderole) = world.blueprint.noderole(node, key).unwrap();
         noderole.parents.iter().map(|e| e.parent).collect::<BTreeSet<_>>()
     };
-    assert_eq!(edges(&world, node(2), &NoderoleKey::first(name("app"))), [barrier.id(phantom)].into());
+    assert_eq!(
+        edges(&world, node(2), &NoderoleKey::first(name("app"))),
+        [barrier.id(phantom)].into()
+    );
 
     let joined = world.commit(&[bind(WEB, 3, "kv")]);
     assert_eq!(joined.rewired.len(), 1, "one that joins later comes before those who wait already");
     let members: BTreeSet<_> = [1, 3].map(|n| NoderoleKey::first(name("kv")).id(node(n))).into();
     assert_eq!(edges(&world, phantom, &barrier), members);
 
-    let (code, _) = refusal(&world, Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true });
+    let (code, _) = refusal(
+        &world,
+        Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true },
+    );
     assert_eq!(code, "barrier");
     world.commit(&[unbind(1, "kv", false)]);
     let (code, reason) = refusal(&world, unbind(3, "kv", false));
-    assert_eq!((code.as_str(), reason.contains("app on n2 needs it")), ("needed", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("app on n2 needs it")),
+        ("needed", true),
+        "{reason}"
+    );
     world.commit(&[unbind(3, "kv", true)]);
-    assert!(world.blueprint.noderole(phantom, &barrier).is_none(), "the barrier goes with the last member");
+    assert!(
+        world.blueprint.noderole(phantom, &barrier).is_none(),
+        "the barrier goes with the last member"
+    );
 }
 
 #[test]
-fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
+fn service_binds_to_phantom_without_moving_node() {
     let service = flagged(role("dns", &[]), |f| {
         f.service = true;
         f.implicit = true;
@@ -701,20 +820,26 @@ fn services_stand_on_the_phantom_and_their_node_stays_where_it_is() {
     assert_eq!(on, [("dns", phantom), ("app", node(1)), ("app", node(2))]);
     assert_eq!(world.effects(&[bind(WEB, 3, "dns")]).refused[0].code, "already_bound");
     let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
     assert_eq!(bound(&plain), ["dns@3", "app@3"]);
 }
 
 #[test]
-fn what_goes_along_on_a_phantom_below_is_within_the_base() {
+fn dependents_on_child_phantom_are_in_base() {
     let service = flagged(role("dns", &["db"]), |f| f.service = true);
     let mut world = World::of(vec![role("db", &[]), service]);
     world.commit(&[bind(SYSTEM, 1, "db")]);
     world.commit(&[bind(WEB, 2, "dns")]);
     let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
     let effects = world.commit(&[unbind(1, "db", true)]);
-    assert_eq!(beyond(&skeleton, Scope::Node(node(1)), &effects), None, "no other machine is touched");
-    let written = written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
+    assert_eq!(
+        beyond(&skeleton, Scope::Node(node(1)), &effects),
+        None,
+        "no other machine is touched"
+    );
+    let written =
+        written(&before, &world.blueprint, &changes(&before.root(), &world.blueprint.root()));
     assert_eq!(written, [SYSTEM, WEB].into());
     let rests_on = base(&skeleton, Scope::Node(node(1)), &effects);
     assert_eq!(rests_on, [SYSTEM, WEB].into(), "and not on edge");
@@ -729,7 +854,7 @@ fn what_goes_along_on_a_phantom_below_is_within_the_base() {
 }
 
 #[test]
-fn what_precedes_keeps_its_place_without_being_owned() {
+fn preceding_role_adds_soft_edge_only() {
     let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
     let mut world = World::of(vec![first, role("later", &[])]);
     world.commit(&[bind(WEB, 1, "later"), bind(WEB, 1, "first")]);
@@ -740,17 +865,22 @@ fn what_precedes_keeps_its_place_without_being_owned() {
     let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
     assert_eq!((later.rank, later.parents.len()), (0, 0));
     let rules = Rules { preceeds_soft_edges: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
     assert_eq!(plain.rewired, []);
 }
 
-/// What a noderole waits for, as `role@node`, soft ones with a question mark.
+/// The parents of a noderole as `role@node`, soft ones with a question mark.
 fn above(world: &World, n: u128, role: &str) -> Vec<String> {
     let (_, noderole) = world.blueprint.noderole(node(n), &NoderoleKey::first(name(role))).unwrap();
     let skeleton = world.skeleton();
     let above = noderole.parents.iter().map(|edge| {
         let (node, key) = skeleton.place(edge.parent).unwrap();
-        format!("{key}@{}{}", node.0.as_u128() - 100, if edge.kind == EdgeKind::Soft { "?" } else { "" })
+        format!(
+            "{key}@{}{}",
+            node.0.as_u128() - 100,
+            if edge.kind == EdgeKind::Soft { "?" } else { "" }
+        )
     });
     let mut above: Vec<String> = above.collect();
     above.sort();
@@ -758,15 +888,32 @@ fn above(world: &World, n: u128, role: &str) -> Vec<String> {
 }
 
 #[test]
-fn order_lasts_as_long_as_there_is_one_to_wait_for() {
+fn soft_order_moves_to_next_parent() {
     let first = Role { preceeds: [name("later")].into(), ..role("first", &[]) };
     let mut world = World::of(vec![first, role("later", &[])]);
-    world.commit(&[bind(WEB, 3, "later"), bind(WEB, 4, "later"), bind(WEB, 1, "first"), bind(WEB, 2, "first")]);
-    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@1?"], ["first@1?"]], "one each");
+    world.commit(&[
+        bind(WEB, 3, "later"),
+        bind(WEB, 4, "later"),
+        bind(WEB, 1, "first"),
+        bind(WEB, 2, "first"),
+    ]);
+    assert_eq!(
+        [above(&world, 3, "later"), above(&world, 4, "later")],
+        [["first@1?"], ["first@1?"]],
+        "one each"
+    );
     world.commit(&[unbind(1, "first", false)]);
-    assert_eq!([above(&world, 3, "later"), above(&world, 4, "later")], [["first@2?"], ["first@2?"]], "then the next");
+    assert_eq!(
+        [above(&world, 3, "later"), above(&world, 4, "later")],
+        [["first@2?"], ["first@2?"]],
+        "then the next"
+    );
     world.commit(&[bind(WEB, 3, "first")]);
-    assert_eq!(above(&world, 3, "later"), ["first@2?", "first@3?"], "the one on its node in any case");
+    assert_eq!(
+        above(&world, 3, "later"),
+        ["first@2?", "first@3?"],
+        "the one on its node in any case"
+    );
     world.commit(&[unbind(3, "first", false)]);
     assert_eq!(above(&world, 3, "later"), ["first@2?"]);
     world.commit(&[unbind(2, "first", false)]);
@@ -782,12 +929,13 @@ fn owners_of_wanted_attributes_become_parents() {
     let world = World::of(vec![owner, wants]);
     assert_eq!(bound(&world.effects(&[bind(WEB, 1, "wants")])), ["owner@1", "wants@1"]);
     let rules = Rules { wants_attribs_make_parents: false, ..Rules::default() };
-    let plain = resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
+    let plain =
+        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
     assert_eq!(bound(&plain), ["wants@1"]);
 }
 
 #[test]
-fn a_circle_among_noderoles_is_refused_where_it_would_close() {
+fn noderole_cycle_is_refused() {
     let one = Role { preceeds: [name("two")].into(), ..role("one", &[]) };
     let two = Role { preceeds: [name("three")].into(), ..role("two", &[]) };
     let three = Role { preceeds: [name("one")].into(), ..role("three", &[]) };
@@ -800,7 +948,7 @@ fn a_circle_among_noderoles_is_refused_where_it_would_close() {
 }
 
 #[test]
-fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
+fn every_report_stage_has_content_without_changes() {
     let world = tiers();
     let about = |edits: &[Edit]| {
         let effects = world.effects(edits);
@@ -808,42 +956,72 @@ fn the_report_says_something_at_every_stage_also_when_nothing_changes() {
     };
     let idle = about(&[]);
     let stages: Vec<Stage> = idle.stages.iter().map(|s| s.stage).collect();
-    let all = [Stage::Catalog, Stage::Edits, Stage::Bind, Stage::Place, Stage::Order, Stage::Check, Stage::Lint];
+    let all = [
+        Stage::Catalog,
+        Stage::Edits,
+        Stage::Bind,
+        Stage::Place,
+        Stage::Order,
+        Stage::Check,
+        Stage::Lint,
+    ];
     assert_eq!(stages, all);
     for stage in &idle.stages {
-        assert!(!stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()), "{stage:?}");
+        assert!(
+            !stage.did.is_empty() && stage.did.iter().all(|line| !line.evidence.is_empty()),
+            "{stage:?}"
+        );
         assert!(stage.will_do.is_empty() && stage.blocked_by.is_empty(), "{stage:?}");
     }
-    assert_eq!(idle.stages[3].waiting_on[0].about, [Subject::Node(node(4))], "a node without a role");
+    assert_eq!(
+        idle.stages[3].waiting_on[0].about,
+        [Subject::Node(node(4))],
+        "a node without a role"
+    );
 
     let busy = about(&[bind(WEB, 4, "top"), unbind(1, "db", false), bind(EDGE, 1, "top")]);
     let of = |stage: Stage| busy.stages.iter().find(|s| s.stage == stage).unwrap();
     let (bound, top) = (&of(Stage::Bind).will_do, NoderoleKey::first(name("top")).id(node(4)));
     let lines: Vec<&str> = bound.iter().map(|line| line.what.as_str()).collect();
     assert_eq!(lines, ["bind top: 1 noderole"]);
-    assert_eq!((bound[0].about.as_slice(), &bound[0].edits), (&[Subject::Noderole(top)][..], &[1].into()));
+    assert_eq!(
+        (bound[0].about.as_slice(), &bound[0].edits),
+        (&[Subject::Noderole(top)][..], &[1].into())
+    );
     assert_eq!(of(Stage::Bind).blocked_by[0].edits, [2].into(), "what is needed can't go");
     assert_eq!(of(Stage::Place).blocked_by[0].edits, [3].into(), "a sibling's node");
     assert_eq!(of(Stage::Place).will_do[0].about, [Subject::Node(node(4))]);
     assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
     let begins = &of(Stage::Order).will_do[0];
-    assert_eq!(begins.what, "what is new begins with 1 noderole", "how many waves is the consequences' to say");
+    assert_eq!(
+        begins.what, "what is new begins with 1 noderole",
+        "how many waves is the consequences' to say"
+    );
     assert_eq!(begins.about, [Subject::Noderole(top)]);
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();
     assert_eq!(read, busy);
 }
 
-/// A board in the browser has the skeleton and the catalog through JSON: what it says of a drop is what the server says.
+/// A board in the browser receives the skeleton and the catalog as JSON. Its preview of a drop must
+/// equal the server's.
 #[test]
-fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
+fn browser_lift_equals_server_and_predicts_drop() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![implicit(role("dns", &[])), role("app", &["dns"]), rival]);
     world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }, bind(WEB, 1, "app")]);
     world.commit(&[Edit::AddRole { deployment: WEB, role: name("rival") }]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
-    let said = engine::plan::lift(&world.skeleton(), &world.catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]);
+    let said = engine::plan::lift(
+        &world.skeleton(),
+        &world.catalog,
+        &edits,
+        2,
+        WEB,
+        &[node(1), node(2), node(3)],
+    );
 
-    let mut skeleton: Skeleton = serde_json::from_str(&serde_json::to_string(&world.skeleton()).unwrap()).unwrap();
+    let mut skeleton: Skeleton =
+        serde_json::from_str(&serde_json::to_string(&world.skeleton()).unwrap()).unwrap();
     let mut catalog = Catalog::default();
     for (hash, barclamp) in world.catalog.barclamps() {
         let text = serde_json::to_string(&**barclamp).unwrap();
@@ -854,18 +1032,28 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
         catalog.add_role(hash, Arc::new(serde_json::from_str(&text).unwrap()));
     }
     skeleton.index(&catalog).unwrap();
-    assert_eq!(engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]), said);
+    assert_eq!(
+        engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]),
+        said
+    );
 
     let of = |role: &str| said.roles.iter().find(|r| r.role == name(role)).unwrap();
     assert_eq!(of("app").legal, [node(3)], "the proposal has the second already");
     assert_eq!(of("app").illegal.len(), 2);
     assert_eq!(of("rival").legal, [node(3)]);
-    assert!(of("rival").illegal[0].reason.contains("conflicts with app"), "{:?}", of("rival").illegal);
-    assert_eq!((of("app").added, of("app").brings[0].why.as_str()), (2, "brought by app, implicit"));
+    assert!(
+        of("rival").illegal[0].reason.contains("conflicts with app"),
+        "{:?}",
+        of("rival").illegal
+    );
+    assert_eq!(
+        (of("app").added, of("app").brings[0].why.as_str()),
+        (2, "brought by app, implicit")
+    );
     assert_eq!(of("app").moves, ["n3 moves from system to web"]);
     assert_eq!(of("app").wave, Some((2, 2)));
 
-    // The drop comes to exactly what was foretold, by hash.
+    // The drop has exactly the previewed effects, by hash.
     let foretold = resolve(
         &skeleton,
         &catalog,
@@ -876,12 +1064,14 @@ fn lifting_says_the_same_in_the_browser_and_foretells_the_drop() {
 }
 
 #[test]
-fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name() {
+fn report_ends_with_lint_and_names_phantoms() {
     let member = flagged(role("db", &[]), |f| f.cluster = true);
     let world = World::of(vec![member, role("app", &["db"])]);
     let edits = numbered(&[bind(WEB, 1, "db"), bind(WEB, 2, "app")]);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
-    let about = |findings: Option<&[Finding]>| report(&world.skeleton(), &world.catalog, &edits, &effects, findings);
+    let about = |findings: Option<&[Finding]>| {
+        report(&world.skeleton(), &world.catalog, &edits, &effects, findings)
+    };
     let finding = |check: Check| Finding {
         check,
         level: check.level(),
@@ -894,7 +1084,8 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
     let lint = told.stages.last().unwrap();
     assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
     let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
-    let said = |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
+    let said =
+        |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
     assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [said("abstract-role")]);
     assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
     assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
@@ -904,20 +1095,24 @@ fn the_report_ends_with_lint_and_calls_what_stands_for_a_deployment_by_its_name(
 }
 
 #[test]
-fn long_lists_of_the_report_are_counted() {
+fn long_report_lists_are_truncated_with_count() {
     let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
-    let edits: Vec<Edit> = (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
+    let edits: Vec<Edit> =
+        (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
     let edits = numbered(&edits);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
     let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
     let place = &told.stages[3].will_do;
-    assert_eq!((place.len(), place.last().unwrap().what.as_str()), (MAX_LINES + 1, "250 more like these"));
+    assert_eq!(
+        (place.len(), place.last().unwrap().what.as_str()),
+        (MAX_LINES + 1, "250 more like these")
+    );
     let taken = &told.stages[1].did[0];
     assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
     assert_eq!(taken.edits.last(), Some(&50));
 }
 
-/// Another version of the world's barclamp, in which these roles are as given.
+/// Another version of the world's barclamp, with these roles replaced.
 fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
     Edit::UseBarclamp {
         deployment: SYSTEM,
@@ -926,7 +1121,7 @@ fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
     }
 }
 
-/// A version of the world's barclamp, imported.
+/// Imports a version of the world's barclamp.
 fn version(world: &mut World, version: &str, roles: Vec<Role>, jigs: Value) -> Hash {
     let mut content = BTreeMap::new();
     for role in roles {
@@ -946,19 +1141,35 @@ fn using(deployment: DeploymentId, version: Hash) -> Edit {
 }
 
 #[test]
-fn another_version_is_taken_on_by_what_is_bound() {
+fn bound_noderoles_adopt_new_version() {
     let mut world = tiers();
-    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+    let newer = |text: &str, requires: &[&str]| Role {
+        description: "newer".into(),
+        ..role(text, requires)
+    };
     let lacking = other_version(&mut world, vec![role("db", &[])]);
     let (code, reason) = refusal(&world, lacking);
-    assert_eq!((code.as_str(), reason.contains("lacks app, which web has")), ("version_unfit", true), "{reason}");
+    assert_eq!(
+        (code.as_str(), reason.contains("lacks app, which web has")),
+        ("version_unfit", true),
+        "{reason}"
+    );
 
-    let roles = vec![role("db", &[]), newer("app", &["db", "cache"]), role("cache", &[]), role("top", &["app"])];
+    let roles = vec![
+        role("db", &[]),
+        newer("app", &["db", "cache"]),
+        role("cache", &[]),
+        role("top", &["app"]),
+    ];
     let edit = other_version(&mut world, roles);
     let before = world.blueprint.clone();
     let effects = world.commit(&[edit]);
     assert_eq!(bound(&effects), ["cache@2"], "what the newer version requires comes along, once");
-    assert_eq!(effects.repinned.iter().filter(|r| r.node.is_some()).count(), 2, "app on two nodes; db is as it was");
+    assert_eq!(
+        effects.repinned.iter().filter(|r| r.node.is_some()).count(),
+        2,
+        "app on two nodes; db is as it was"
+    );
     assert_eq!(effects.rewired.len(), 2);
     let documents = changes(&before.root(), &world.blueprint.root());
     let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
@@ -967,7 +1178,7 @@ fn another_version_is_taken_on_by_what_is_bound() {
     assert_eq!(world.effects(&[]), Effects::default());
 }
 
-/// A version of any barclamp, imported.
+/// Imports a version of any barclamp.
 fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (BarclampName, Hash) {
     let label = BarclampName::parse(label).unwrap();
     let mut content = BTreeMap::new();
@@ -977,7 +1188,9 @@ fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (Ba
         content.insert(role.name.clone(), hash);
         world.catalog.add_role(hash, Arc::new(role));
     }
-    let stored: Barclamp = serde_json::from_value(json!({"name": label, "version": number, "roles": content})).unwrap();
+    let stored: Barclamp =
+        serde_json::from_value(json!({"name": label, "version": number, "roles": content}))
+            .unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &stored).unwrap();
     world.catalog.add(&pin).unwrap();
     (label, pin.hash)
@@ -987,7 +1200,7 @@ fn use_in(deployment: DeploymentId, (barclamp, version): &(BarclampName, Hash)) 
     Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version: *version }
 }
 
-/// A deployment below web, and the edit that makes it.
+/// A child deployment of web, and the edit that creates it.
 fn below_web() -> (DeploymentId, Edit) {
     let below = DeploymentId(Uuid::from_u128(90));
     let (phantom, name) = (NodeId(Uuid::from_u128(91)), DeploymentName::parse("below").unwrap());
@@ -995,28 +1208,35 @@ fn below_web() -> (DeploymentId, Edit) {
 }
 
 #[test]
-fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
+fn visible_barclamps_cannot_share_role_name() {
     let mut world = World::of(Vec::new());
     let first = barclamp(&mut world, "first", "1", &["app", "db"]);
     let second = barclamp(&mut world, "second", "1", &["app", "other"]);
     let mended = barclamp(&mut world, "second", "2", &["other"]);
     let worse = barclamp(&mut world, "second", "3", &["other", "db"]);
     world.commit(&[use_in(WEB, &first)]);
-    // Beside it, above it and below it.
+    // In a sibling, an ancestor and a descendant.
     let refused = |world: &World, edit: Edit| {
         let (code, reason) = refusal(world, edit);
         assert_eq!(code, "role_twice", "{reason}");
         reason
     };
     let reason = refused(&world, use_in(WEB, &second));
-    assert!(reason.starts_with("barclamps second and first both have a role app, and web would see both"), "{reason}");
+    assert!(
+        reason
+            .starts_with("barclamps second and first both have a role app, and web would see both"),
+        "{reason}"
+    );
     assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
     let (below, make) = below_web();
     let effects = world.effects(&[make, use_in(below, &second)]);
-    assert_eq!(effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(), [(2, "role_twice")]);
-    // A sibling does not see it; nor is there anything against a version without the role.
+    assert_eq!(
+        effects.refused.iter().map(|r| (r.edit, r.code.as_str())).collect::<Vec<_>>(),
+        [(2, "role_twice")]
+    );
+    // A sibling does not see it. A version without the role is accepted too.
     assert_eq!(world.effects(&[use_in(EDGE, &second), use_in(WEB, &mended)]).refused, []);
-    // Where both are seen from before, what they had in common may stay, and no more comes.
+    // If both were visible before, shared role names may stay, but no more may be added.
     let mut doc = (*world.blueprint.deployments[&WEB].doc).clone();
     doc.barclamps.insert(second.0.clone(), second.1);
     world.blueprint.put_deployment(doc).unwrap();
@@ -1026,33 +1246,50 @@ fn two_barclamps_in_one_sight_never_have_a_role_of_one_name() {
 }
 
 #[test]
-fn a_version_that_is_pinned_below_hides_the_one_above_as_a_whole() {
+fn nearer_pin_hides_whole_inherited_version() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();
     let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
     let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
     let app = Role { wants: vec![attrib("port")], ..role("app", &[]) };
     let jig = |client: &str| json!({"noop": {"class": "noop", "client_role": client}});
-    let own = |text: &str| Role { jig: JigName::parse("test").unwrap(), ..implicit(role(text, &[])) };
+    let own =
+        |text: &str| Role { jig: JigName::parse("test").unwrap(), ..implicit(role(text, &[])) };
     let mut world = World::of(Vec::new());
-    let one = version(&mut world, "1", vec![own("old"), owner, role("dropped", &[]), app.clone()], jig("old"));
+    let one = version(
+        &mut world,
+        "1",
+        vec![own("old"), owner, role("dropped", &[]), app.clone()],
+        jig("old"),
+    );
     let two = version(&mut world, "2", vec![own("new"), own("old"), app], jig("new"));
     world.commit(&[using(SYSTEM, one), using(WEB, two), bind(SYSTEM, 1, "dropped")]);
 
     let effects = world.effects(&[bind(EDGE, 2, "app")]);
     assert_eq!(bound(&effects), ["old@2", "owner@2", "app@2"], "beside it the one above counts");
     let effects = world.effects(&[bind(WEB, 2, "app")]);
-    assert_eq!(bound(&effects), ["new@2", "app@2"], "neither the other's jig nor its owner of the attribute");
-    // The role that the system has itself is of the hidden version.
-    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }] {
+    assert_eq!(
+        bound(&effects),
+        ["new@2", "app@2"],
+        "neither the other's jig nor its owner of the attribute"
+    );
+    // The role that *system* itself has belongs to the hidden version.
+    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }]
+    {
         let (code, reason) = refusal(&world, edit);
-        assert_eq!((code.as_str(), reason.contains("did you mean \"dropped\"")), ("unknown_role", false), "{reason}");
+        assert_eq!(
+            (code.as_str(), reason.contains("did you mean \"dropped\"")),
+            ("unknown_role", false),
+            "{reason}"
+        );
     }
 }
 
 #[test]
-fn another_version_is_taken_on_with_all_its_rules_of_binding() {
-    let before = |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
-    let roles = || vec![role("first", &[]), role("later", &[]), role("db", &[]), role("app", &["db"])];
+fn adopted_version_applies_all_binding_rules() {
+    let before =
+        |text: &str, later: &str| Role { preceeds: [name(later)].into(), ..role(text, &[]) };
+    let roles =
+        || vec![role("first", &[]), role("later", &[]), role("db", &[]), role("app", &["db"])];
     let with = |other: Role| {
         let mut roles = roles();
         roles.retain(|role| role.name != other.name);
@@ -1066,26 +1303,47 @@ fn another_version_is_taken_on_with_all_its_rules_of_binding() {
 
     let ordered = version(&mut world, "ordered", with(before("first", "later")), json!({}));
     world.commit(&[using(SYSTEM, ordered)]);
-    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [["first@1?"], ["first@1?"]]);
+    assert_eq!(
+        [above(&world, 1, "later"), above(&world, 2, "later")],
+        [["first@1?"], ["first@1?"]]
+    );
     let plain = version(&mut world, "plain", with(before("first", "elsewhere")), json!({}));
     world.commit(&[using(SYSTEM, plain)]);
-    assert_eq!([above(&world, 1, "later"), above(&world, 2, "later")], [Vec::<String>::new(), Vec::new()]);
+    assert_eq!(
+        [above(&world, 1, "later"), above(&world, 2, "later")],
+        [Vec::<String>::new(), Vec::new()]
+    );
 
     let near = version(&mut world, "near", with(implicit(role("db", &[]))), json!({}));
     let effects = world.commit(&[using(SYSTEM, near)]);
-    assert_eq!((bound(&effects), above(&world, 2, "app")), (vec!["db@2".to_owned()], vec!["db@2".to_owned()]));
+    assert_eq!(
+        (bound(&effects), above(&world, 2, "app")),
+        (vec!["db@2".to_owned()], vec!["db@2".to_owned()])
+    );
 
-    // Nothing of app differs, and its jig asks for a role now.
+    // The content of app is the same, but its jig now requires a role.
     let client = Role { jig: JigName::parse("test").unwrap(), ..implicit(role("client", &[])) };
     let mut asking = with(implicit(role("db", &[])));
     asking.retain(|role| role.name != name("db"));
-    asking.extend([client, Role { jig: JigName::parse("test").unwrap(), ..implicit(role("db", &[])) }]);
-    let asking = version(&mut world, "asking", asking, json!({"noop": {"class": "noop", "client_role": "client"}}));
+    asking.extend([
+        client,
+        Role { jig: JigName::parse("test").unwrap(), ..implicit(role("db", &[])) },
+    ]);
+    let asking = version(
+        &mut world,
+        "asking",
+        asking,
+        json!({"noop": {"class": "noop", "client_role": "client"}}),
+    );
     world.commit(&[using(SYSTEM, asking)]);
     assert_eq!(above(&world, 2, "app"), ["client@2", "db@2"]);
 
-    let phantom =
-        version(&mut world, "service", with(flagged(role("app", &[]), |flags| flags.service = true)), json!({}));
+    let phantom = version(
+        &mut world,
+        "service",
+        with(flagged(role("app", &[]), |flags| flags.service = true)),
+        json!({}),
+    );
     let (code, reason) = refusal(&world, using(SYSTEM, phantom));
     assert_eq!(code, "version_unfit");
     assert_eq!(
@@ -1096,7 +1354,7 @@ fn another_version_is_taken_on_with_all_its_rules_of_binding() {
 }
 
 #[test]
-fn what_is_there_in_another_version_serves_for_that_version_alone() {
+fn existing_noderole_satisfies_only_its_own_version() {
     let provides = Role { provides: [name("store")].into(), ..role("disk", &[]) };
     let mut world = World::of(vec![role("disk", &[])]);
     world.commit(&[bind(SYSTEM, 1, "disk")]);
@@ -1116,15 +1374,18 @@ fn inherit(deployment: DeploymentId) -> Edit {
     Edit::InheritBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap() }
 }
 
-/// The contents that a deployment's role and its noderole on a node have.
+/// The content hashes of a deployment's role and of its noderole on a node.
 fn contents(world: &World, deployment: DeploymentId, n: u128, role: &str) -> (Hash, Hash) {
     let of_role = world.blueprint.deployments[&deployment].doc.roles[&name(role)].role;
     (of_role, world.blueprint.nodes[&node(n)].doc.noderoles[&NoderoleKey::first(name(role))].role)
 }
 
 #[test]
-fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
-    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
+fn unpinned_deployment_inherits_ancestor_version() {
+    let newer = |text: &str, requires: &[&str]| Role {
+        description: "newer".into(),
+        ..role(text, requires)
+    };
     let mut world = World::of(vec![role("db", &[]), role("app", &[])]);
     let (code, reason) = refusal(&world, inherit(WEB));
     assert_eq!(
@@ -1142,22 +1403,38 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
 
     let before = world.blueprint.clone();
     let effects = world.commit(&[inherit(WEB)]);
-    assert_eq!(contents(&world, WEB, 1, "app"), was, "role and noderole have the content from above");
+    assert_eq!(
+        contents(&world, WEB, 1, "app"),
+        was,
+        "role and noderole have the content from above"
+    );
     assert_eq!(above(&world, 1, "app"), Vec::<String>::new(), "and wait for what that asks for");
     let [told] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&told.barclamp];
-    assert_eq!((told.deployment, told.from, told.to, &told.why), (WEB, two, Some(one), &Why::Asked { edit: 1 }));
+    assert_eq!(
+        (told.deployment, told.from, told.to, &told.why),
+        (WEB, two, Some(one), &Why::Asked { edit: 1 })
+    );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
     let documents = changes(&before.root(), &world.blueprint.root());
     let found = difference(&before, &world.blueprint, &documents).unwrap();
     let names = engine::blueprint::text::Names::of(&found, &before, &world.blueprint);
     let text = found.text(&names, &Default::default());
     assert!(text.contains(&format!("  - barclamp b {}\n", two.short())), "{text}");
-    let told = report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
-    let line = told.stages.iter().flat_map(|stage| &stage.will_do).find(|line| line.what.starts_with("web has b"));
-    assert_eq!(line.map(|line| line.what.clone()), Some(format!("web has b {} from above", one.short())));
+    let told =
+        report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
+    let line = told
+        .stages
+        .iter()
+        .flat_map(|stage| &stage.will_do)
+        .find(|line| line.what.starts_with("web has b"));
+    assert_eq!(
+        line.map(|line| line.what.clone()),
+        Some(format!("web has b {} from above", one.short()))
+    );
 
-    // Used and given up in one proposal, nothing is left of it; and what is above changes for those that have it from there.
+    // Pinned and unpinned in one proposal, it leaves no trace. A change of the ancestor's version
+    // changes the deployments that inherit it.
     world.commit(&[unbind(1, "db", false), Edit::RemoveRole { deployment: WEB, role: name("db") }]);
     assert_eq!(world.blueprint.root(), empty);
     let effects = world.effects(&[using(EDGE, two), inherit(EDGE)]);
@@ -1168,14 +1445,25 @@ fn a_deployment_that_gives_its_own_version_up_has_the_one_from_above() {
 }
 
 #[test]
-fn a_version_below_stays_when_the_one_above_it_goes() {
+fn own_pin_survives_removal_of_ancestor_pin() {
     let newer = |text: &str| Role { description: "newer".into(), ..role(text, &[]) };
     let mut world = World::of(vec![role("app", &[])]);
     let (below, make) = below_web();
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps.values().next().copied().unwrap();
     let two = version(&mut world, "2", vec![newer("app")], json!({}));
-    let three = version(&mut world, "3", vec![Role { description: "newest".into(), ..role("app", &[]) }], json!({}));
-    world.commit(&[make, using(WEB, two), using(below, three), bind(WEB, 1, "app"), bind(below, 2, "app")]);
+    let three = version(
+        &mut world,
+        "3",
+        vec![Role { description: "newest".into(), ..role("app", &[]) }],
+        json!({}),
+    );
+    world.commit(&[
+        make,
+        using(WEB, two),
+        using(below, three),
+        bind(WEB, 1, "app"),
+        bind(below, 2, "app"),
+    ]);
     let kept = contents(&world, below, 2, "app");
     world.commit(&[inherit(WEB)]);
     let content = |pin: Hash| world.catalog.barclamp(pin).unwrap().roles[&name("app")];
@@ -1184,7 +1472,7 @@ fn a_version_below_stays_when_the_one_above_it_goes() {
 }
 
 #[test]
-fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_there() {
+fn last_pin_is_removed_only_without_roles() {
     let mut world = World::of(Vec::new());
     let (label, tool) = barclamp(&mut world, "tool", "1", &["app"]);
     let empty = world.blueprint.root();
@@ -1207,62 +1495,82 @@ fn a_barclamp_goes_out_of_use_where_nothing_above_has_it_and_nothing_of_it_is_th
 }
 
 #[test]
-fn two_barclamps_exchange_a_role_name_in_either_order() {
+fn role_name_exchange_works_in_any_order() {
     let mut world = World::of(Vec::new());
     let refused = |world: &World, edits: &[Edit]| {
         let effects = world.effects(edits);
         effects.refused.into_iter().map(|r| (r.edit, r.code, r.reason)).collect::<Vec<_>>()
     };
-    let (a1, b1) = (barclamp(&mut world, "a", "1", &["r", "x"]), barclamp(&mut world, "b2", "1", &["s"]));
-    let (a2, b2) = (barclamp(&mut world, "a", "2", &["s", "x"]), barclamp(&mut world, "b2", "2", &["r"]));
+    let (a1, b1) =
+        (barclamp(&mut world, "a", "1", &["r", "x"]), barclamp(&mut world, "b2", "1", &["s"]));
+    let (a2, b2) =
+        (barclamp(&mut world, "a", "2", &["s", "x"]), barclamp(&mut world, "b2", "2", &["r"]));
     world.commit(&[use_in(WEB, &a1), use_in(WEB, &b1), bind(WEB, 1, "x")]);
     let (to_a, to_b) = (use_in(WEB, &a2), use_in(WEB, &b2));
     let mut ends = Vec::new();
     for edits in [[to_a.clone(), to_b.clone()], [to_b.clone(), to_a.clone()]] {
         assert_eq!(refused(&world, &edits), []);
-        let mut other =
-            World { catalog: world.catalog.clone(), blueprint: world.blueprint.clone(), nodes: world.nodes };
+        let mut other = World {
+            catalog: world.catalog.clone(),
+            blueprint: world.blueprint.clone(),
+            nodes: world.nodes,
+        };
         other.commit(&edits);
         let bound = other.effects(&[bind(WEB, 2, "r")]).bound;
-        assert_eq!(world.catalog.role(bound[0].role).unwrap().barclamp, b2.0, "what is bound next is the new owner's");
+        assert_eq!(
+            world.catalog.role(bound[0].role).unwrap().barclamp,
+            b2.0,
+            "what is bound next is the new owner's"
+        );
         ends.push(other.blueprint.root());
     }
     assert_eq!(ends[0], ends[1]);
-    // One of them alone is at odds with what is there, and what stands behind it takes effect without it.
-    for (edit, named) in
-        [(&to_a, "barclamps a and b2 both have a role s"), (&to_b, "barclamps b2 and a both have a role r")]
-    {
+    // Only one of them conflicts with the existing state. Later edits take effect without it.
+    for (edit, named) in [
+        (&to_a, "barclamps a and b2 both have a role s"),
+        (&to_b, "barclamps b2 and a both have a role r"),
+    ] {
         let add = Edit::AddRole { deployment: WEB, role: name("x") };
         let found = refused(
             &world,
-            &[Edit::RemoveRole { deployment: WEB, role: name("s") }, edit.clone(), bind(WEB, 2, "x"), add],
+            &[
+                Edit::RemoveRole { deployment: WEB, role: name("s") },
+                edit.clone(),
+                bind(WEB, 2, "x"),
+                add,
+            ],
         );
         let [_, (2, code, reason), (4, _, _)] = found.as_slice() else { panic!("{found:?}") };
         assert!(code == "role_twice" && reason.starts_with(named), "{reason}");
     }
-    // Of two that are at odds with each other the later one goes; what was at odds with that one alone stays.
+    // If two edits conflict, the later one is refused. An edit that conflicted only with it stays.
     let c = barclamp(&mut world, "c", "1", &["new"]);
     let d = barclamp(&mut world, "d", "1", &["new", "newer"]);
     let e = barclamp(&mut world, "e", "1", &["newer"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(SYSTEM, &d), use_in(WEB, &e)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
-    // What is pinned above is not at fault where a pin below hides it.
+    // A pin that a nearer pin hides is not at fault.
     let above = barclamp(&mut world, "c", "2", &["other"]);
     let found = refused(&world, &[use_in(WEB, &c), use_in(WEB, &d), use_in(SYSTEM, &above)]);
     assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [2]);
-    // Nor is a later version of the barclamp that had the role before.
+    // Neither is a later version of the barclamp that had the role before.
     let taker = barclamp(&mut world, "f", "1", &["x"]);
     let more = barclamp(&mut world, "a", "3", &["r", "x", "y"]);
-    for edits in [[use_in(WEB, &taker), use_in(WEB, &more)], [use_in(WEB, &taker), use_in(WEB, &a1)]] {
+    for edits in
+        [[use_in(WEB, &taker), use_in(WEB, &more)], [use_in(WEB, &taker), use_in(WEB, &a1)]]
+    {
         let found = refused(&world, &edits);
         assert_eq!(found.iter().map(|(edit, ..)| *edit).collect::<Vec<_>>(), [1], "{found:?}");
     }
-    // A version that comes back into sight from above counts like one that is used.
+    // A version that becomes visible again from an ancestor counts like a used one.
     world.commit(&[use_in(SYSTEM, &d)]);
     let own = barclamp(&mut world, "d", "2", &["other"]);
     world.commit(&[use_in(WEB, &own), use_in(WEB, &e)]);
     let back = Edit::InheritBarclamp { deployment: WEB, barclamp: own.0.clone() };
     let found = refused(&world, &[back]);
     let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
-    assert!(code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"), "{reason}");
+    assert!(
+        code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"),
+        "{reason}"
+    );
 }

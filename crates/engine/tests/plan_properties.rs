@@ -1,19 +1,20 @@
-//! Over random clusters and edits: what resolving promises.
+//! Properties of resolving, over random clusters and edits:
 //!
-//! * The same answer every time, through JSON too. A browser, which gets no more of the catalog than what is in use, comes to what the
-//!   server comes to, by hash, or says that it can't know.
-//! * What was decided is all there is: after materialising, nothing is left to do.
-//! * Taking back what was bound gives the root from before, to the byte.
-//! * Whatever is edited, every edge has both ends, ranks rise along each by exactly what the longest way asks for (so there is no
-//!   cycle), a node carries its own deployment's noderoles and those above it, and a barrier stands for all of its role and nothing
-//!   else.
-//! * Whatever is edited, versions included, every name that a role wants has a parent that serves it, an implicit one on the same node,
-//!   and no hard parent serves nothing; no node carries two that exclude each other or answer to one name; soft edges say what the roles
-//!   say, and nobody is without one who could have one.
-//! * What a deployment was can be brought back by edits; what can't be is named.
-//! * Edits about different things come to the same in any order.
-//! * A proposal on a node that may be reviewed writes no other machine, and rests on all that it writes.
-//! * Lifting says what a drop would do, though it works out one of several nodes of equal standing.
+//! * The result is the same every time, also through JSON. A browser receives only the catalog
+//!   entries in use. It computes the server's result by hash, or reports that it cannot.
+//! * Effects are complete: after materialising, nothing is left to do.
+//! * Unbinding everything that was bound restores the previous root, byte for byte.
+//! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
+//!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
+//!   noderoles of its role and for no others.
+//! * After any edits, including versions, every wanted name has a suitable parent, on the same node
+//!   if implicit. Every hard parent satisfies a name. No node has two roles that conflict or answer
+//!   to one name. Soft edges match the roles, and none that could exist is missing.
+//! * A deployment's earlier state can be restored by edits, and the exceptions are reported.
+//! * Edits of different things give the same result in any order.
+//! * A node-scoped proposal that may be reviewed writes no other machine, and its base includes all
+//!   that it writes.
+//! * Lifting predicts a drop, although it computes only one of several equivalent nodes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -25,10 +26,13 @@ use engine::Hash;
 use engine::blueprint::{DocumentChange, changes, compare, project};
 use engine::canonical::{self, Object, ObjectKind};
 use engine::catalog::{Attrib, Barclamp, Catalog, Flags, JigClass, Role};
-use engine::cluster::{Blueprint, ConnectionChange, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton};
+use engine::cluster::{
+    Blueprint, ConnectionChange, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleKey, Skeleton,
+};
 use engine::gate::Policy;
 use engine::ids::{
-    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId,
+    RoleName,
 };
 use engine::plan::base::{Scope, Within, base, beyond, outside, written};
 use engine::plan::effects::{Bound, Why};
@@ -44,17 +48,17 @@ use serde_json::json;
 use uuid::Uuid;
 
 const ROLES: usize = 8;
-/// Every world has so many at least.
+/// Every world has at least this many nodes.
 const FEWEST_NODES: u128 = 3;
 const MOST_NODES: u128 = 7;
-/// What worlds begin with; edits make more.
+/// Maximum number of deployments at the start. Edits create more.
 const MOST_DEPLOYMENTS: usize = 5;
 
 fn deployment(n: usize) -> DeploymentId {
     DeploymentId(Uuid::from_u128(1 + n as u128))
 }
 
-/// The node that stands for a deployment.
+/// The phantom node of a deployment.
 fn phantom(n: usize) -> NodeId {
     NodeId(Uuid::from_u128(50 + n as u128))
 }
@@ -75,7 +79,8 @@ fn key(n: usize) -> NoderoleKey {
     NoderoleKey::first(name(n))
 }
 
-/// A role of a random catalog. It requires and precedes roles of lower and higher numbers only, as sound catalogs have no cycle.
+/// A role of a random catalog. It requires roles of lower numbers and precedes roles of higher
+/// numbers only, because valid catalogs have no cycle.
 #[derive(Debug, Clone)]
 struct Wires {
     requires: Vec<bool>,
@@ -86,11 +91,11 @@ struct Wires {
     service: bool,
     conflicts: bool,
     by_test: bool,
-    /// Low roles answer to a name of their own, high ones require it.
+    /// Low roles provide the shared name, and high ones require it.
     shares: bool,
 }
 
-/// What some low roles provide and some high ones require.
+/// The name that some low roles provide and some high ones require.
 fn shared() -> RoleName {
     RoleName::parse("shared").unwrap()
 }
@@ -108,26 +113,39 @@ fn wires() -> impl Strategy<Value = Wires> {
         prop::bool::weighted(0.3),
         prop::bool::weighted(0.25),
     )
-        .prop_map(|(requires, wants, preceeds, implicit, cluster, service, conflicts, by_test, shares)| Wires {
-            requires,
-            wants,
-            preceeds,
-            implicit,
-            cluster,
-            service,
-            conflicts,
-            by_test,
-            shares,
-        })
+        .prop_map(
+            |(
+                requires,
+                wants,
+                preceeds,
+                implicit,
+                cluster,
+                service,
+                conflicts,
+                by_test,
+                shares,
+            )| Wires {
+                requires,
+                wants,
+                preceeds,
+                implicit,
+                cluster,
+                service,
+                conflicts,
+                by_test,
+                shares,
+            },
+        )
 }
 
-/// What a world begins with: a tree of deployments with *system* as its root, nodes somewhere in it, and two versions of the one
-/// barclamp. The other one mostly keeps what may not change while it is in use.
+/// The initial state of a world: a tree of deployments below *system*, nodes in any of them, and
+/// two versions of one barclamp. The second version usually preserves what must not change while in
+/// use.
 #[derive(Debug, Clone)]
 struct Beginning {
-    /// For each deployment below *system* one before it.
+    /// For each deployment below *system*, the index of an earlier one.
     parents: Vec<usize>,
-    /// For each node a deployment.
+    /// The deployment of each node.
     homes: Vec<usize>,
     first: Vec<Wires>,
     other: Vec<Wires>,
@@ -136,26 +154,30 @@ struct Beginning {
 fn tree() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
     let parents = prop::collection::vec(0..MOST_DEPLOYMENTS, 1..MOST_DEPLOYMENTS);
     let nodes = usize::try_from(FEWEST_NODES).unwrap()..=usize::try_from(MOST_NODES).unwrap();
-    (parents, prop::collection::vec(0..MOST_DEPLOYMENTS, nodes)).prop_map(|(mut parents, mut homes)| {
-        parents.iter_mut().enumerate().for_each(|(before, parent)| *parent %= before + 1);
-        homes.iter_mut().for_each(|home| *home %= parents.len() + 1);
-        (parents, homes)
-    })
+    (parents, prop::collection::vec(0..MOST_DEPLOYMENTS, nodes)).prop_map(
+        |(mut parents, mut homes)| {
+            parents.iter_mut().enumerate().for_each(|(before, parent)| *parent %= before + 1);
+            homes.iter_mut().for_each(|home| *home %= parents.len() + 1);
+            (parents, homes)
+        },
+    )
 }
 
 fn beginning() -> impl Strategy<Value = Beginning> {
     let other = prop::collection::vec((wires(), prop::bool::weighted(0.05)), ROLES - 1..ROLES + 1);
-    (tree(), prop::collection::vec(wires(), ROLES), other).prop_map(|((parents, homes), first, other)| {
-        let keep = |(at, (wires, changes)): (usize, (Wires, bool))| {
-            let (cluster, service) = match changes {
-                true => (wires.cluster, wires.service),
-                false => (first[at].cluster, first[at].service),
+    (tree(), prop::collection::vec(wires(), ROLES), other).prop_map(
+        |((parents, homes), first, other)| {
+            let keep = |(at, (wires, changes)): (usize, (Wires, bool))| {
+                let (cluster, service) = match changes {
+                    true => (wires.cluster, wires.service),
+                    false => (first[at].cluster, first[at].service),
+                };
+                Wires { cluster, service, ..wires }
             };
-            Wires { cluster, service, ..wires }
-        };
-        let other = other.into_iter().enumerate().map(keep).collect();
-        Beginning { parents, homes, first, other }
-    })
+            let other = other.into_iter().enumerate().map(keep).collect();
+            Beginning { parents, homes, first, other }
+        },
+    )
 }
 
 fn attrib(n: usize) -> AttribName {
@@ -172,9 +194,14 @@ fn role(n: usize, wires: &Wires, version: &str) -> Role {
     let (implicit, cluster, service) = (wires.implicit, wires.cluster, wires.service);
     let (low, shares) = (n < 3, wires.shares.then(shared));
     Role {
-        // What is both has its parent on two nodes; importing it says so.
+        // A role that is both would have its parent on two nodes. Importing such a role gives a
+        // finding.
         flags: Flags { implicit: implicit && !cluster, cluster, service, ..Flags::default() },
-        requires: (0..n).filter(|m| wires.requires[*m]).map(name).chain(shares.clone().filter(|_| !low)).collect(),
+        requires: (0..n)
+            .filter(|m| wires.requires[*m])
+            .map(name)
+            .chain(shares.clone().filter(|_| !low))
+            .collect(),
         provides: shares.filter(|_| low).into_iter().collect(),
         wants: (0..n).filter(|m| wires.wants[*m]).map(attrib).collect(),
         attribs: vec![owned],
@@ -189,7 +216,7 @@ struct World {
     catalog: Catalog,
     blueprint: Blueprint,
     versions: [Hash; 2],
-    /// How many deployments there ever were: ids are minted anew, and none comes twice.
+    /// Number of deployments ever created, so that new ids are unique.
     minted: usize,
 }
 
@@ -201,7 +228,7 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    // Some of the catalogs have a jig that needs a role on its nodes.
+    // In some catalogs, a jig requires a role on its nodes.
     let client = (!roles[0].by_test && roles[0].shares).then(|| name(0));
     let jigs = json!({"test": {"class": "test", "client_role": client}});
     let base = json!({"name": "b", "version": version, "roles": content, "jigs": jigs});
@@ -211,7 +238,7 @@ fn imported(catalog: &mut Catalog, roles: &[Wires], version: &str) -> Hash {
     pin.hash
 }
 
-/// An edit, before it is known what the versions' hashes are and which ids are free.
+/// An edit before the versions' hashes and the free ids are known.
 #[derive(Debug, Clone)]
 enum Drawn {
     Edit(Edit),
@@ -219,7 +246,7 @@ enum Drawn {
         name: usize,
         parent: usize,
     },
-    /// A version that nobody has, where the world has none of that number.
+    /// A version that does not exist, if the world has none of that number.
     Use(usize, usize),
     Inherit(usize),
 }
@@ -274,7 +301,7 @@ impl World {
         Self { catalog, blueprint, versions: [pin, other], minted: parents.len() }
     }
 
-    /// An edit that is drawn without knowing the hashes of this world's catalog.
+    /// Converts a generated edit to one for this world.
     fn edit(&mut self, drawn: &Drawn) -> Edit {
         match drawn {
             Drawn::Edit(edit) => edit.clone(),
@@ -291,11 +318,16 @@ impl World {
             Drawn::Use(d, v) => Edit::UseBarclamp {
                 deployment: deployment(*d),
                 barclamp: BarclampName::parse("b").unwrap(),
-                version: self.versions.get(*v).copied().unwrap_or_else(|| Hash::of_bytes(b"nobody's")),
+                version: self
+                    .versions
+                    .get(*v)
+                    .copied()
+                    .unwrap_or_else(|| Hash::of_bytes(b"nobody's")),
             },
-            Drawn::Inherit(d) => {
-                Edit::InheritBarclamp { deployment: deployment(*d), barclamp: BarclampName::parse("b").unwrap() }
-            }
+            Drawn::Inherit(d) => Edit::InheritBarclamp {
+                deployment: deployment(*d),
+                barclamp: BarclampName::parse("b").unwrap(),
+            },
         }
     }
 
@@ -303,11 +335,13 @@ impl World {
         drawn.iter().map(|drawn| self.edit(drawn)).collect()
     }
 
-    /// What a browser plans on that opens a proposal with these edits.
+    /// The input of planning that a browser receives for a proposal with these edits.
     fn browser(&self, edits: &[Edit]) -> Grounded {
         let skeleton = self.skeleton();
         let versions = versions(&skeleton, &numbered(edits));
-        let sent = serde_json::to_string(&Ground::of(&skeleton, &self.catalog, &versions, usize::MAX)).unwrap();
+        let sent =
+            serde_json::to_string(&Ground::of(&skeleton, &self.catalog, &versions, usize::MAX))
+                .unwrap();
         serde_json::from_str::<Option<Ground>>(&sent).unwrap().unwrap().open().unwrap()
     }
 
@@ -317,7 +351,12 @@ impl World {
 
     fn restore(&self, then: &Self, n: usize) -> Restore {
         let skeleton = self.skeleton();
-        let now = Now { blueprint: &self.blueprint, skeleton: &skeleton, catalog: &self.catalog, bare: &|_| None };
+        let now = Now {
+            blueprint: &self.blueprint,
+            skeleton: &skeleton,
+            catalog: &self.catalog,
+            bare: &|_| None,
+        };
         restore(now, &then.blueprint, deployment(n)).unwrap()
     }
 
@@ -329,7 +368,7 @@ impl World {
         resolve(&self.skeleton(), &self.catalog, &numbered(edits))
     }
 
-    /// Whatever is taken, the skeleton that follows it is the one that is made from nothing.
+    /// Applies effects. The updated skeleton must equal one that is built from scratch.
     fn take(&mut self, effects: &Effects) {
         let mut skeleton = self.skeleton();
         let after = materialise(&self.blueprint, &|_| None, effects).unwrap().blueprint;
@@ -338,7 +377,7 @@ impl World {
         assert_eq!(skeleton, self.skeleton());
     }
 
-    /// Where everything is, with its rank and edges.
+    /// Checks all documents, ranks and edges.
     fn check(&self) -> Result<(), TestCaseError> {
         let skeleton = self.skeleton();
         let mut ranks: BTreeMap<NoderoleId, u32> = BTreeMap::new();
@@ -359,22 +398,29 @@ impl World {
                 let mut above = 0;
                 for edge in &noderole.parents {
                     let rank = ranks.get(&edge.parent);
-                    prop_assert!(rank.is_some(), "{key} on {} waits for what is not there", node.fqdn);
+                    prop_assert!(
+                        rank.is_some(),
+                        "{key} on {} waits for what is not there",
+                        node.fqdn
+                    );
                     above = above.max(rank.unwrap() + 1);
                 }
                 prop_assert_eq!(noderole.rank, above, "{} on {}", key, &node.fqdn);
                 let role = self.catalog.role(noderole.role).unwrap();
                 let Some(gathered) = &role.gathers else { continue };
-                let members: BTreeSet<NoderoleId> =
-                    skeleton.answering(noderole.deployment, gathered).map(|a| a.key.id(a.node)).collect();
-                let parents: BTreeSet<NoderoleId> = noderole.parents.iter().map(|edge| edge.parent).collect();
+                let members: BTreeSet<NoderoleId> = skeleton
+                    .answering(noderole.deployment, gathered)
+                    .map(|a| a.key.id(a.node))
+                    .collect();
+                let parents: BTreeSet<NoderoleId> =
+                    noderole.parents.iter().map(|edge| edge.parent).collect();
                 prop_assert!(!members.is_empty() && parents == members, "{} on {:?}", key, id);
             }
         }
         self.check_binding(&skeleton)
     }
 
-    /// The rules of binding, asked of the outcome without looking at how it came about.
+    /// Checks the rules of binding on the result, independent of the planner.
     fn check_binding(&self, skeleton: &Skeleton) -> Result<(), TestCaseError> {
         let bound = Bindings::of(self, skeleton);
         for (id, noderole) in &bound.all {
@@ -384,11 +430,18 @@ impl World {
             }
         }
         for (id, node) in &skeleton.nodes {
-            let carried: Vec<&Role> = node.noderoles.keys().map(|key| bound.all[&key.id(*id)].role).collect();
+            let carried: Vec<&Role> =
+                node.noderoles.keys().map(|key| bound.all[&key.id(*id)].role).collect();
             for (at, one) in carried.iter().enumerate() {
                 for other in &carried[at + 1..] {
-                    let excludes = |a: &Role, b: &Role| b.names().any(|name| a.conflicts.contains(name));
-                    prop_assert!(!excludes(one, other) && !excludes(other, one), "{} and {}", one.name, other.name);
+                    let excludes =
+                        |a: &Role, b: &Role| b.names().any(|name| a.conflicts.contains(name));
+                    prop_assert!(
+                        !excludes(one, other) && !excludes(other, one),
+                        "{} and {}",
+                        one.name,
+                        other.name
+                    );
                     prop_assert!(
                         one.names().all(|name| !other.answers_to(name)),
                         "{} and {} on {} answer to one name",
@@ -403,7 +456,7 @@ impl World {
     }
 }
 
-/// A noderole as the rules of binding see it.
+/// A noderole with the values that the rules of binding read.
 struct Binding<'w> {
     node: NodeId,
     deployment: DeploymentId,
@@ -411,7 +464,7 @@ struct Binding<'w> {
     parents: &'w [EdgeDoc],
 }
 
-/// All that is bound, with what each deployment sees.
+/// All noderoles, with the barclamps that each deployment sees.
 struct Bindings<'w> {
     world: &'w World,
     skeleton: &'w Skeleton,
@@ -434,49 +487,73 @@ impl<'w> Bindings<'w> {
     /// The roles of the version that a deployment sees.
     fn seen(&self, deployment: DeploymentId) -> BTreeMap<&'w RoleName, &'w Role> {
         let pin = self.barclamp(deployment);
-        pin.roles.iter().map(|(name, hash)| (name, &**self.world.catalog.role(*hash).unwrap())).collect()
+        pin.roles
+            .iter()
+            .map(|(name, hash)| (name, &**self.world.catalog.role(*hash).unwrap()))
+            .collect()
     }
 
     fn barclamp(&self, deployment: DeploymentId) -> &'w Barclamp {
         let chain = self.skeleton.chain(deployment);
-        let pin = chain.iter().find_map(|id| self.skeleton.deployments[id].barclamps.values().next()).unwrap();
+        let pin = chain
+            .iter()
+            .find_map(|id| self.skeleton.deployments[id].barclamps.values().next())
+            .unwrap();
         self.world.catalog.barclamp(*pin).unwrap()
     }
 
     fn wanted(&self, of: &Binding<'_>) -> BTreeSet<RoleName> {
         let seen = self.seen(of.deployment);
-        let owns = |attrib: &AttribName| seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib));
+        let owns = |attrib: &AttribName| {
+            seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib))
+        };
         let owners = of.role.wants.iter().filter_map(owns).map(|role| role.name.clone());
-        let client = self.barclamp(of.deployment).jigs.get(&of.role.jig).and_then(|jig| jig.client_role.clone());
-        let mut wanted: BTreeSet<RoleName> = of.role.requires.iter().cloned().chain(owners).chain(client).collect();
+        let client = self
+            .barclamp(of.deployment)
+            .jigs
+            .get(&of.role.jig)
+            .and_then(|jig| jig.client_role.clone());
+        let mut wanted: BTreeSet<RoleName> =
+            of.role.requires.iter().cloned().chain(owners).chain(client).collect();
         wanted.remove(&of.role.name);
         wanted
     }
 
-    /// Whether a parent, or what stands before it, answers to a name.
+    /// Whether a parent, or a member of its barrier, answers to a name.
     fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         let found = &self.all[&parent];
-        let before = || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
+        let before =
+            || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
         found.role.answers_to(wanted) || found.role.gathers.is_some() && before()
     }
 
     fn check_parents(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
         let seen = self.seen(of.deployment);
-        prop_assert_eq!(seen.get(&of.role.name).copied(), Some(of.role), "the content is the one in sight");
-        let hard: Vec<NoderoleId> = of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
+        prop_assert_eq!(
+            seen.get(&of.role.name).copied(),
+            Some(of.role),
+            "the content is the one in sight"
+        );
+        let hard: Vec<NoderoleId> =
+            of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
         let chain = self.skeleton.chain(of.deployment);
         let wanted = self.wanted(of);
         for name in &wanted {
-            let meant = seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
+            let meant =
+                seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));
             let implicit = meant.is_some_and(|role| role.flags.implicit);
-            // A service that is implicit is the one of the deployment itself.
+            // An implicit service is the one of the deployment itself.
             let service = meant.is_some_and(|role| role.flags.service);
             let phantom = service.then_some(self.skeleton.deployments[&of.deployment].phantom);
             let near = |node| node == of.node || Some(node) == phantom;
-            let own = self.all.iter().filter(|(_, other)| near(other.node) && other.role.answers_to(name));
+            let own = self
+                .all
+                .iter()
+                .filter(|(_, other)| near(other.node) && other.role.answers_to(name));
             let own: BTreeSet<NoderoleId> = own.map(|(id, _)| *id).collect();
             let fits = |parent: &NoderoleId| {
-                let beside = own.contains(parent) || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
+                let beside = own.contains(parent)
+                    || self.all[parent].parents.iter().any(|e| own.contains(&e.parent));
                 let gathers = self.all[parent].role.gathers.is_some();
                 let here = own.contains(parent) || gathers && beside;
                 here || !implicit && chain.contains(&self.all[parent].deployment)
@@ -486,34 +563,60 @@ impl<'w> Bindings<'w> {
         }
         for parent in hard {
             let role = &self.all[&parent].role.name;
-            prop_assert!(wanted.iter().any(|name| self.serves(parent, name)), "{} waits for {role}", of.role.name);
+            prop_assert!(
+                wanted.iter().any(|name| self.serves(parent, name)),
+                "{} waits for {role}",
+                of.role.name
+            );
         }
         Ok(())
     }
 
     fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
-        later == earlier || self.all[&later].parents.iter().any(|edge| self.waits_for(edge.parent, earlier))
+        later == earlier
+            || self.all[&later].parents.iter().any(|edge| self.waits_for(edge.parent, earlier))
     }
 
     fn check_order(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
         let implicit = of.role.flags.implicit;
         for edge in of.parents.iter().filter(|edge| edge.kind == EdgeKind::Soft) {
             let first = &self.all[&edge.parent];
-            prop_assert!(first.role.preceeds.contains(&of.role.name), "{} before {}", first.role.name, of.role.name);
-            prop_assert!(!implicit || first.node == of.node, "{} before {}", first.role.name, of.role.name);
+            prop_assert!(
+                first.role.preceeds.contains(&of.role.name),
+                "{} before {}",
+                first.role.name,
+                of.role.name
+            );
+            prop_assert!(
+                !implicit || first.node == of.node,
+                "{} before {}",
+                first.role.name,
+                of.role.name
+            );
         }
-        for earlier in self.seen(of.deployment).values().filter(|role| role.preceeds.contains(&of.role.name)) {
+        for earlier in
+            self.seen(of.deployment).values().filter(|role| role.preceeds.contains(&of.role.name))
+        {
             let before = |other: &NoderoleId| self.all[other].role.name == earlier.name;
-            let gathered = |other: &NoderoleId| self.all[other].role.gathers.as_ref() == Some(&earlier.name);
+            let gathered =
+                |other: &NoderoleId| self.all[other].role.gathers.as_ref() == Some(&earlier.name);
             let mut parents = of.parents.iter().map(|edge| edge.parent);
             if parents.any(|parent| before(&parent) || gathered(&parent)) {
                 continue;
             }
-            let near = |other: &Binding<'_>| other.node == of.node || !implicit && other.deployment == of.deployment;
+            let near = |other: &Binding<'_>| {
+                other.node == of.node || !implicit && other.deployment == of.deployment
+            };
             let all = self.all.iter().filter(|(other, found)| before(other) && near(found));
-            let mut free = all
-                .filter(|(other, found)| found.role.preceeds.contains(&of.role.name) && !self.waits_for(**other, id));
-            prop_assert!(free.next().is_none(), "{} has {} to wait for", of.role.name, earlier.name);
+            let mut free = all.filter(|(other, found)| {
+                found.role.preceeds.contains(&of.role.name) && !self.waits_for(**other, id)
+            });
+            prop_assert!(
+                free.next().is_none(),
+                "{} has {} to wait for",
+                of.role.name,
+                earlier.name
+            );
         }
         Ok(())
     }
@@ -523,7 +626,8 @@ fn numbered(edits: &[Edit]) -> Vec<NumberedEdit> {
     (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect()
 }
 
-/// Mostly one of those that every world has; sometimes one that only larger worlds have, or that edits made.
+/// Usually a node that every world has. Sometimes one that only larger worlds have or that edits
+/// created.
 fn some_node() -> impl Strategy<Value = u128> + Clone {
     prop_oneof![5 => 0..FEWEST_NODES + 1, 2 => FEWEST_NODES..MOST_NODES + 1]
 }
@@ -536,7 +640,7 @@ fn some_nodes() -> impl Strategy<Value = BTreeSet<NodeId>> + Clone {
     prop::collection::btree_set(some_node().prop_map(node), 1..4)
 }
 
-/// What a proposal on a deployment mostly says.
+/// The usual edits of a proposal on a deployment.
 fn everyday() -> impl Strategy<Value = Drawn> {
     let (n, r, d) = (some_node(), 0..ROLES, some_deployment());
     let bind = (n.clone(), r.clone(), d.clone()).prop_map(|(n, r, d)| Edit::Bind {
@@ -544,28 +648,27 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         node: node(n),
         role: name(r),
     });
-    let bind_nodes = (some_nodes(), r.clone(), d.clone()).prop_map(|(nodes, r, d)| Edit::BindNodes {
-        deployment: deployment(d),
-        role: name(r),
-        nodes,
+    let bind_nodes = (some_nodes(), r.clone(), d.clone()).prop_map(|(nodes, r, d)| {
+        Edit::BindNodes { deployment: deployment(d), role: name(r), nodes }
     });
-    let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| Edit::Unbind {
-        node: node(n),
-        noderole: key(r),
-        with_dependents,
+    let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| {
+        Edit::Unbind { node: node(n), noderole: key(r), with_dependents }
     });
-    let unbind_nodes = (some_nodes(), r.clone()).prop_map(|(nodes, r)| Edit::UnbindNodes { noderole: key(r), nodes });
-    let service = (d.clone(), r.clone(), any::<bool>()).prop_map(|(d, r, with_dependents)| Edit::Unbind {
-        node: phantom(d),
-        noderole: key(r),
-        with_dependents,
+    let unbind_nodes = (some_nodes(), r.clone())
+        .prop_map(|(nodes, r)| Edit::UnbindNodes { noderole: key(r), nodes });
+    let service = (d.clone(), r.clone(), any::<bool>()).prop_map(|(d, r, with_dependents)| {
+        Edit::Unbind { node: phantom(d), noderole: key(r), with_dependents }
     });
-    let expunge = n.clone().prop_map(|n| Edit::ExpungeNode { node: node(n), reason: "gone".into() });
-    let moved = (n.clone(), d.clone()).prop_map(|(n, d)| Edit::MoveNode { node: node(n), deployment: deployment(d) });
-    let add = (d.clone(), r.clone()).prop_map(|(d, r)| Edit::AddRole { deployment: deployment(d), role: name(r) });
-    let drop_role =
-        (d.clone(), r.clone()).prop_map(|(d, r)| Edit::RemoveRole { deployment: deployment(d), role: name(r) });
-    let drop_deployment = d.clone().prop_map(|d| Edit::RemoveDeployment { deployment: deployment(d) });
+    let expunge =
+        n.clone().prop_map(|n| Edit::ExpungeNode { node: node(n), reason: "gone".into() });
+    let moved = (n.clone(), d.clone())
+        .prop_map(|(n, d)| Edit::MoveNode { node: node(n), deployment: deployment(d) });
+    let add = (d.clone(), r.clone())
+        .prop_map(|(d, r)| Edit::AddRole { deployment: deployment(d), role: name(r) });
+    let drop_role = (d.clone(), r.clone())
+        .prop_map(|(d, r)| Edit::RemoveRole { deployment: deployment(d), role: name(r) });
+    let drop_deployment =
+        d.clone().prop_map(|d| Edit::RemoveDeployment { deployment: deployment(d) });
     let data = (n.clone(), r.clone(), 0..3u8).prop_map(|(n, r, v)| Edit::SetNoderoleData {
         node: node(n),
         noderole: key(r),
@@ -580,19 +683,23 @@ fn everyday() -> impl Strategy<Value = Drawn> {
         10 => bind, 2 => bind_nodes, 4 => unbind, 1 => unbind_nodes, 1 => service, 1 => expunge, 2 => moved, 1 => add,
         1 => drop_role, 1 => drop_deployment, 1 => data, 1 => role_data
     ];
-    let create = (0..2 * MOST_DEPLOYMENTS, d.clone()).prop_map(|(name, parent)| Drawn::Create { name, parent });
-    let used = (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
+    let create = (0..2 * MOST_DEPLOYMENTS, d.clone())
+        .prop_map(|(name, parent)| Drawn::Create { name, parent });
+    let used =
+        (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
     let inherited = d.prop_map(Drawn::Inherit);
     prop_oneof![26 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
 }
 
-/// Every kind of edit: [`no_kind_of_edit_is_left_out`].
+/// Every kind of edit. [`every_edit_kind_is_generated`] checks this.
 fn edit() -> impl Strategy<Value = Drawn> {
     let slice =
-        (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| Edit::RerunSlice {
-            deployment: deployment(d),
-            roles: roles.into_iter().map(name).collect(),
-            reason: "again".into(),
+        (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| {
+            Edit::RerunSlice {
+                deployment: deployment(d),
+                roles: roles.into_iter().map(name).collect(),
+                reason: "again".into(),
+            }
         });
     let jig = (any::<bool>(), any::<bool>()).prop_map(|(test, active)| Edit::ActivateJig {
         jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
@@ -608,14 +715,19 @@ fn edit() -> impl Strategy<Value = Drawn> {
     });
     let connection = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetConnection {
         node: node(n),
-        connection: ConnectionChange { root: Some(format!("/srv/{v}")), ..ConnectionChange::default() },
+        connection: ConnectionChange {
+            root: Some(format!("/srv/{v}")),
+            ..ConnectionChange::default()
+        },
     });
-    let hints = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
+    let hints = (some_node(), 0..3u8)
+        .prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
     let rare = prop_oneof![slice, jig, policy, again, connection, hints].prop_map(Drawn::Edit);
     prop_oneof![6 => everyday(), 1 => rare]
 }
 
-/// Names every kind, and the kind of an edit. One that is new does not compile before it stands here, and then has to be drawn.
+/// Lists every kind of edit, and returns the kind of an edit. A new kind does not compile before it
+/// is listed here, and must then be generated too.
 macro_rules! kinds {
     ($($kind:ident),*) => {
         const KINDS: &[&str] = &[$(stringify!($kind)),*];
@@ -634,9 +746,12 @@ kinds! {
 }
 
 #[test]
-fn no_kind_of_edit_is_left_out() {
+fn every_edit_kind_is_generated() {
     let mut runner = TestRunner::deterministic();
-    let drawn = (beginning(), prop::collection::vec(edit(), 2_000)).new_tree(&mut runner).unwrap().current();
+    let drawn = (beginning(), prop::collection::vec(edit(), 2_000))
+        .new_tree(&mut runner)
+        .unwrap()
+        .current();
     let drawn: BTreeSet<&str> = World::of(&drawn.0).edits(&drawn.1).iter().map(kind).collect();
     assert_eq!(drawn, KINDS.iter().copied().collect());
 }
@@ -645,7 +760,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn resolving_keeps_its_promises(
+    fn resolve_preserves_all_invariants(
         beginning in beginning(),
         first in prop::collection::vec(edit(), 0..16),
         second in prop::collection::vec(edit(), 1..16),
@@ -668,7 +783,8 @@ proptest! {
         world.check()?;
         let documents = changes(&before.root(), &world.blueprint.root());
         prop_assert!(!effects.is_empty() || documents.is_empty(), "nothing differs without an effect");
-        // Data, connections and hints may be set to what they were, and the policy is in no document.
+        // Data, connections and hints may be set to their old values, and no document contains the
+        // policy.
         let only_set = Effects {
             policy: effects.policy.clone(),
             role_data: effects.role_data.clone(),
@@ -684,7 +800,7 @@ proptest! {
         prop_assert!(effects.unbound.iter().all(|u| removed.contains(&u.id) || effects.bound.iter().any(|b| b.id == u.id)));
         prop_assert_eq!(world.resolve(&[]), Effects::default(), "nothing is left to do");
 
-        // Edits that take effect do so one by one as well as together.
+        // Edits that take effect together also take effect one by one.
         let refused: BTreeSet<u32> = effects.refused.iter().map(|r| r.edit).collect();
         let mut steps = World { blueprint: before, ..world.clone() };
         for NumberedEdit { seq, edit } in numbered(&second) {
@@ -699,14 +815,15 @@ proptest! {
     }
 
     #[test]
-    fn what_is_bound_and_unbound_again_leaves_the_root_as_it_was(
+    fn bind_and_unbind_restores_root(
         beginning in beginning(),
         first in prop::collection::vec(edit(), 0..16),
         n in 0..FEWEST_NODES,
         r in 0..ROLES,
     ) {
         let mut world = World::of(&beginning);
-        // Roles are at home everywhere beforehand: binding adds those that it brings, and unbinding leaves them.
+        // Adds all roles to all deployments first, because binding adds roles and unbinding leaves
+        // them.
         let add = |(d, r): (usize, usize)| Edit::AddRole { deployment: deployment(d), role: name(r) };
         let first = world.edits(&first);
         let all = (0..world.minted).flat_map(|d| (0..ROLES).map(move |r| (d, r)));
@@ -718,7 +835,7 @@ proptest! {
         let at = world.blueprint.nodes[&node(n)].doc.deployment;
         let effects = world.resolve(&[Edit::Bind { deployment: at, node: node(n), role: name(r) }]);
         world.take(&effects);
-        // What came along goes in the opposite order, each without anything else.
+        // Noderoles are unbound in the opposite order, each without dependents.
         let is_barrier = |key: &NoderoleKey| key.role.as_str().ends_with(".all");
         let mut back: Vec<_> = effects.bound.iter().filter(|b| !is_barrier(&b.noderole)).collect();
         back.sort_by_key(|bound| std::cmp::Reverse(bound.rank));
@@ -733,52 +850,64 @@ proptest! {
     }
 }
 
-/// The page foretells what a proposal comes to with further edits. It may say that it does not know, for a version that nobody used when
-/// it was sent the ground, and for nothing else: how often it knew is measured, of those edits too that use a version.
+/// The page predicts the result of a proposal with further edits. It may fail to know only for a
+/// version that was not in use when it received the ground. The test measures how often it knows,
+/// also for edits that use a version.
 #[test]
-fn a_browser_comes_to_what_the_server_comes_to_or_does_not_know() {
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() });
+fn browser_effects_equal_server_or_are_unknown() {
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let (known, known_with_version, unknown) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let edits = || prop::collection::vec(edit(), 0..10);
     let version = || (some_deployment(), 0..3usize).prop_map(|(d, v)| Drawn::Use(d, v));
     let further = prop::collection::vec(prop_oneof![9 => edit(), 1 => version()], 1..8);
-    let done = runner.run(&(beginning(), edits(), edits(), further), |(beginning, first, draft, further)| {
-        let mut world = World::of(&beginning);
-        let first = world.edits(&first);
-        let effects = world.resolve(&first);
-        world.take(&effects);
-        let (draft, further) = (world.edits(&draft), world.edits(&further));
-        let used = |edits: &[Edit]| -> BTreeSet<Hash> {
-            let version = |edit: &Edit| match edit {
-                Edit::UseBarclamp { version, .. } => Some(*version),
-                _ => None,
+    let done = runner.run(
+        &(beginning(), edits(), edits(), further),
+        |(beginning, first, draft, further)| {
+            let mut world = World::of(&beginning);
+            let first = world.edits(&first);
+            let effects = world.resolve(&first);
+            world.take(&effects);
+            let (draft, further) = (world.edits(&draft), world.edits(&further));
+            let used = |edits: &[Edit]| -> BTreeSet<Hash> {
+                let version = |edit: &Edit| match edit {
+                    Edit::UseBarclamp { version, .. } => Some(*version),
+                    _ => None,
+                };
+                edits.iter().filter_map(version).collect()
             };
-            edits.iter().filter_map(version).collect()
-        };
-        let pinned = world.blueprint.deployments.values().flat_map(|found| found.doc.barclamps.values().copied());
-        let in_use: BTreeSet<Hash> = pinned.chain(used(&draft)).filter(|hash| world.versions.contains(hash)).collect();
+            let pinned = world
+                .blueprint
+                .deployments
+                .values()
+                .flat_map(|found| found.doc.barclamps.values().copied());
+            let in_use: BTreeSet<Hash> =
+                pinned.chain(used(&draft)).filter(|hash| world.versions.contains(hash)).collect();
 
-        let all: Vec<Edit> = draft.iter().chain(&further).cloned().collect();
-        let (before, new) = (numbered(&draft), numbered(&all).split_off(draft.len()));
-        let foretold = world.browser(&draft).effects_with(&before, &new);
-        prop_assert_eq!(foretold.is_some(), used(&further).is_subset(&in_use));
-        let count = |of: &Cell<usize>| of.set(of.get() + 1);
-        let Some(foretold) = foretold else {
-            count(&unknown);
-            return Ok(());
-        };
-        prop_assert_eq!(foretold.hash().unwrap(), world.resolve(&all).hash().unwrap());
-        count(if used(&further).is_empty() { &known } else { &known_with_version });
-        Ok(())
-    });
+            let all: Vec<Edit> = draft.iter().chain(&further).cloned().collect();
+            let (before, new) = (numbered(&draft), numbered(&all).split_off(draft.len()));
+            let foretold = world.browser(&draft).effects_with(&before, &new);
+            prop_assert_eq!(foretold.is_some(), used(&further).is_subset(&in_use));
+            let count = |of: &Cell<usize>| of.set(of.get() + 1);
+            let Some(foretold) = foretold else {
+                count(&unknown);
+                return Ok(());
+            };
+            prop_assert_eq!(foretold.hash().unwrap(), world.resolve(&all).hash().unwrap());
+            count(if used(&further).is_empty() { &known } else { &known_with_version });
+            Ok(())
+        },
+    );
     done.unwrap();
     let counts = (known.get(), known_with_version.get(), unknown.get());
     println!("KNOWN {}, {} with a version; UNKNOWN {}", counts.0, counts.1, counts.2);
     assert!(counts.0 >= 10 && counts.1 >= 5 && counts.2 >= 5, "{counts:?}");
 }
 
-/// Edits that say something of different things, so that none has a word on what another one does.
+/// Edits of different things, none of which affects another's result.
 fn independent() -> impl Strategy<Value = Vec<Edit>> {
     let role_data = (some_deployment(), 0..ROLES, 0..3u8).prop_map(|(d, r, v)| Edit::SetRoleData {
         deployment: deployment(d),
@@ -802,7 +931,8 @@ fn independent() -> impl Strategy<Value = Vec<Edit>> {
         _ => String::new(),
     };
     prop::collection::vec(prop_oneof![role_data, data, again], 1..12).prop_map(move |edits| {
-        let by_subject: BTreeMap<String, Edit> = edits.into_iter().map(|edit| (about(&edit), edit)).collect();
+        let by_subject: BTreeMap<String, Edit> =
+            edits.into_iter().map(|edit| (about(&edit), edit)).collect();
         by_subject.into_values().collect()
     })
 }
@@ -811,7 +941,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_order_of_independent_edits_does_not_matter(
+    fn independent_edits_commute(
         beginning in beginning(),
         first in prop::collection::vec(everyday(), 4..20),
         (edits, shuffled) in independent().prop_flat_map(|edits| (Just(edits.clone()), Just(edits).prop_shuffle())),
@@ -827,7 +957,7 @@ proptest! {
     }
 
     #[test]
-    fn a_proposal_on_a_node_writes_that_machine_alone(
+    fn node_proposal_writes_only_its_machine(
         beginning in beginning(),
         first in prop::collection::vec(everyday(), 4..20),
         drawn in prop::collection::vec(edit(), 1..24),
@@ -838,7 +968,7 @@ proptest! {
         let effects = world.resolve(&first);
         world.take(&effects);
         let (skeleton, scope) = (world.skeleton(), Scope::Node(node(n)));
-        // Most that is drawn is about another node: let it be about this one.
+        // Most generated edits concern another node, so redirect them to this one.
         let here = |edit: Edit| match edit {
             Edit::Bind { deployment, role, .. } => Edit::Bind { deployment, node: node(n), role },
             Edit::BindNodes { deployment, role, .. } => Edit::BindNodes { deployment, role, nodes: [node(n)].into() },
@@ -869,7 +999,7 @@ proptest! {
     }
 }
 
-/// Nodes beside those of the world, many of them of equal standing: what nobody has bound anything to, and what was bound alike.
+/// Additional nodes, many of them equivalent: fresh ones, and ones with the same bindings.
 fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     let lifted: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
     let homes: Vec<DeploymentId> = world.blueprint.deployments.keys().copied().take(2).collect();
@@ -900,16 +1030,19 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     lifted.into_iter().chain((0..MOST_NODES + 1).map(node)).collect()
 }
 
-/// A drop as it would really be: every node bound to the role, one after the other, on top of the proposal's edits.
+/// A real drop: every node is bound to the role, one after the other, on top of the proposal's
+/// edits.
 fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[NodeId]) -> LiftRole {
     let skeleton = world.skeleton();
-    let bind = |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
+    let bind =
+        |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
     let all: Vec<Edit> = edits.iter().cloned().chain(nodes.iter().map(bind)).collect();
     let effects = world.resolve(&all);
     let first = u32::try_from(edits.len()).unwrap() + 1;
     let name = |id: DeploymentId| skeleton.deployments.get(&id).map(|found| found.name.to_string());
     let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
-    let short = |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
+    let short =
+        |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
     let mut told = LiftRole {
         role: role.clone(),
         legal: Vec::new(),
@@ -925,7 +1058,11 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
             None => told.legal.push(*id),
             Some(refused) => {
                 let reason = refused.reason.clone();
-                told.illegal.push(engine::plan::lift::IllegalNode { node: *id, short: short(*id), reason });
+                told.illegal.push(engine::plan::lift::IllegalNode {
+                    node: *id,
+                    short: short(*id),
+                    reason,
+                });
             }
         }
     }
@@ -940,7 +1077,12 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
         let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            told.brings.push(engine::plan::lift::Brought { role, nodes: Vec::new(), count: 0, why });
+            told.brings.push(engine::plan::lift::Brought {
+                role,
+                nodes: Vec::new(),
+                count: 0,
+                why,
+            });
             told.brings.len() - 1
         });
         told.brings[at].count += 1;
@@ -948,19 +1090,23 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
             told.brings[at].nodes.push(short(bound.node));
         }
     }
-    let own = new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
+    let own =
+        new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
     told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
-    // From where the proposal has it, which is where the board shows it.
+    // From the node's place in the proposal, because the board shows it there.
     let (mut before, mut after) = (world.clone(), world.clone());
     before.take(&world.resolve(edits));
     after.take(&effects);
-    let at = |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
-    // The proposal may itself have created the deployment that a node is in.
+    let at =
+        |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
+    // The proposal itself may have created the deployment of a node.
     let titled = |id: DeploymentId| &after.blueprint.deployments[&id].doc.name;
     let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
     told.moves = moved
         .filter(|(_, from, to)| from != to)
-        .map(|(id, from, to)| format!("{} moves from {} to {}", short(id), titled(from), titled(to)))
+        .map(|(id, from, to)| {
+            format!("{} moves from {} to {}", short(id), titled(from), titled(to))
+        })
         .collect();
     told
 }
@@ -969,7 +1115,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn lifting_says_what_a_drop_would_do(
+    fn lift_predicts_drop(
         beginning in beginning(),
         alike in prop::collection::vec(everyday(), 0..6),
         first in prop::collection::vec(everyday(), 0..10),
@@ -1002,12 +1148,15 @@ proptest! {
     }
 }
 
-/// A deployment after one list of edits and after another, and back: how many of the cases came back whole is measured, so that
-/// the property is not kept by giving everything up.
+/// Restores a deployment from one list of edits to another. The test measures how many cases are
+/// fully restored, so that restoring nothing does not pass.
 #[test]
-fn what_a_deployment_was_comes_back_or_is_named() {
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 240, failure_persistence: None, ..ProptestConfig::default() });
+fn restore_is_complete_or_reports_differences() {
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 240,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let (whole, busy) = (Cell::new(0), Cell::new(0));
     let edits = || prop::collection::vec(everyday(), 1..14);
     let drawn = (beginning(), edits(), edits(), any::<prop::sample::Index>());
@@ -1051,10 +1200,20 @@ fn what_a_deployment_was_comes_back_or_is_named() {
             );
         }
         for (role, content) in &was.roles {
-            prop_assert_eq!(back.roles.get(role) == Some(content), !named(Wanted::Role(role.clone())), "{}", role);
+            prop_assert_eq!(
+                back.roles.get(role) == Some(content),
+                !named(Wanted::Role(role.clone())),
+                "{}",
+                role
+            );
         }
         for role in back.roles.keys() {
-            prop_assert_eq!(was.roles.contains_key(role), !named(Wanted::WithoutRole(role.clone())), "{}", role);
+            prop_assert_eq!(
+                was.roles.contains_key(role),
+                !named(Wanted::WithoutRole(role.clone())),
+                "{}",
+                role
+            );
         }
         for node in &was.nodes {
             prop_assert_eq!(back.nodes.contains(node), !named(Wanted::Node(*node)), "{}", node);
@@ -1062,10 +1221,12 @@ fn what_a_deployment_was_comes_back_or_is_named() {
         prop_assert!(missing.iter().all(|m| !m.reason.is_empty()), "each with its reason");
         prop_assert_eq!(
             was.versions == back.versions,
-            !missing.iter().any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
+            !missing
+                .iter()
+                .any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
         );
         if missing.is_empty() {
-            // By hash, as documents are compared. Nodes that joined since stay.
+            // Compares by hash, like documents. Nodes that joined since stay.
             let hash = |state: &State| {
                 let noderoles: Vec<_> = state.noderoles.iter().collect();
                 canonical::hash(&json!([state.versions, state.roles, noderoles])).unwrap()

@@ -1,4 +1,4 @@
-//! A deployment of many nodes brought back: how many edits that takes, and that nothing else comes of it.
+//! Restores a deployment with many nodes, with a limit on the number of edits and no side effects.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -30,10 +30,13 @@ fn node(n: u128) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + n))
 }
 
-/// Each role requires the one below it on the same node, but for one that others share and that stands on a node of its own.
+/// Each role requires the one below it on the same node, except a shared one, which is on its own
+/// node.
 fn role(n: usize) -> Role {
-    let role: Role =
-        serde_json::from_value(json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"})).unwrap();
+    let role: Role = serde_json::from_value(
+        json!({"name": name(n), "barclamp": "b", "jig": "noop", "jig_class": "noop"}),
+    )
+    .unwrap();
     let requires = match n {
         0 | 1 => vec![],
         2 => vec![name(0), name(1)],
@@ -50,11 +53,14 @@ fn world() -> (Catalog, Blueprint) {
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
-    let base: Barclamp = serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
+    let base: Barclamp =
+        serde_json::from_value(json!({"name": "b", "version": "1", "roles": {}})).unwrap();
     let pin = Object::of(ObjectKind::Barclamp, &Barclamp { roles: content, ..base }).unwrap();
     catalog.add(&pin).unwrap();
     let mut blueprint = Blueprint::default();
-    for (phantom, id, label, parent) in [(50, SYSTEM, "system", None), (51, WEB, "web", Some(SYSTEM))] {
+    for (phantom, id, label, parent) in
+        [(50, SYSTEM, "system", None), (51, WEB, "web", Some(SYSTEM))]
+    {
         let phantom = NodeId(Uuid::from_u128(phantom));
         let pins = parent.is_none().then(|| (BarclampName::parse("b").unwrap(), pin.hash));
         let doc = DeploymentDoc {
@@ -111,11 +117,16 @@ fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
 }
 
 #[test]
-fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
+fn restore_needs_few_edits_for_many_noderoles() {
     let (catalog, empty) = world();
-    // The shared one stands where nothing else does, behind the others by name: nothing may come along in its place.
+    // The shared role is on an otherwise empty node, which is last by name. Restoring must not add
+    // another instance in its place.
     let shared = Edit::Bind { deployment: WEB, node: node(NODES - 1), role: name(0) };
-    let everywhere = (0..NODES - 1).map(|n| Edit::Bind { deployment: WEB, node: node(n), role: name(ROLES - 1) });
+    let everywhere = (0..NODES - 1).map(|n| Edit::Bind {
+        deployment: WEB,
+        node: node(n),
+        role: name(ROLES - 1),
+    });
     let full = taken(&empty, &catalog, &[shared].into_iter().chain(everywhere).collect::<Vec<_>>());
     let noderoles = full.nodes.values().map(|node| node.doc.noderoles.len()).sum::<usize>();
     assert_eq!(noderoles, 1 + usize::try_from(NODES - 1).unwrap() * (ROLES - 1));
@@ -135,23 +146,34 @@ fn edits_follow_what_differs_at_the_top_and_not_how_much_hangs_on_it() {
 }
 
 #[test]
-fn a_list_is_its_single_edits_all_of_them_or_none() {
+fn list_edit_is_atomic_and_equals_singles() {
     let (catalog, empty) = world();
     let skeleton = Skeleton::of(&empty, [], &catalog).unwrap();
     let nodes = |numbers: &[u128]| numbers.iter().map(|n| node(*n)).collect::<BTreeSet<_>>();
-    let bind = |numbers: &[u128]| Edit::BindNodes { deployment: WEB, role: name(3), nodes: nodes(numbers) };
+    let bind = |numbers: &[u128]| Edit::BindNodes {
+        deployment: WEB,
+        role: name(3),
+        nodes: nodes(numbers),
+    };
     let codes = |edits: &[Edit]| {
         let numbered: Vec<NumberedEdit> =
             (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
         let effects = resolve(&skeleton, &catalog, &numbered);
-        (effects.refused.into_iter().map(|refused| refused.code).collect::<Vec<_>>(), effects.bound.len())
+        (
+            effects.refused.into_iter().map(|refused| refused.code).collect::<Vec<_>>(),
+            effects.bound.len(),
+        )
     };
     let single = |n: u128| Edit::Bind { deployment: WEB, node: node(n), role: name(3) };
     let listed = taken(&empty, &catalog, &[bind(&[3, 1, 2])]);
     assert_eq!(listed.root(), taken(&empty, &catalog, &[single(1), single(2), single(3)]).root());
 
     let (refused, bound) = codes(&[single(2), bind(&[1, 2, 3])]);
-    assert_eq!((refused, bound), (vec!["already_bound".to_owned()], 4), "of the list nothing stays");
+    assert_eq!(
+        (refused, bound),
+        (vec!["already_bound".to_owned()], 4),
+        "of the list nothing stays"
+    );
     let long: Vec<u128> = (0..u128::try_from(MAX_LISTED).unwrap() + 1).collect();
     assert_eq!(codes(&[bind(&[])]).0, ["no_nodes"]);
     assert_eq!(codes(&[bind(&long)]).0, ["long_list"]);
@@ -168,12 +190,16 @@ fn a_list_is_its_single_edits_all_of_them_or_none() {
 }
 
 #[test]
-fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
+fn restore_removes_own_pins() {
     let (mut catalog, empty) = world();
     let barclamp = BarclampName::parse("b").unwrap();
     let first = empty.deployments[&SYSTEM].doc.barclamps[&barclamp];
     let imported = |catalog: &mut Catalog, name: &str, number: &str, roles: &Barclamp| {
-        let new = Barclamp { name: BarclampName::parse(name).unwrap(), version: number.into(), ..roles.clone() };
+        let new = Barclamp {
+            name: BarclampName::parse(name).unwrap(),
+            version: number.into(),
+            ..roles.clone()
+        };
         let object = Object::of(ObjectKind::Barclamp, &new).unwrap();
         catalog.add(&object).unwrap();
         object.hash
@@ -188,19 +214,22 @@ fn a_version_comes_back_from_above_and_what_was_not_used_goes_out_of_use() {
     assert_eq!(taken(&now, &catalog, &edits).root(), empty.root(), "no version of its own is left");
 }
 
-/// A version of a barclamp with roles that require what they name.
+/// A barclamp version whose roles require the named ones.
 fn imported(catalog: &mut Catalog, label: &str, roles: &[(&str, &[&str])]) -> Hash {
     let mut content = BTreeMap::new();
     for (role, requires) in roles {
         let role = json!({"name": role, "barclamp": label, "jig": "noop", "jig_class": "noop", "requires": requires});
         let role: Role = serde_json::from_value(role).unwrap();
-        let role = Role { flags: Flags { implicit: role.requires.is_empty(), ..role.flags }, ..role };
+        let role =
+            Role { flags: Flags { implicit: role.requires.is_empty(), ..role.flags }, ..role };
         let hash = canonical::hash(&role).unwrap();
         content.insert(role.name.clone(), hash);
         catalog.add_role(hash, Arc::new(role));
     }
     let stored = json!({"name": label, "version": content.len().to_string(), "roles": content});
-    let object = Object::of(ObjectKind::Barclamp, &serde_json::from_value::<Barclamp>(stored).unwrap()).unwrap();
+    let object =
+        Object::of(ObjectKind::Barclamp, &serde_json::from_value::<Barclamp>(stored).unwrap())
+            .unwrap();
     catalog.add(&object).unwrap();
     object.hash
 }
@@ -218,7 +247,7 @@ fn reasons(restore: &Restore) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn what_goes_along_with_a_version_that_is_refused_says_why() {
+fn dependents_of_refused_version_report_reason() {
     let (mut catalog, empty) = world();
     let old = imported(&mut catalog, "old", &[("x", &[]), ("low", &[]), ("top", &["low"])]);
     let new = imported(&mut catalog, "new", &[("x", &[])]);
@@ -232,13 +261,16 @@ fn what_goes_along_with_a_version_that_is_refused_says_why() {
     let found: Vec<(&str, &str)> = reasons(&restore);
     let told = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
     assert!(told("the version of old").starts_with(twice), "{found:?}");
-    assert!(told("low on n0001").starts_with(twice), "it comes along with what is bound: {found:?}");
+    assert!(
+        told("low on n0001").starts_with(twice),
+        "it comes along with what is bound: {found:?}"
+    );
     let unknown = "no barclamp that web uses has a role \"top\"";
     assert_eq!((told("role top"), told("top on n0001")), (unknown, unknown));
 }
 
 #[test]
-fn a_version_from_above_that_is_refused_says_why() {
+fn refused_inherited_version_reports_reason() {
     let (mut catalog, empty) = world();
     let first = imported(&mut catalog, "tool", &[("x", &[])]);
     let second = imported(&mut catalog, "tool", &[("y", &[]), ("z", &[])]);
@@ -252,7 +284,8 @@ fn a_version_from_above_that_is_refused_says_why() {
     };
     let add = Edit::AddRole { deployment: below, role: RoleName::parse("x").unwrap() };
     let then = taken(&empty, &catalog, &[using(SYSTEM, "tool", first)]);
-    let now = taken(&then, &catalog, &[make, using(WEB, "tool", second), using(WEB, "new", new), add]);
+    let now =
+        taken(&then, &catalog, &[make, using(WEB, "tool", second), using(WEB, "new", new), add]);
     let restore = restored(&now, &then, &catalog);
     assert_eq!(restore.edits, []);
     let found = reasons(&restore);

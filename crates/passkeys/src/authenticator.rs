@@ -1,6 +1,7 @@
-//! A software authenticator for tests: one ES256 key that answers as a browser does.
+//! A software authenticator for tests: one ES256 key that responds like a browser.
 //!
-//! Formats: WebAuthn Level 3, sections 5.8.1 (client data), 6.1 (authenticator data) and 6.5.4 (attestation object, format `none`).
+//! Formats: WebAuthn Level 3, sections 5.8.1 (client data), 6.1 (authenticator data) and 6.5.4
+//! (attestation object, format `none`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +14,7 @@ const USER_PRESENT: u8 = 0x01;
 const USER_VERIFIED: u8 = 0x04;
 const ATTESTED: u8 = 0x40;
 
-/// A key with its credential id. Its counter is always 0, as that of synced passkeys.
+/// A key with its credential id. Its counter is always 0, like that of synced passkeys.
 #[derive(Debug)]
 pub struct Authenticator {
     key: EcdsaKeyPair,
@@ -28,26 +29,28 @@ impl Default for Authenticator {
 }
 
 impl Authenticator {
-    /// One with a new key.
+    /// Creates an authenticator with a new key.
     ///
     /// # Panics
     /// If the system has no random numbers.
     #[expect(clippy::unwrap_used, reason = "it is for tests")]
     pub fn new() -> Self {
         let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).unwrap();
+        let document =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        let key =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random)
+                .unwrap();
         let id = Hash::of_bytes(key.public_key().as_ref()).as_bytes().to_vec();
         Self { key, id, verifies: true }
     }
 
-    /// The same, which does not verify its person.
+    /// Disables user verification.
     #[must_use]
     pub fn without_verification(self) -> Self {
         Self { verifies: false, ..self }
     }
 
-    /// The id of its credential.
     pub fn credential_id(&self) -> &[u8] {
         &self.id
     }
@@ -62,7 +65,7 @@ impl Authenticator {
             .into_bytes()
     }
 
-    /// Answers `navigator.credentials.create` with these options.
+    /// Responds to `navigator.credentials.create` with these options.
     pub fn create(&self, origin: &str, options: &Value) -> Value {
         let rp_id = options["rp"]["id"].as_str().unwrap_or_default();
         let mut data = authenticator_data(rp_id, self.flags() | ATTESTED);
@@ -85,7 +88,7 @@ impl Authenticator {
         })
     }
 
-    /// Answers `navigator.credentials.get` with these options.
+    /// Responds to `navigator.credentials.get` with these options.
     ///
     /// # Panics
     /// If the system has no random numbers.

@@ -1,11 +1,12 @@
-//! WebAuthn as Gantry uses it: registrations, second factors, and signatures of statements.
+//! WebAuthn for Gantry: registrations, second factors, and signatures of statements.
 //!
-//! The library (webauthn-rs) parses and verifies everything. This crate fixes the choices: user verification is always required, and
-//! the challenge of a signature is the hash of a [`engine::gate::signature::Statement`], so an assertion proves that its person signed
-//! that statement. It reads no clock and no database.
+//! The library (webauthn-rs) parses and verifies everything. This crate fixes the choices. User
+//! verification is always required. The challenge of a signature is the hash of a
+//! [`engine::gate::signature::Statement`], so an assertion proves that a person signed that
+//! statement. The crate reads no clock and no database.
 //!
-//! A credential is stored as the library's JSON without nulls, because the audit stores rows without nulls and a passkey's digest must
-//! be the same in both.
+//! A credential is stored as the library's JSON without nulls. The audit stores rows without nulls,
+//! and a passkey's digest must be the same in both.
 
 #[cfg(any(test, feature = "authenticator"))]
 pub mod authenticator;
@@ -17,28 +18,30 @@ use engine::gate::signature::{Assertion, Passkey};
 use engine::ids::PersonId;
 use serde_json::{Value, json};
 use webauthn_rs::prelude::{
-    CredentialID, Passkey as Credential, PasskeyAuthentication, PasskeyRegistration, PublicKeyCredential,
-    RegisterPublicKeyCredential, Url, Webauthn, WebauthnBuilder,
+    CredentialID, Passkey as Credential, PasskeyAuthentication, PasskeyRegistration,
+    PublicKeyCredential, RegisterPublicKeyCredential, Url, Webauthn, WebauthnBuilder,
 };
 
 /// Why a registration or a signature is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// Passkeys are bound to host names.
-    #[error("passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost")]
+    /// Passkeys require a host name.
+    #[error(
+        "passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost"
+    )]
     NoHostName(String),
-    /// The browser's answer has another form.
+    /// The browser's response is malformed.
     #[error("invalid WebAuthn response: {0}")]
     Malformed(String),
-    /// The library rejects it.
+    /// The library rejects the response.
     #[error("the passkey was rejected: {0}")]
     Rejected(String),
-    /// A stored credential or state cannot be read.
+    /// A stored credential or state can't be read.
     #[error("a stored passkey cannot be read: {0}")]
     Corrupt(String),
 }
 
-/// The address at which people use Gantry.
+/// The address at which users open Gantry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// The host name (WebAuthn: relying party ID).
@@ -48,7 +51,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of an address such as `https://gantry.example.com`.
+    /// Parses an address such as `https://gantry.example.com`.
     ///
     /// # Errors
     /// [`PasskeyError::NoHostName`] for addresses such as `http://127.0.0.1:7780`.
@@ -62,27 +65,25 @@ impl Site {
     fn webauthn(&self) -> Result<Webauthn, PasskeyError> {
         let corrupt = |error: String| PasskeyError::Corrupt(format!("{}: {error}", self.origin));
         let origin = Url::parse(&self.origin).map_err(|error| corrupt(error.to_string()))?;
-        let builder = WebauthnBuilder::new(&self.rp_id, &origin).map_err(|error| corrupt(error.to_string()))?;
+        let builder = WebauthnBuilder::new(&self.rp_id, &origin)
+            .map_err(|error| corrupt(error.to_string()))?;
         builder.rp_name("Gantry").build().map_err(|error| corrupt(error.to_string()))
     }
 }
 
-/// A passkey that was registered, before it is stored.
+/// A registered passkey that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Registered {
-    /// The authenticator's id of it.
+    /// The authenticator's id of the credential.
     pub credential_id: Vec<u8>,
     /// The public key and its properties, without nulls.
     pub credential: Value,
-    /// The authenticator's counter.
     pub counter: u32,
 }
 
-/// Begins a registration: the options for the browser (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`].
-/// Authenticators that have one of `registered` refuse to make another.
-///
-/// # Errors
-/// [`PasskeyError`].
+/// Starts a registration. Returns the options for the browser
+/// (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`]. An authenticator with
+/// a credential in `registered` refuses to create another.
 pub fn registration(
     site: &Site,
     person: PersonId,
@@ -96,15 +97,12 @@ pub fn registration(
     Ok((options, written(&state)?))
 }
 
-/// Finishes a registration with the browser's answer (`PublicKeyCredential.toJSON()`).
-///
-/// # Errors
-/// [`PasskeyError`].
+/// Finishes a registration with the browser's response (`PublicKeyCredential.toJSON()`).
 pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered, PasskeyError> {
-    let state: PasskeyRegistration =
-        serde_json::from_value(state.clone()).map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
-    let answer: RegisterPublicKeyCredential =
-        serde_json::from_value(answer.clone()).map_err(|error| PasskeyError::Malformed(error.to_string()))?;
+    let state: PasskeyRegistration = serde_json::from_value(state.clone())
+        .map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
+    let answer: RegisterPublicKeyCredential = serde_json::from_value(answer.clone())
+        .map_err(|error| PasskeyError::Malformed(error.to_string()))?;
     let made = site.webauthn()?.finish_passkey_registration(&answer, &state);
     let made = made.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
     let credential = without_nulls(written(&made)?);
@@ -116,9 +114,12 @@ pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered
     })
 }
 
-/// The options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a challenge with one of these credentials.
+/// Returns the options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a
+/// challenge with one of these credentials.
 pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
-    let allowed = credential_ids.iter().map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
+    let allowed = credential_ids
+        .iter()
+        .map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
     json!({
         "challenge": URL_SAFE_NO_PAD.encode(challenge.as_bytes()),
         "rpId": site.rp_id,
@@ -128,13 +129,14 @@ pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Valu
     })
 }
 
-/// The parts of a browser's answer to [`request`] (`PublicKeyCredential.toJSON()`): the credential's id and the signature.
+/// Parses a browser's response to [`request`] (`PublicKeyCredential.toJSON()`): the credential's id
+/// and the signature.
 ///
 /// # Errors
 /// [`PasskeyError::Malformed`].
 pub fn assertion(answer: &Value) -> Result<(Vec<u8>, Assertion), PasskeyError> {
-    let answer: PublicKeyCredential =
-        serde_json::from_value(answer.clone()).map_err(|error| PasskeyError::Malformed(error.to_string()))?;
+    let answer: PublicKeyCredential = serde_json::from_value(answer.clone())
+        .map_err(|error| PasskeyError::Malformed(error.to_string()))?;
     let assertion = Assertion {
         client_data: answer.response.client_data_json,
         authenticator_data: answer.response.authenticator_data,
@@ -143,14 +145,17 @@ pub fn assertion(answer: &Value) -> Result<(Vec<u8>, Assertion), PasskeyError> {
     Ok((answer.raw_id, assertion))
 }
 
-/// Verifies that a passkey signed a challenge, with its person verified by the device; returns the authenticator's counter.
-///
-/// # Errors
-/// [`PasskeyError`].
-pub fn verified(passkey: &Passkey, challenge: Hash, assertion: &Assertion) -> Result<u32, PasskeyError> {
+/// Verifies that a passkey signed a challenge with user verification. Returns the authenticator's
+/// counter.
+pub fn verified(
+    passkey: &Passkey,
+    challenge: Hash,
+    assertion: &Assertion,
+) -> Result<u32, PasskeyError> {
     let site = Site { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
     let corrupt = |error: serde_json::Error| PasskeyError::Corrupt(error.to_string());
-    let credential: Credential = serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
+    let credential: Credential =
+        serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
     let id = URL_SAFE_NO_PAD.encode(credential.cred_id());
     let state: PasskeyAuthentication = serde_json::from_value(json!({ "ast": {
         "credentials": [passkey.credential.get("cred")],
@@ -190,9 +195,11 @@ fn written(value: &impl serde::Serialize) -> Result<Value, PasskeyError> {
 
 fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            fields.into_iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k, without_nulls(v))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, v)| !v.is_null())
+            .map(|(k, v)| (k, without_nulls(v)))
+            .collect(),
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
@@ -246,7 +253,8 @@ mod tests {
         let passkey = registered(&authenticator);
         let challenge = Hash::of_bytes(b"statement");
         let options = request(&Site::of(ORIGIN).unwrap(), challenge, &[]);
-        let (_, signed) = assertion(&authenticator.without_verification().get(ORIGIN, &options)).unwrap();
+        let (_, signed) =
+            assertion(&authenticator.without_verification().get(ORIGIN, &options)).unwrap();
         let rejected = verified(&passkey, challenge, &signed).unwrap_err();
         assert!(matches!(rejected, PasskeyError::Rejected(_)), "{rejected}");
     }
@@ -256,16 +264,25 @@ mod tests {
         for origin in ["http://127.0.0.1:7780", "http://[::1]:7780", "not an address"] {
             assert!(matches!(Site::of(origin), Err(PasskeyError::NoHostName(_))), "{origin}");
         }
-        assert_eq!(Site::of("https://gantry.example.com/").unwrap().origin, "https://gantry.example.com");
+        assert_eq!(
+            Site::of("https://gantry.example.com/").unwrap().origin,
+            "https://gantry.example.com"
+        );
     }
 
     #[test]
     fn malformed_answers_are_rejected() {
         let site = Site::of(ORIGIN).unwrap();
         let (_, state) = registration(&site, PersonId(Uuid::nil()), "bo", &[]).unwrap();
-        for answer in [json!(null), json!({}), json!({ "id": "x", "rawId": "x", "type": "public-key", "response": {} })]
-        {
-            assert!(matches!(register(&site, &state, &answer), Err(PasskeyError::Malformed(_))), "{answer}");
+        for answer in [
+            json!(null),
+            json!({}),
+            json!({ "id": "x", "rawId": "x", "type": "public-key", "response": {} }),
+        ] {
+            assert!(
+                matches!(register(&site, &state, &answer), Err(PasskeyError::Malformed(_))),
+                "{answer}"
+            );
             assert!(matches!(assertion(&answer), Err(PasskeyError::Malformed(_))), "{answer}");
         }
     }

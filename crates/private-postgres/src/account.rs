@@ -1,8 +1,9 @@
-//! The account under which PostgreSQL's programs run.
+//! The account that runs PostgreSQL's programs.
 //!
-//! *Theory.* An ordinary user's programs run as that user. Root's step down: to the owner of the data folder when there
-//! is one (the data can't be used by anybody else), else to `postgres`, else to `nobody`. Whether that account can
-//! enter a folder is asked of the kernel, by trying it as that account: mode bits alone miss access lists.
+//! For a regular user, it is that user. PostgreSQL does not run as root, so root switches to
+//! another account: the owner of an existing data folder (no other account can use it), or else
+//! `postgres`, or else `nobody`. To find out whether the account can enter a folder, a process
+//! tries it as that account. Mode bits alone would ignore access control lists.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -14,28 +15,30 @@ use nix::unistd::{Gid, Uid, User, chown, geteuid};
 use crate::Error;
 use crate::error::At as _;
 
-/// Who runs PostgreSQL, and who connects.
+/// The accounts of the server and its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
     /// Runs the server and owns its folder.
     pub(crate) name: String,
-    /// Connects to it: the account of this process.
+    /// Connects to the server: the account of this process.
     pub(crate) client: String,
     step_down: Option<(Uid, Gid)>,
     uid: Uid,
 }
 
 impl Account {
-    /// Chooses the account for a data folder that may or may not exist.
+    /// Chooses the account for a data folder, which need not exist.
     pub(crate) fn choose(data_dir: &Path) -> Result<Self, Error> {
         let me = geteuid();
         let client = name_of(me);
         let owner = std::fs::metadata(data_dir).ok().map(|found| Uid::from_raw(found.uid()));
         if !me.is_root() {
             return match owner {
-                Some(owner) if owner != me => {
-                    Err(Error::NotMine { folder: data_dir.to_owned(), owner: name_of(owner), me: client })
-                }
+                Some(owner) if owner != me => Err(Error::NotMine {
+                    folder: data_dir.to_owned(),
+                    owner: name_of(owner),
+                    me: client,
+                }),
                 _ => Ok(Self { name: client.clone(), client, step_down: None, uid: me }),
             };
         }
@@ -52,12 +55,14 @@ impl Account {
         self.uid.as_raw()
     }
 
-    /// A command that runs as this account, away from folders it may not enter and free of `PG...` settings of the
-    /// caller's environment.
+    /// A command that runs as this account, in a folder that it may enter and without the caller's
+    /// `PG...` variables.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir("/").env("LC_ALL", "C").stdin(Stdio::null());
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
+        {
             command.env_remove(name);
         }
         if let Some((uid, gid)) = self.step_down {
@@ -66,15 +71,17 @@ impl Account {
         command
     }
 
-    /// Gives a path to this account.
+    /// Makes this account the owner of a path.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match self.step_down {
-            Some((uid, gid)) => chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path),
+            Some((uid, gid)) => {
+                chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path)
+            }
             None => Ok(()),
         }
     }
 
-    /// Refuses a folder that this account can't enter.
+    /// Fails if this account can't enter a folder.
     pub(crate) fn require_reach(&self, folder: &Path) -> Result<(), Error> {
         if self.step_down.is_none() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Finding the installed binaries.
+//! Finds installed PostgreSQL binaries.
 //!
-//! *Theory.* Distributions keep server binaries out of `PATH`, several versions side by side. All that are found are
-//! kept, best first, because an existing data folder decides which of them may be used.
+//! Distributions install server binaries outside of `PATH`, several versions side by side. This
+//! module returns all of them, best first, because an existing data folder determines the version.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use std::process::Command;
 
 use crate::Error;
 
-/// The oldest major version with everything that the schema uses.
+/// The oldest major version that supports the schema.
 pub const OLDEST_MAJOR: u32 = 14;
 
-/// One installation's server programs.
+/// The server programs of one installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binaries {
     pub(crate) dir: PathBuf,
@@ -38,9 +38,11 @@ impl Binaries {
     }
 }
 
-/// Every usable installation, best first. A named folder (argument or `GANTRY_PG_BIN`) is the only one looked at.
+/// Finds all usable installations, best first. A given folder (argument or `GANTRY_PG_BIN`) is the
+/// only one searched.
 pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
-    let named = named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
+    let named =
+        named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
     let dirs = match named {
         Some(dir) => vec![dir],
         None => usual_dirs(),
@@ -65,14 +67,16 @@ fn usual_dirs() -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin")))
+        })
         .collect();
     versioned.sort_by_key(|(major, _)| std::cmp::Reverse(*major));
     dirs.extend(versioned.into_iter().map(|(_, dir)| dir));
     dirs
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian 15.18-1)`, `postgres (PostgreSQL) 18beta1`.
+/// Parses `postgres (PostgreSQL) 15.18 (Debian 15.18-1)` or `postgres (PostgreSQL) 18beta1`.
 fn parse_major(version: &str) -> Option<u32> {
     let number = version.split("(PostgreSQL)").nth(1)?.trim_start();
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn major_of_what_versions_say() {
+    fn major_version_is_parsed() {
         assert_eq!(parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
         assert_eq!(parse_major("postgres (PostgreSQL) 18beta1\n"), Some(18));
         assert_eq!(parse_major("postgres (PostgreSQL) 16\n"), Some(16));
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_folder_without_binaries_says_what_to_install() {
+    fn folder_without_binaries_names_the_package() {
         let empty = tempfile::tempdir().unwrap();
         let refused = find(Some(empty.path())).unwrap_err().to_string();
         assert!(refused.contains("apt-get install postgresql"), "{refused}");

@@ -1,7 +1,7 @@
-//! The cluster's configuration files, written at every start.
+//! Writes the cluster's configuration files at every start.
 //!
-//! *Theory.* The planner's just-in-time compiler is off: it added 50 ms to a claim and never paid. Everything that
-//! trades durability for speed is in one place and only for throwaway clusters.
+//! JIT compilation is off: it added 50 ms to a claim and never paid off. Settings that trade
+//! durability for speed are in one place, and apply only to throwaway clusters.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,19 +11,24 @@ use crate::error::At as _;
 use crate::folder::Folder;
 use crate::{ADMIN_ROLE, Durability, Error, OWNER_ROLE, PROGRAM_ROLES, Settings};
 
-/// The number in the socket's file name. The socket's folder is the cluster's own, so it never collides.
+/// The number in the socket's file name. Each cluster has its own socket folder, so it never
+/// collides.
 pub(crate) const PORT: u16 = 5432;
 
-/// Where a person's own settings go.
+/// File for the user's own settings.
 const LOCAL: &str = "local.conf";
 
-const HEADER: &str = "# Written by Gantry at every start. Your own settings go into local.conf beside this file.\n";
+const HEADER: &str =
+    "# Written by Gantry at every start. Your own settings go into local.conf beside this file.\n";
 
-/// Writes `postgresql.conf`, `pg_hba.conf` and `pg_ident.conf`.
 pub(crate) fn write(folder: &Folder, account: &Account, settings: &Settings) -> Result<(), Error> {
     let data = folder.data();
     write_file(account, &data.join("postgresql.conf"), &server(folder.socket_dir(), settings))?;
-    write_file(account, &data.join("pg_hba.conf"), &format!("{HEADER}local all all peer map=gantry\n"))?;
+    write_file(
+        account,
+        &data.join("pg_hba.conf"),
+        &format!("{HEADER}local all all peer map=gantry\n"),
+    )?;
     write_file(account, &data.join("pg_ident.conf"), &identities(account))
 }
 
@@ -76,7 +81,7 @@ fn server(socket_dir: &Path, settings: &Settings) -> String {
     text
 }
 
-/// Both quote characters are doubled inside quotes in these files.
+/// In these files, a quote inside quotes is doubled.
 fn quoted(text: &str, quote: char) -> String {
     let doubled: String = [quote, quote].iter().collect();
     format!("{quote}{}{quote}", text.replace(quote, &doubled))

@@ -1,13 +1,19 @@
-//! The folder of a private cluster, and who holds it.
+//! The folder of a private cluster and its lock.
 //!
-//! *Theory.* `lock` (held by this process), `data/` (PostgreSQL's), `socket/`, `start.log` (what the server prints
-//! before its own log is open), `socket-folder` (where the socket is when the path was too long). A Unix socket's path
-//! has at most 107 bytes; deeper folders get a socket folder with an unguessable name in `/tmp`, remembered so that the
-//! next start removes what a killed one left.
+//! Content:
+//! - `lock`, locked by this process
+//! - `data/` of PostgreSQL
+//! - `socket/`
+//! - `start.log`: output of the server before its own log is open
+//! - `socket-folder`: path of the socket's folder if the regular one was too long
 //!
-//! A leftover `postmaster.pid` is believed only as far as `/proc` agrees: process ids recur (in containers, within
-//! seconds), so a process counts as this folder's only when its working directory is the data folder, which a server
-//! process never leaves.
+//! The path of a Unix socket has at most 107 bytes. For longer paths, the socket is in a folder in
+//! `/tmp` with a random name. The path is stored, so that the next start removes the folder of a
+//! killed process.
+//!
+//! A `postmaster.pid` counts only if `/proc` confirms it, because process ids are reused (within
+//! seconds in containers). A process belongs to this folder only if its working directory is the
+//! data folder, which a server process never leaves.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -25,12 +31,12 @@ use crate::binaries::Binaries;
 use crate::error::At as _;
 use crate::{ADMIN_ROLE, Durability, Error, Settings, configuration};
 
-/// The longest path that a Unix socket's address holds, without its final zero.
+/// Maximum length of a Unix socket's path, without the final NUL.
 const SOCKET_PATH_LIMIT: usize = 107;
-/// How long a leftover postmaster gets for its fast shutdown, and again for its immediate one.
+/// Timeout for the fast shutdown of a leftover postmaster, and again for its immediate shutdown.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// An opened and locked folder.
+/// An open and locked folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
@@ -40,7 +46,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Makes or opens the folder and takes its lock.
+    /// Creates or opens the folder and locks it.
     pub(crate) fn open(settings: &Settings, account: &Account) -> Result<Self, Error> {
         let named = &settings.data_dir;
         let missing = !named.exists();
@@ -59,7 +65,8 @@ impl Folder {
         let lock = take_lock(&root)?;
         account.own(&root.join("lock"))?;
         account.own(&root)?;
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).at("can't close to others:", &root)?;
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
+            .at("can't close to others:", &root)?;
         account.require_reach(&root)?;
         let socket_dir = socket_folder(&root, account)?;
         let throwaway = settings.durability == Durability::Throwaway;
@@ -82,16 +89,22 @@ impl Folder {
         self.root.join("start.log")
     }
 
-    /// The installation whose major version wrote the data; the best one when there are none yet.
+    /// Returns the installation with the major version of the data folder, or the best one if there
+    /// is no data yet.
     pub(crate) fn choose_binaries(&self, found: Vec<Binaries>) -> Result<Binaries, Error> {
         let written = fs::read_to_string(self.data().join("PG_VERSION")).ok();
         let data = written.and_then(|text| text.trim().parse::<u32>().ok());
         let installed = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
         let chosen = found.into_iter().find(|b| data.is_none_or(|data| data == b.major));
-        chosen.ok_or(Error::OtherMajor { folder: self.data(), data: data.unwrap_or_default(), installed })
+        chosen.ok_or(Error::OtherMajor {
+            folder: self.data(),
+            data: data.unwrap_or_default(),
+            installed,
+        })
     }
 
-    /// Makes the data folder unless it is there. Done beside it and renamed: an interrupted one leaves no half cluster.
+    /// Creates the data folder if it is missing. `initdb` writes to a temporary folder, which is
+    /// then renamed, so an interruption leaves no partial cluster.
     pub(crate) fn ensure_initialised(
         &self,
         binaries: &Binaries,
@@ -106,8 +119,13 @@ impl Folder {
             fs::remove_dir_all(&fresh).at("can't remove", &fresh)?;
         }
         let mut initdb = account.command(binaries.initdb());
-        initdb.arg("--pgdata").arg(&fresh).args(["--username", ADMIN_ROLE, "--encoding=UTF8", "--locale=C"]);
-        // Host lines are never used: pg_hba.conf is replaced before the first start.
+        initdb.arg("--pgdata").arg(&fresh).args([
+            "--username",
+            ADMIN_ROLE,
+            "--encoding=UTF8",
+            "--locale=C",
+        ]);
+        // These host rules are never used: pg_hba.conf is replaced before the first start.
         initdb.args(["--auth-local=peer", "--auth-host=reject"]);
         if settings.durability == Durability::Throwaway {
             initdb.arg("--no-sync");
@@ -116,9 +134,10 @@ impl Folder {
         fs::rename(&fresh, self.data()).at("can't move into place", &fresh)
     }
 
-    /// Ends a postmaster that a killed holder left on this folder, and removes its lock file when it is nobody's.
+    /// Stops a postmaster that a killed process left in this folder, and removes a stale lock file.
     ///
-    /// Safe because the caller holds the folder's lock: no living Gantry uses that postmaster.
+    /// This is safe because the caller has the folder's lock: no running Gantry uses that
+    /// postmaster.
     pub(crate) fn stop_stale_postmaster(&self) -> Result<(), Error> {
         let pid_file = self.data().join("postmaster.pid");
         let Ok(text) = fs::read_to_string(&pid_file) else {
@@ -128,7 +147,7 @@ impl Folder {
             return fs::remove_file(&pid_file).at("can't remove", &pid_file);
         };
         if !Path::new("/proc/self/cwd").exists() {
-            // Without /proc PostgreSQL's own check decides; it refuses rather than starting twice.
+            // Without /proc, PostgreSQL's own check applies. It refuses to start twice.
             return Ok(());
         }
         if self.server_processes().contains(&pid) {
@@ -138,7 +157,7 @@ impl Folder {
                 signal(pid, Signal::SIGQUIT);
             }
         }
-        // Backends of a postmaster that was killed end by themselves, but not at once.
+        // The backends of a killed postmaster end by themselves, but with a delay.
         if !self.wait_until_quiet(STOP_LIMIT) {
             return Err(Error::NotStopped { pid, seconds: STOP_LIMIT.as_secs() });
         }
@@ -148,7 +167,7 @@ impl Folder {
         }
     }
 
-    /// The end of the server's log, for an error message.
+    /// The end of the server's log, for error messages.
     pub(crate) fn log_tail(&self) -> String {
         let mut text = tail(&self.start_log());
         let newest = fs::read_dir(self.data().join("log"))
@@ -173,7 +192,7 @@ impl Folder {
         true
     }
 
-    /// Every process that has the data folder as its working directory and is a server's.
+    /// All server processes whose working directory is the data folder.
     fn server_processes(&self) -> Vec<i32> {
         let data = self.data();
         let Ok(processes) = fs::read_dir("/proc") else {
@@ -185,7 +204,8 @@ impl Folder {
             .filter(|pid| {
                 let process = PathBuf::from(format!("/proc/{pid}"));
                 fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd == data)
-                    && fs::read_to_string(process.join("comm")).is_ok_and(|comm| comm.trim().starts_with("postgres"))
+                    && fs::read_to_string(process.join("comm"))
+                        .is_ok_and(|comm| comm.trim().starts_with("postgres"))
             })
             .collect()
     }
@@ -204,7 +224,9 @@ impl Drop for Folder {
 
 fn make_parents(folder: &Path) -> Result<(), Error> {
     match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent).at("can't make", parent),
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            fs::create_dir_all(parent).at("can't make", parent)
+        }
         _ => Ok(()),
     }
 }
@@ -216,7 +238,7 @@ fn private_dir(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// An empty folder, or one that has held a private cluster before.
+/// Accepts an empty folder, or one of an earlier private cluster.
 fn require_ours(root: &Path) -> Result<(), Error> {
     let mut entries = fs::read_dir(root).at("can't read", root)?;
     if entries.next().is_none() || root.join("lock").is_file() {
@@ -227,8 +249,13 @@ fn require_ours(root: &Path) -> Result<(), Error> {
 
 fn take_lock(root: &Path) -> Result<File, Error> {
     let path = root.join("lock");
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).at("can't open", &path)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .at("can't open", &path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -268,18 +295,20 @@ fn fits_socket(dir: &Path) -> bool {
     dir.as_os_str().len() + format!("/.s.PGSQL.{}", configuration::PORT).len() <= SOCKET_PATH_LIMIT
 }
 
-/// Removes it only when it is a plain folder of the database's account under the name that we give.
+/// Removes a leftover socket folder, if it is a regular folder of the database's account with a
+/// name of ours.
 fn remove_left_socket_folder(left: &Path, account: &Account) {
     let ours = left.parent() == Some(Path::new("/tmp"))
         && left.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
-        && fs::symlink_metadata(left).is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
+        && fs::symlink_metadata(left)
+            .is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
     if ours {
         let _ = fs::remove_dir_all(left);
     }
 }
 
 fn signal(pid: i32, signal: Signal) {
-    // It may have ended meanwhile; the wait that follows sees either.
+    // The process may have ended already. The wait below handles both.
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
@@ -290,7 +319,11 @@ fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Resu
     }
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Err(Error::Program { program: program.to_owned(), status: output.status.to_string(), output: text })
+    Err(Error::Program {
+        program: program.to_owned(),
+        status: output.status.to_string(),
+        output: text,
+    })
 }
 
 fn tail(path: &Path) -> String {

@@ -1,30 +1,33 @@
-//! A PostgreSQL of Gantry's own, made from the binaries that are installed.
+//! Runs a private PostgreSQL cluster from the installed binaries.
 //!
-//! # Theory
+//! `gantry up` must work on a new machine without a prepared database, and each test run needs an
+//! isolated cluster. Both use this crate with different [`Durability`].
 //!
-//! *What for.* `gantry up` must work on a fresh machine without a database being set up, and every test wants a cluster
-//! that nobody else touches. Both get one here: same code, different [`Durability`].
+//! **Access.** The cluster listens only on a Unix socket, in a folder that only its account may
+//! enter. It authenticates with `peer`: the kernel reports the client's account, and only the
+//! account that started Gantry maps to the roles. So there is no password to leak or rotate, and no
+//! port that another program could use. A password file would add nothing, because only that
+//! account could read it.
 //!
-//! *Who may connect.* The cluster listens on a Unix socket alone, in a folder that only its account may enter, and
-//! authenticates by `peer`: the kernel tells PostgreSQL which account is at the other end, and only the account that
-//! started Gantry is mapped to the roles. So there is no password to store, leak or rotate, and no port that another
-//! program could hold. (Passwords in a file would protect from nobody: whoever reads that file is that account already.)
+//! **Root.** PostgreSQL does not run as root. If root starts it, all PostgreSQL programs run as an
+//! unprivileged account: the owner of an existing data folder, or else `postgres`, or else
+//! `nobody`.
 //!
-//! *Root.* PostgreSQL refuses to run as root. Started by root, every PostgreSQL program here runs as an unprivileged
-//! account: the owner of an existing data folder, else `postgres`, else `nobody`.
-//!
-//! *Invariants.*
-//! - One folder has one holder: a lock on a file in it is held as long as the [`PrivatePostgres`] lives and dies with
-//!   the process, however that ends. A second start is refused, never "helpful".
-//! - Whoever holds the lock owns every postmaster on that data folder. One left over by a killed holder is stopped
-//!   first (its sessions may still hold locks, and its configuration may be old), then a fresh one starts.
-//! - A data folder is complete or absent: `initdb` works beside it and the result is renamed into place.
-//! - The configuration files are Gantry's and written again at every start; a person's own settings go into
-//!   `local.conf` in the data folder, which is never touched.
-//! - The postmaster is in a process group of its own: Ctrl-C in the terminal reaches Gantry, which stops its own work
-//!   first and the database last.
-//! - A [`Durability::Throwaway`] cluster leaves nothing behind, not even after SIGKILL of its holder: a small watcher
-//!   process waits at the other end of a pipe and cleans up when the pipe closes.
+//! Invariants:
+//! - One process uses a folder. It locks a file in the folder for the lifetime of
+//!   [`PrivatePostgres`]. The kernel releases the lock when the process ends for any reason. A
+//!   second start fails.
+//! - The process with the lock owns every postmaster on that data folder. It first stops one that a
+//!   killed process left, because its sessions may have locks and its configuration may be
+//!   outdated. Then it starts a new one.
+//! - A data folder is complete or absent: `initdb` works in a temporary folder, which is then
+//!   renamed.
+//! - Every start overwrites the configuration files. Users' own settings are in `local.conf` in the
+//!   data folder, which Gantry never changes.
+//! - The postmaster has its own process group. Ctrl-C in the terminal reaches only Gantry, which
+//!   stops its own work first and the database last.
+//! - A [`Durability::Throwaway`] cluster leaves nothing, even after SIGKILL: a watcher process
+//!   reads from a pipe and cleans up when the pipe closes.
 
 mod account;
 mod binaries;
@@ -48,54 +51,60 @@ use postmaster::Postmaster;
 pub use binaries::OLDEST_MAJOR;
 pub use error::Error;
 pub use roles::{
-    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql, ensure_roles, set_up_sql,
+    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql,
+    ensure_roles, set_up_sql,
 };
 
-/// The bootstrap superuser of a private cluster.
+/// The superuser of a private cluster.
 pub const ADMIN_ROLE: &str = "postgres";
 
-/// How long a start may take; recovery after a crash is part of it.
+/// Timeout of a start, including crash recovery.
 const START_LIMIT: Duration = Duration::from_secs(180);
 
-/// What the cluster may lose when the machine loses power.
+/// The data that a power failure may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing that was committed.
+    /// No committed data.
     Durable,
-    /// Everything: for tests. The data folder is removed when the cluster stops, also when its holder is killed.
+    /// All data, for tests. The data folder is removed when the cluster stops, also if its process
+    /// is killed.
     Throwaway,
 }
 
-/// Where and how to run a private cluster.
+/// Settings of a private cluster.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// A folder that is the cluster's alone (data, socket, log, lock). Made when absent.
+    /// The cluster's own folder (data, socket, log, lock). Created if missing.
     pub data_dir: PathBuf,
-    /// What may be lost.
     pub durability: Durability,
-    /// The folder of `initdb` and `postgres`. `None`: `GANTRY_PG_BIN`, then `PATH`, then `/usr/lib/postgresql/*/bin`.
+    /// The folder of `initdb` and `postgres`. `None`: `GANTRY_PG_BIN`, then `PATH`, then
+    /// `/usr/lib/postgresql/*/bin`.
     pub bin_dir: Option<PathBuf>,
-    /// The most sessions at once.
     pub max_connections: u16,
 }
 
 impl Settings {
-    /// A cluster that keeps what is committed.
+    /// A cluster that keeps committed data.
     pub fn durable(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: data_dir.into(), durability: Durability::Durable, bin_dir: None, max_connections: 200 }
+        Self {
+            data_dir: data_dir.into(),
+            durability: Durability::Durable,
+            bin_dir: None,
+            max_connections: 200,
+        }
     }
 
-    /// A cluster for tests: fast, and gone afterwards.
+    /// A fast cluster for tests that is removed when it stops.
     pub fn throwaway(data_dir: impl Into<PathBuf>) -> Self {
         Self { durability: Durability::Throwaway, max_connections: 400, ..Self::durable(data_dir) }
     }
 }
 
-/// A running private cluster. It stops (fast shutdown) when this is dropped; [`PrivatePostgres::stop`] does the same
-/// without blocking the executor and reports what went wrong.
+/// A running private cluster. Dropping it stops it (fast shutdown). [`PrivatePostgres::stop`] does
+/// the same without blocking the executor, and returns errors.
 #[derive(Debug)]
 pub struct PrivatePostgres {
-    // Order matters: the postmaster stops before the folder's lock is let go.
+    // Order matters: the postmaster must stop before the folder's lock is released.
     postmaster: Postmaster,
     folder: Folder,
     binaries: Binaries,
@@ -104,38 +113,39 @@ pub struct PrivatePostgres {
 }
 
 impl PrivatePostgres {
-    /// Makes the cluster when it isn't there, starts it, and ensures its roles and its database.
+    /// Creates the cluster if it is missing, starts it, and ensures that its roles and its database
+    /// exist.
     ///
     /// # Errors
-    /// No PostgreSQL installed, another major version's data, folder in use or out of reach, or a start that failed
-    /// (with the end of the server's log).
+    /// If PostgreSQL is not installed, the data belongs to another major version, the folder is in
+    /// use or inaccessible, or the server does not start.
     pub async fn start(settings: Settings) -> Result<Self, Error> {
         let mut cluster = blocking(move || Self::launch(settings)).await?;
         cluster.ready().await?;
         Ok(cluster)
     }
 
-    /// The URL by which the owner role (migrations) reaches `database`.
+    /// URL of `database` for the owner role (migrations).
     pub fn owner_url(&self, database: &str) -> String {
         self.url(OWNER_ROLE, database)
     }
 
-    /// The URL by which the server's role reaches `database`.
+    /// URL of `database` for the server's role.
     pub fn server_url(&self, database: &str) -> String {
         self.url(SERVER_ROLE, database)
     }
 
-    /// The URL by which the workers' role reaches `database`.
+    /// URL of `database` for the workers' role.
     pub fn worker_url(&self, database: &str) -> String {
         self.url(WORKER_ROLE, database)
     }
 
-    /// The URL by which the role of monitoring reaches `database`.
+    /// URL of `database` for the monitoring role.
     pub fn metrics_url(&self, database: &str) -> String {
         self.url(METRICS_ROLE, database)
     }
 
-    /// The URL by which the bootstrap superuser reaches `database`: for making and dropping databases.
+    /// URL of `database` for the superuser, to create and drop databases.
     pub fn admin_url(&self, database: &str) -> String {
         self.url(ADMIN_ROLE, database)
     }
@@ -145,30 +155,33 @@ impl PrivatePostgres {
         self.folder.socket_dir()
     }
 
-    /// Whether the postmaster still runs. It ends only when something kills it.
+    /// Whether the postmaster runs. It ends only if another process kills it.
     pub fn is_running(&mut self) -> bool {
         self.postmaster.is_running()
     }
 
-    /// Starts the postmaster again when it has died; true when it had. Callers poll this: everything else in Gantry
-    /// goes on by itself once the database answers.
+    /// Restarts the postmaster if it has died. Returns whether it had. Callers poll this. All other
+    /// parts of Gantry recover on their own once the database answers.
     ///
     /// # Errors
-    /// As [`PrivatePostgres::start`].
+    /// As for [`PrivatePostgres::start`].
     pub async fn ensure_running(&mut self) -> Result<bool, Error> {
         if self.postmaster.is_running() {
             return Ok(false);
         }
         self.folder.stop_stale_postmaster()?;
-        self.postmaster = Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
+        self.postmaster =
+            Postmaster::spawn(&self.binaries, &self.account, &self.folder, &self.settings)?;
         self.ready().await?;
         Ok(true)
     }
 
-    /// Stops the cluster: sessions are ended, what is committed is on disk, a throwaway folder is removed.
+    /// Stops the cluster: ends sessions, writes committed data to disk, and removes a throwaway
+    /// folder.
     ///
     /// # Errors
-    /// The postmaster did not end by the fast shutdown and had to be killed (durable data recovers at the next start).
+    /// If the fast shutdown timed out and the postmaster had to be killed. Durable data recovers at
+    /// the next start.
     pub async fn stop(self) -> Result<(), Error> {
         let Self { postmaster, folder, .. } = self;
         blocking(move || {
@@ -208,7 +221,10 @@ impl PrivatePostgres {
                 Err(refused) => refused,
             };
             if !self.postmaster.is_running() || tokio::time::Instant::now() > deadline {
-                return Err(Error::NotStarted { reason: refused.to_string(), log: self.folder.log_tail() });
+                return Err(Error::NotStarted {
+                    reason: refused.to_string(),
+                    log: self.folder.log_tail(),
+                });
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
@@ -221,7 +237,9 @@ impl PrivatePostgres {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(ended) => Err(Error::Interrupted(ended.to_string())),
@@ -233,7 +251,9 @@ fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => {
                 let _ = write!(encoded, "%{byte:02X}");
             }
@@ -247,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_folders_survive_the_url() {
+    fn unusual_folder_names_are_url_encoded() {
         let url = format!("postgres://a@localhost:5432/b?host={}", percent_encode("/tmp/a b&c=ü%"));
         let options: PgConnectOptions = url.parse().unwrap();
         assert_eq!(options.get_socket().unwrap(), Path::new("/tmp/a b&c=ü%"));

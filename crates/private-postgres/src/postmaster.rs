@@ -1,10 +1,12 @@
 //! The server process.
 //!
-//! *Theory.* It leads its own process group, so that a Ctrl-C in the terminal doesn't end it before Gantry has finished
-//! its work. Its fast shutdown (SIGINT) ends sessions and keeps what is committed; a throwaway one is ended at once
-//! (SIGQUIT), since nobody will read its data again. A throwaway server also has a watcher: a shell that reads from a
-//! pipe whose other end only this process holds. When this process ends in whatever way, the read returns, and the
-//! shell ends the server and removes the folder. Nobody else could: destructors don't run after SIGKILL.
+//! It leads its own process group, so that Ctrl-C in the terminal does not stop it before Gantry. A
+//! fast shutdown (SIGINT) ends sessions and keeps committed data. A throwaway server is stopped at
+//! once (SIGQUIT), because its data is not needed.
+//!
+//! A throwaway server also has a watcher: a shell that reads from a pipe whose other end only this
+//! process has. When this process ends for any reason, the read returns. The shell then stops the
+//! server and removes the folder. Destructors can't do this, because they don't run after SIGKILL.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -20,10 +22,11 @@ use crate::error::At as _;
 use crate::folder::Folder;
 use crate::{Durability, Error, Settings};
 
-/// How long the fast shutdown may take before the immediate one.
+/// Timeout of the fast shutdown. After that, the immediate one follows.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// $1 process, $2 folder, $3 socket folder. Bounded: a server that is a zombie nobody reaps must not keep it.
+/// $1 process id, $2 folder, $3 socket folder. The wait is limited, because a server may remain as
+/// a zombie.
 const WATCH: &str = r#"
 read -r _
 kill -QUIT "$1" 2>/dev/null
@@ -32,7 +35,7 @@ while [ -e "$2/data/postmaster.pid" ] && [ "$tries" -lt 100 ]; do sleep 0.1; tri
 rm -rf -- "$2" "$3"
 "#;
 
-/// A started server. Ends with this value.
+/// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct Postmaster {
     server: Child,
@@ -85,7 +88,8 @@ impl Postmaster {
 
     fn end(&mut self) -> Result<(), Error> {
         let stopped = self.end_server();
-        // The server is gone, so the watcher has nothing left to do; the folder is removed by its owner.
+        // The server has stopped, so the watcher is not needed. The folder's owner removes the
+        // folder.
         if let Some(mut watcher) = self.watcher.take() {
             let _ = watcher.kill();
             let _ = watcher.wait();

@@ -1,8 +1,8 @@
-//! The roles and the database.
+//! Creates the roles and the database.
 //!
-//! The owner's role owns the schema and runs migrations. The server, the workers and monitoring connect with a role each, and a migration
-//! grants each of them what it needs. The same SQL makes the roles of a private cluster and is printed for the administrator of another
-//! cluster.
+//! The owner role owns the schema and runs migrations. Server, workers and monitoring each connect
+//! with a role of their own. A migration grants each role the rights that it needs. The same SQL
+//! creates the roles of a private cluster, and is printed for administrators of other clusters.
 
 use std::fmt::Write as _;
 
@@ -10,20 +10,18 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::Error;
 
-/// Owns the schema, runs migrations.
+/// Role that owns the schema and runs migrations.
 pub const OWNER_ROLE: &str = "gantry_owner";
-/// The server's role.
 pub const SERVER_ROLE: &str = "gantry_server";
-/// The role of all workers.
 pub const WORKER_ROLE: &str = "gantry_worker";
-/// The role of monitoring.
 pub const METRICS_ROLE: &str = "gantry_metrics";
-/// The roles of the programs, which all may connect to the database and own nothing.
+/// The roles of the programs. They may connect to the database and own nothing.
 pub const PROGRAM_ROLES: [&str; 3] = [SERVER_ROLE, WORKER_ROLE, METRICS_ROLE];
 /// The database of a private cluster.
 pub const DATABASE: &str = "gantry";
 
-/// Makes the roles that do not exist yet. Clusters of earlier versions have one role for server and workers, which becomes the server's.
+/// SQL that creates missing roles. Clusters of earlier versions have one role for server and
+/// workers, which becomes the server's.
 fn roles_sql(programs: [&str; 3]) -> String {
     let server = programs[0];
     let mut sql = String::from("DO $roles$\nBEGIN\n");
@@ -49,7 +47,7 @@ fn roles_sql(programs: [&str; 3]) -> String {
     sql
 }
 
-/// A role's name as an identifier, quoted only if it has to be.
+/// A role's name as an SQL identifier, quoted only if necessary.
 fn identifier(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
@@ -61,18 +59,21 @@ fn quoted(text: &str, quote: char) -> String {
     format!("{quote}{}{quote}", text.replace(quote, &doubled))
 }
 
-/// Ensures roles and database on a cluster, as its superuser.
+/// Ensures that roles and database exist in a cluster. Requires a superuser connection.
 ///
 /// # Errors
-/// The server's refusal, as when the role isn't allowed to make roles.
+/// If a statement fails, for example because the role may not create roles.
 pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
     admin.execute(AssertSqlSafe(roles_sql(PROGRAM_ROLES))).await?;
-    let there: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-        .bind(DATABASE)
-        .fetch_one(&mut *admin)
-        .await?;
+    let there: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
+            .bind(DATABASE)
+            .fetch_one(&mut *admin)
+            .await?;
     if !there {
-        admin.execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}")))
+            .await?;
     }
     for statement in connect_sql(DATABASE, PROGRAM_ROLES) {
         admin.execute(AssertSqlSafe(statement)).await?;
@@ -80,7 +81,7 @@ pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets only these roles, and the owner, connect to a database.
+/// SQL that lets only these roles and the owner connect to a database.
 pub fn connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
     [
         format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC"),
@@ -88,8 +89,8 @@ pub fn connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
     ]
 }
 
-/// The SQL that a database administrator runs once (psql, as superuser) before Gantry can use a cluster of theirs: for the roles of the
-/// server, the workers and monitoring under these names.
+/// SQL that a database administrator runs once (in psql, as superuser) to prepare another cluster
+/// for Gantry. It creates roles with these names for server, workers and monitoring.
 pub fn set_up_sql(programs: [&str; 3]) -> String {
     let [server, worker, metrics] = programs.map(identifier);
     let [revoke, connect] = connect_sql(DATABASE, programs);

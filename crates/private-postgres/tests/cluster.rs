@@ -1,4 +1,4 @@
-//! Starts real clusters: as this user, as another one, after a kill, in odd folders.
+//! Starts real clusters: as this user, as another user, after a kill, in unusual folders.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -14,10 +14,10 @@ use private_postgres::{DATABASE, Error, PrivatePostgres, Settings};
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 
-/// Names the folder (and the kind of cluster) for the tests that are run again as a process of their own.
+/// The folder (and kind of cluster) for tests that run again in a separate process.
 const FOLDER: &str = "GANTRY_TEST_CLUSTER_FOLDER";
 
-/// A folder that every account may enter: as root the server runs as another one.
+/// A folder that every account may enter, because a server started by root runs as another account.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,7 +47,7 @@ fn postmaster_pid(data_dir: &Path) -> i32 {
 
 fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie that nobody reaps has ended too.
+    // A zombie counts as ended.
     !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
@@ -60,7 +60,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn data_and_roles_outlive_a_stop() {
+async fn data_and_roles_survive_a_stop() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
@@ -93,7 +93,8 @@ async fn data_and_roles_outlive_a_stop() {
 
     // A cluster of an earlier version has one role for all programs.
     let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
-    for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)] {
+    for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)]
+    {
         assert_eq!(scalar::<i32>(&url, "SELECT 1").await, 1);
     }
     let earlier = "SELECT count(*)::int FROM pg_roles WHERE rolname = 'gantry_app'";
@@ -106,12 +107,17 @@ async fn data_and_roles_outlive_a_stop() {
 #[tokio::test]
 async fn the_application_role_owns_nothing() {
     let folder = open_folder();
-    let cluster = PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
+    let cluster =
+        PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
     let app = cluster.server_url(DATABASE);
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE t (n int)").await.unwrap();
-    for refused in
-        ["CREATE TABLE mine (n int)", "SELECT * FROM t", "DROP TABLE t", "CREATE ROLE x", "CREATE DATABASE x"]
-    {
+    for refused in [
+        "CREATE TABLE mine (n int)",
+        "SELECT * FROM t",
+        "DROP TABLE t",
+        "CREATE ROLE x",
+        "CREATE DATABASE x",
+    ] {
         let error = execute(&app, refused).await.expect_err(refused);
         assert!(
             error.to_string().contains("denied") || error.to_string().contains("must be owner"),
@@ -122,7 +128,7 @@ async fn the_application_role_owns_nothing() {
 }
 
 #[tokio::test]
-async fn one_folder_has_one_holder() {
+async fn second_start_on_a_folder_fails() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let mut first = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
@@ -134,7 +140,7 @@ async fn one_folder_has_one_holder() {
 }
 
 #[tokio::test]
-async fn a_postmaster_that_died_is_started_again() {
+async fn dead_postmaster_is_restarted() {
     let folder = open_folder();
     let home = folder.path().join("db");
     let mut cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
@@ -160,7 +166,7 @@ async fn deep_folders_get_a_short_socket() {
 }
 
 #[tokio::test]
-async fn folders_with_odd_names_work() {
+async fn unusual_folder_names_work() {
     let folder = open_folder();
     let home = folder.path().join("it's a \"näme\" & 100%");
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
@@ -169,7 +175,7 @@ async fn folders_with_odd_names_work() {
 }
 
 #[tokio::test]
-async fn somebody_elses_folder_is_left_alone() {
+async fn foreign_folder_is_rejected() {
     let folder = open_folder();
     fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
     let refused = PrivatePostgres::start(Settings::durable(folder.path())).await;
@@ -177,7 +183,7 @@ async fn somebody_elses_folder_is_left_alone() {
 }
 
 #[tokio::test]
-async fn another_major_version_is_refused() {
+async fn other_major_version_is_rejected() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
@@ -188,13 +194,14 @@ async fn another_major_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
+async fn stale_pid_file_is_ignored() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     let data = home.join("data");
     let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
-    fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display())).unwrap();
+    fs::write(data.join("postmaster.pid"), format!("{}\n{}\n1\n", stranger.id(), data.display()))
+        .unwrap();
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert!(stranger.try_wait().unwrap().is_none(), "the stranger was not touched");
     stranger.kill().unwrap();
@@ -203,7 +210,7 @@ async fn a_pid_file_that_names_a_stranger_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn a_broken_server_shows_its_log() {
+async fn failed_start_shows_the_log() {
     let folder = open_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
@@ -212,7 +219,7 @@ async fn a_broken_server_shows_its_log() {
     assert!(refused.to_string().contains("shared_buffers"), "{refused}");
 }
 
-/// Not a test of its own: holds a cluster until it is killed.
+/// A helper process of other tests: runs a cluster until it is killed.
 #[tokio::test]
 #[ignore = "run by other tests as a process of its own"]
 async fn hold() {
@@ -223,7 +230,9 @@ async fn hold() {
     let throwaway = home.ends_with("throwaway");
     let settings = if throwaway { Settings::throwaway(&home) } else { Settings::durable(&home) };
     let cluster = PrivatePostgres::start(settings).await.unwrap();
-    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n")
+        .await
+        .unwrap();
     println!("\nholding");
     tokio::time::sleep(Duration::from_secs(600)).await;
 }
@@ -247,7 +256,7 @@ fn kill_hard(pid: i32) {
 }
 
 #[tokio::test]
-async fn after_a_kill_the_next_start_takes_over() {
+async fn start_after_kill_takes_over() {
     let folder = open_folder();
     let home = folder.path().join("durable");
     let mut holder = start_holder(&home);
@@ -263,7 +272,7 @@ async fn after_a_kill_the_next_start_takes_over() {
 }
 
 #[test]
-fn a_killed_holder_of_a_throwaway_leaves_nothing() {
+fn killed_throwaway_cluster_leaves_nothing() {
     let folder = open_folder();
     let home = folder.path().join("throwaway");
     let mut holder = start_holder(&home);
@@ -283,7 +292,7 @@ fn root_may_step_down() -> Option<nix::unistd::User> {
 }
 
 #[tokio::test]
-async fn root_is_told_which_folder_is_out_of_reach() {
+async fn inaccessible_folder_is_named_to_root() {
     if root_may_step_down().is_none() {
         return;
     }
@@ -296,9 +305,9 @@ async fn root_is_told_which_folder_is_out_of_reach() {
     assert!(!closed.join("db").exists(), "nothing half-done");
 }
 
-/// Root, then an ordinary user, then root again, all on the ordinary user's folder.
+/// Root, then a regular user, then root again, all on the regular user's folder.
 #[tokio::test]
-async fn an_ordinary_user_needs_no_root() {
+async fn regular_user_needs_no_root() {
     let Some(nobody) = root_may_step_down() else {
         return;
     };
@@ -327,7 +336,7 @@ async fn an_ordinary_user_needs_no_root() {
     assert!(run("as_this_user").success(), "root left nothing that its owner can't use");
 }
 
-/// Not a test of its own: one start and stop by whoever runs it.
+/// A helper process of other tests: starts and stops a cluster as the current user.
 #[tokio::test]
 #[ignore = "run by other tests as another user"]
 async fn as_this_user() {
@@ -335,6 +344,8 @@ async fn as_this_user() {
         return;
     };
     let cluster = PrivatePostgres::start(Settings::durable(home)).await.unwrap();
-    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n").await.unwrap();
+    execute(&cluster.owner_url(DATABASE), "CREATE TABLE IF NOT EXISTS kept AS SELECT 7 AS n")
+        .await
+        .unwrap();
     cluster.stop().await.unwrap();
 }

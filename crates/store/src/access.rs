@@ -1,6 +1,6 @@
-//! Who gave a person access, and the confirmations of it.
+//! Access that admins gave people, and its confirmations.
 //!
-//! The rows are written by triggers in the transaction that gives the access. Nothing here inserts one.
+//! Triggers write the rows in the transaction that gives the access. This module inserts none.
 
 use std::sync::Arc;
 
@@ -12,32 +12,27 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Changes of a person's access that are listed.
+/// The maximum number of changes in a list.
 pub const LISTED: i64 = 20;
 
-/// A change of a person's access, as their page lists it.
+/// A change of a person's access, for their page.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct ChangeRow {
-    /// The word of an [`AccessKind`].
+    /// The name of an [`AccessKind`].
     pub kind: String,
-    /// The permission that was granted.
     pub permission: Option<String>,
-    /// The deployment where it was granted; None: everywhere.
+    /// `None`: everywhere.
     pub deployment: Option<String>,
-    /// The admin's name; None: the owner of the installation.
+    /// The admin's name. `None`: the owner of the installation.
     pub by: Option<String>,
-    /// When.
     pub at: OffsetDateTime,
-    /// The admin who confirmed it, by name.
+    /// The name of the admin who confirmed it.
     pub confirmed_by: Option<String>,
-    /// When that was.
     pub confirmed_at: Option<OffsetDateTime>,
 }
 
-/// The access of these people and of everyone who gave it, for the gate. The caller adds the policy and the submission.
-///
-/// # Errors
-/// When the database does not answer.
+/// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
+/// and the review.
 pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
@@ -51,11 +46,20 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
     .bind(people)
     .fetch_all(&mut *on)
     .await?;
-    let change = |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
-        let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
-        let kind = kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
-        Ok(AccessChange { person: PersonId(person), by: PersonId(by), by_name, kind, at, confirmed })
-    };
+    let change =
+        |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
+            let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
+            let kind =
+                kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
+            Ok(AccessChange {
+                person: PersonId(person),
+                by: PersonId(by),
+                by_name,
+                kind,
+                at,
+                confirmed,
+            })
+        };
     let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, StoreError>>()?;
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let now: i64 = sqlx::query_scalar(now).fetch_one(on).await?;
@@ -63,9 +67,6 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
 }
 
 /// The newest changes of a person's access.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<ChangeRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT c.kind, c.permission, d.name AS deployment, b.name AS by, c.at, k.name AS confirmed_by, c.confirmed_at
@@ -80,11 +81,12 @@ pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<Chang
     Ok(rows)
 }
 
-/// The admins on whose changes a person's approvals do not count now, and until when, by name.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn limits(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+/// The admins for whose changes this person's approvals do not count now, and the end of each
+/// limit.
+pub async fn limits(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
         "WITH cooling AS (
            SELECT make_interval(hours => cooling_hours(y.hash)) AS period
@@ -104,20 +106,26 @@ pub async fn limits(on: &mut PgConnection, person: PersonId) -> Result<Vec<(Stri
     Ok(rows)
 }
 
-/// Confirms what this admin may confirm of a person's access; returns how many changes that were.
+/// Confirms the changes of a person's access that this admin may confirm. Returns their number.
 ///
 /// # Errors
-/// When the database refuses the admin or does not answer.
-pub async fn confirm(on: &mut PgConnection, person: PersonId, admin: PersonId) -> Result<i64, StoreError> {
+///
+/// This admin may not confirm the changes.
+pub async fn confirm(
+    on: &mut PgConnection,
+    person: PersonId,
+    admin: PersonId,
+) -> Result<i64, StoreError> {
     let confirm = sqlx::query_scalar("SELECT confirm_access($1, $2)");
     Ok(confirm.bind(person.0).bind(admin.0).fetch_one(on).await?)
 }
 
-/// Resets of a person's sign-in by others that the person has not dismissed: by whom and when, newest first.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
+/// Resets of a person's sign-in by others that the person has not dismissed: admin and time, newest
+/// first.
+pub async fn notices(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT b.name, c.at FROM access_change c JOIN person b ON b.id = c.by
          WHERE c.person_id = $1 AND c.kind = 'reset' AND c.dismissed_at IS NULL ORDER BY c.id DESC LIMIT $2",
@@ -129,10 +137,7 @@ pub async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<(Str
     Ok(rows)
 }
 
-/// Dismisses these notices; returns how many there were.
-///
-/// # Errors
-/// When the database does not answer.
+/// Dismisses these notices and returns their number.
 pub async fn dismiss(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
     let sql = "UPDATE access_change SET dismissed_at = now()
                WHERE person_id = $1 AND kind = 'reset' AND by IS NOT NULL AND dismissed_at IS NULL";

@@ -1,7 +1,8 @@
-//! Accounts: who there is, what they were given, their passwords and their sessions by name.
+//! Accounts: people, their grants, their passwords and their sessions.
 //!
-//! A change of what somebody may takes their row first ([`lock_to_change`]), as whoever counts on it does ([`crate::people::lock_person`]).
-//! That somebody is left who may decide about people is the database's own rule.
+//! To change a person's permissions, a transaction first locks the person's row
+//! ([`lock_to_change`]). Permission checks lock it too ([`crate::people::lock_person`]). The
+//! database itself ensures that an admin remains.
 
 use std::collections::BTreeSet;
 
@@ -13,41 +14,35 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::people::{MOST_SESSIONS, TokenHash};
 
-/// A person as a list shows them.
+/// A person in a list.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct AccountRow {
-    /// Who.
     pub id: Uuid,
-    /// Short name.
     pub name: String,
     /// [`crate::people::HUMAN`] or [`crate::people::SERVICE`].
     pub kind: String,
-    /// Whether they are kept out.
     pub disabled: bool,
-    /// Words of what they may everywhere.
+    /// Permissions in the whole tree.
     pub permissions: Vec<String>,
-    /// The version of what they may, everywhere and in parts of the tree.
+    /// The version of all permissions, scoped grants included.
     pub grants_version: i32,
     /// Whether they have a password.
     pub password: bool,
-    /// When they were last here, in a session or by a token; None: never.
+    /// The last request, with a session or a token. `None`: never.
     pub seen: Option<OffsetDateTime>,
-    /// Since when they are known.
     pub created_at: OffsetDateTime,
 }
 
-/// Which accounts are looked for.
+/// A search for accounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FindAccounts {
-    /// In their names.
+    /// Text in the name.
     pub text: String,
-    /// Of this kind only.
     pub kind: Option<String>,
-    /// Only those who are kept out, or who are not.
     pub disabled: Option<bool>,
-    /// From the last name on.
+    /// Descending order.
     pub falling: bool,
-    /// Behind this name.
+    /// Only names after this one.
     pub after: Option<String>,
 }
 
@@ -55,11 +50,12 @@ const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants
     EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
     (SELECT v.at FROM visit v WHERE v.person_id = p.id) AS seen, p.created_at";
 
-/// Accounts in the order of their names, or from the last one.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> Result<Vec<AccountRow>, StoreError> {
+/// Accounts ordered by name.
+pub async fn accounts(
+    on: &mut PgConnection,
+    find: &FindAccounts,
+    most: i64,
+) -> Result<Vec<AccountRow>, StoreError> {
     let (sign, way) = if find.falling { ("<", "DESC") } else { (">", "ASC") };
     let sql = format!(
         "SELECT {ACCOUNT} FROM person p
@@ -78,32 +74,26 @@ pub async fn accounts(on: &mut PgConnection, find: &FindAccounts, most: i64) -> 
     Ok(rows)
 }
 
-/// One account.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn account(on: &mut PgConnection, id: PersonId) -> Result<Option<AccountRow>, StoreError> {
+pub async fn account(
+    on: &mut PgConnection,
+    id: PersonId,
+) -> Result<Option<AccountRow>, StoreError> {
     let sql = format!("SELECT {ACCOUNT} FROM person p WHERE p.id = $1");
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?)
 }
 
-/// A permission that somebody was given in a part of the tree.
+/// A permission in a part of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct GrantRow {
-    /// Whom.
     pub person_id: Uuid,
-    /// What.
     pub permission: String,
-    /// In which deployment and all below it.
+    /// The deployment with all descendants.
     pub deployment_id: Uuid,
-    /// Its name; None: it is gone, and the permission is for nothing.
+    /// `None`: the deployment is removed, and the grant has no effect.
     pub deployment: Option<String>,
 }
 
-/// What these people were given in parts of the tree.
-///
-/// # Errors
-/// When the database does not answer.
+/// The scoped grants of these people.
 pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<GrantRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query_as(
@@ -117,33 +107,37 @@ pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Grant
     Ok(rows)
 }
 
-/// Takes these people's rows, in one order, so that nobody else changes what they may, or counts on it, until this transaction ends.
-///
-/// # Errors
-/// When the database does not answer.
+/// Locks the rows of these people in one order. No other transaction can change or check their
+/// permissions until this one ends.
 pub async fn lock_to_change(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE").bind(ids).execute(on).await?;
+    sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE")
+        .bind(ids)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-/// Says what a person may: everywhere, and in parts of the tree besides; that is another version. The caller has their row.
+/// Sets the permissions of a person, everywhere and in parts of the tree, and raises their version.
+/// The caller has locked the person.
 ///
 /// # Errors
-/// When the database does not answer, nobody would be left who may decide about people, or a deployment is none.
+///
+/// No admin would be left, or a deployment does not exist.
 pub async fn set_grants(
     on: &mut PgConnection,
     id: PersonId,
     everywhere: &[&str],
     inside: &BTreeSet<(&str, DeploymentId)>,
 ) -> Result<(), StoreError> {
-    // Also where they are the same: this raises the version.
+    // Also for equal permissions: the update raises the version.
     sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1")
         .bind(id.0)
         .bind(everywhere)
         .execute(&mut *on)
         .await?;
-    let (words, places): (Vec<&str>, Vec<Uuid>) = inside.iter().map(|(word, place)| (*word, place.0)).unzip();
+    let (words, places): (Vec<&str>, Vec<Uuid>) =
+        inside.iter().map(|(word, place)| (*word, place.0)).unzip();
     sqlx::query(
         "DELETE FROM scoped_grant g WHERE g.person_id = $1
          AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::uuid[]) AS x (w, d) WHERE x.w = g.permission AND x.d = g.deployment_id)",
@@ -153,7 +147,7 @@ pub async fn set_grants(
     .bind(&places)
     .execute(&mut *on)
     .await?;
-    // What is there stays: a deployment that is gone since would be refused as a new one.
+    // Existing grants stay. The guard would reject a new grant for a removed deployment.
     sqlx::query(
         "INSERT INTO scoped_grant (person_id, permission, deployment_id)
          SELECT $1, x.w, x.d FROM unnest($2::text[], $3::uuid[]) AS x (w, d)
@@ -167,11 +161,12 @@ pub async fn set_grants(
     Ok(())
 }
 
-/// A person's password as it is kept, with who they are; None: they have none, are kept out, or are a program.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn password_of_name(on: &mut PgConnection, name: &str) -> Result<Option<(PersonId, String)>, StoreError> {
+/// The stored password of a person. `None`: they have no password, are disabled or are a service
+/// account.
+pub async fn password_of_name(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<(PersonId, String)>, StoreError> {
     let row: Option<(Uuid, String)> = sqlx::query_as(
         "SELECT p.id, a.password_hash FROM person p JOIN account a ON a.person_id = p.id
          WHERE p.name = $1 AND NOT p.disabled AND p.kind = 'human'",
@@ -182,21 +177,20 @@ pub async fn password_of_name(on: &mut PgConnection, name: &str) -> Result<Optio
     Ok(row.map(|(id, hash)| (PersonId(id), hash)))
 }
 
-/// A person's password as it is kept.
-///
-/// # Errors
-/// When the database does not answer.
+/// The stored password of a person.
 pub async fn password(on: &mut PgConnection, id: PersonId) -> Result<Option<String>, StoreError> {
     let sql = "SELECT password_hash FROM account WHERE person_id = $1";
     Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
 }
 
-/// Sets the password of the person that this transaction acts for, if the one before is still this one (None: there is none), and gives
-/// their session another token, so that the one before is void. Returns whether it was. `old`: the proof of the password before, without
-/// which the session has to be a recent one by a link.
+/// Sets the password of the acting person, if the stored one still equals `before` (`None`: no
+/// password yet). It also replaces the token of their session, which voids the old token. Returns
+/// whether the password was set. `old` is the proof of the old password; without it, the session
+/// must have begun with a link recently.
 ///
 /// # Errors
-/// When the database does not answer, or the old password is not proven.
+///
+/// The proof of the old password is missing or wrong.
 pub async fn set_password(
     on: &mut PgConnection,
     before: Option<&str>,
@@ -214,30 +208,26 @@ pub async fn set_password(
     Ok(set)
 }
 
-/// A session, without what it is.
+/// A session without its token.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct OwnSessionRow {
-    /// By which it is named.
+    /// The id for requests.
     pub id: Uuid,
-    /// SHA-256 of its token, to tell which one asks.
+    /// SHA-256 of its token, to recognize the session of the request.
     pub token_hash: Vec<u8>,
-    /// Since when.
     pub created_at: OffsetDateTime,
-    /// When it was last used.
     pub last_seen_at: OffsetDateTime,
-    /// When it ends at the latest.
+    /// The absolute limit.
     pub expires_at: OffsetDateTime,
-    /// What the client calls itself.
     pub user_agent: String,
-    /// Where it came from.
     pub address: String,
 }
 
-/// A person's sessions that hold, newest first; no more than there may be at once.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<OwnSessionRow>, StoreError> {
+/// The valid sessions of a person, newest first.
+pub async fn sessions(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<OwnSessionRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
          WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT $2",
@@ -249,48 +239,44 @@ pub async fn sessions(on: &mut PgConnection, person: PersonId) -> Result<Vec<Own
     Ok(rows)
 }
 
-/// Ends a session of a person; hands back whether there was one.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn end_session_named(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<bool, StoreError> {
+/// Ends a session of a person. Returns whether it existed.
+pub async fn end_session_named(
+    on: &mut PgConnection,
+    person: PersonId,
+    session: Uuid,
+) -> Result<bool, StoreError> {
     let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
     let done = sqlx::query(sql).bind(person.0).bind(session).execute(on).await?;
     Ok(done.rows_affected() == 1)
 }
 
-/// A deployment that is there, by name.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn deployment_named(on: &mut PgConnection, name: &str) -> Result<Option<DeploymentId>, StoreError> {
+/// An existing deployment, by name.
+pub async fn deployment_named(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<DeploymentId>, StoreError> {
     let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
     let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(on).await?;
     Ok(id.map(DeploymentId))
 }
 
-/// The name of a deployment that is there.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn name_of_deployment(on: &mut PgConnection, id: DeploymentId) -> Result<Option<String>, StoreError> {
+/// The name of an existing deployment.
+pub async fn name_of_deployment(
+    on: &mut PgConnection,
+    id: DeploymentId,
+) -> Result<Option<String>, StoreError> {
     let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
     Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
 }
 
-/// The first deployment, above all others; None: there is no genesis yet.
-///
-/// # Errors
-/// When the database does not answer.
+/// The root deployment. `None` before genesis.
 pub async fn top(on: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
-    let id: Option<Uuid> = sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
+    let id: Option<Uuid> =
+        sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
     Ok(id.map(DeploymentId))
 }
 
-/// Revokes the one-time sign-ins of a person that nobody has used.
-///
-/// # Errors
-/// When the database does not answer.
+/// Revokes the unused sign-in links of a person.
 pub async fn revoke_sign_ins(on: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE token SET revoked_at = now()

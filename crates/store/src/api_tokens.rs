@@ -1,7 +1,8 @@
-//! Tokens by which programs speak for a person or for a service account.
+//! API tokens of people and service accounts.
 //!
-//! As with sign-ins, nothing here knows a token, only its SHA-256, and every moment is the database's own. Whether a token holds is asked
-//! of its row and its person's each time: one that was revoked or has expired, or whose person is disabled, is none with the next request.
+//! This module handles only the SHA-256 of a token, never the token. All times are the database's.
+//! Each request checks the rows of the token and its person. So revocation, expiry and disabling
+//! take effect on the next request.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,24 +15,22 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::people::{PERSON, PersonRow, RawPerson, TokenHash, VISITED};
 
-/// Most tokens of a person that hold at once.
+/// The maximum number of valid tokens per person.
 pub const MOST_TOKENS: i64 = 50;
-/// Tokens of a person that are told of: those that are neither over nor taken back, of which there are no more than [`MOST_TOKENS`], and
-/// the newest of the others.
+/// The maximum number of tokens in a list: all valid ones ([`MOST_TOKENS`]) and the newest of the
+/// others.
 const TOLD: i64 = api::limits::TOKENS_TOLD as i64;
 
-/// What a token stands for.
+/// A valid token with its person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerRow {
-    /// Which.
     pub id: Uuid,
-    /// Whose.
     pub person: PersonRow,
-    /// What it may at most.
+    /// Upper limit of its permissions.
     pub scopes: Vec<String>,
-    /// Where it may at most: these; None: wherever its person may.
+    /// The only deployments where it is valid. `None`: everywhere its person has permissions.
     pub inside: Option<BTreeSet<DeploymentId>>,
-    /// Whether its last use was noted long enough ago to note this one.
+    /// Whether this use should be recorded, because the last record is old enough.
     pub note_due: bool,
 }
 
@@ -62,10 +61,7 @@ const BELOW: &str = "CASE WHEN t.deployment_id IS NULL THEN NULL ELSE ARRAY(
       SELECT t.deployment_id AS id UNION SELECT d.id FROM below b JOIN deployment d ON d.parent = b.id)
     SELECT id FROM below) END AS inside_token";
 
-/// What a token stands for; None: for nothing (any more).
-///
-/// # Errors
-/// When the database does not answer.
+/// The valid token with this hash.
 pub async fn bearer(pool: &PgPool, hash: &TokenHash) -> Result<Option<BearerRow>, StoreError> {
     let sql = holding("t.hash = $1");
     let row: Option<RawBearer> =
@@ -73,17 +69,15 @@ pub async fn bearer(pool: &PgPool, hash: &TokenHash) -> Result<Option<BearerRow>
     Ok(row.map(BearerRow::from))
 }
 
-/// The same of a token that is known by its id, because somebody came by it before.
-///
-/// # Errors
-/// When the database does not answer.
+/// The valid token with this id, for a client that presented it earlier.
 pub async fn bearer_of(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, StoreError> {
     let sql = holding("t.id = $1");
-    let row: Option<RawBearer> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
+    let row: Option<RawBearer> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
     Ok(row.map(BearerRow::from))
 }
 
-/// What a token that holds stands for, by what names it.
+/// Selects a valid token by a condition.
 fn holding(named: &str) -> String {
     format!(
         "SELECT {PERSON}, t.id AS token, t.scopes, {BELOW},
@@ -93,10 +87,7 @@ fn holding(named: &str) -> String {
     )
 }
 
-/// Notes that a token is used, unless somebody noted it within a minute.
-///
-/// # Errors
-/// When the database does not answer.
+/// Records a use of a token, at most once a minute.
 pub async fn note_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
@@ -109,29 +100,23 @@ pub async fn note_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A token to be made.
+/// A token to insert.
 #[derive(Debug, Clone)]
 pub struct NewToken<'a> {
-    /// Whose.
     pub person: PersonId,
-    /// Its SHA-256.
+    /// The SHA-256 of the token.
     pub hash: TokenHash,
-    /// What its maker calls it.
     pub name: &'a str,
-    /// What it may at most.
+    /// Upper limit of its permissions.
     pub scopes: Vec<&'a str>,
-    /// Where; None: wherever its person may.
+    /// `None`: everywhere its person has permissions.
     pub deployment: Option<DeploymentId>,
-    /// How long it holds.
     pub lifetime: Duration,
-    /// Who makes it.
+    /// Who creates it.
     pub by: PersonId,
 }
 
-/// Makes a token; None: there are as many as there may be. The caller has the person's row.
-///
-/// # Errors
-/// When the database does not answer.
+/// Inserts a token. `None`: the person has the maximum number. The caller has locked the person.
 pub async fn insert_token(
     on: &mut PgConnection,
     new: &NewToken<'_>,
@@ -155,34 +140,27 @@ pub async fn insert_token(
     Ok(made)
 }
 
-/// A token, without what it is.
+/// A token without its text.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct ApiTokenRow {
-    /// Which.
     pub id: Uuid,
-    /// Whose.
     pub person_id: Uuid,
-    /// Whose, by name.
+    /// The person's name.
     pub person: String,
-    /// Of which kind they are.
+    /// The kind of the person.
     pub kind: String,
-    /// What its maker calls it.
     pub name: String,
-    /// What it may at most.
+    /// Upper limit of its permissions.
     pub scopes: Vec<String>,
-    /// Where it may at most, by name.
+    /// The name of the only deployment where it is valid.
     pub deployment: Option<String>,
-    /// Who made it.
+    /// The name of its creator.
     pub by: Option<String>,
-    /// When.
     pub created_at: OffsetDateTime,
-    /// Until when.
     pub expires_at: OffsetDateTime,
-    /// When it was last used.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is taken back.
     pub revoked_at: Option<OffsetDateTime>,
-    /// Whether it holds.
+    /// Neither expired nor revoked, and its person is enabled.
     pub holds: bool,
 }
 
@@ -190,14 +168,15 @@ const TOKEN: &str =
     "t.id, t.person_id, p.name AS person, p.kind, t.name, t.scopes, d.name AS deployment, by.name AS by,
     t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
     t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled AS holds";
-const FROM: &str = "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
+const FROM: &str =
+    "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
     LEFT JOIN person by ON by.id = t.created_by";
 
-/// A person's tokens, those first that are neither over nor taken back.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn tokens_of(on: &mut PgConnection, person: PersonId) -> Result<Vec<ApiTokenRow>, StoreError> {
+/// A person's tokens, valid ones first.
+pub async fn tokens_of(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<ApiTokenRow>, StoreError> {
     let sql = format!(
         "SELECT {TOKEN} FROM {FROM} WHERE t.person_id = $1 AND t.kind = 'api'
          ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
@@ -205,28 +184,19 @@ pub async fn tokens_of(on: &mut PgConnection, person: PersonId) -> Result<Vec<Ap
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).bind(TOLD).fetch_all(on).await?)
 }
 
-/// A token.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn token(on: &mut PgConnection, id: Uuid) -> Result<Option<ApiTokenRow>, StoreError> {
     let sql = format!("SELECT {TOKEN} FROM {FROM} WHERE t.id = $1 AND t.kind = 'api'");
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(on).await?)
 }
 
-/// Takes a token back; hands back whether it was not taken back before.
-///
-/// # Errors
-/// When the database does not answer.
+/// Revokes a token. `false`: it does not exist or was already revoked.
 pub async fn revoke(on: &mut PgConnection, id: Uuid) -> Result<bool, StoreError> {
-    let sql = "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
+    let sql =
+        "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(id).execute(on).await?.rows_affected() == 1)
 }
 
-/// Takes back all tokens of a person that hold; hands back how many these were. The caller has the person's row.
-///
-/// # Errors
-/// When the database does not answer.
+/// Revokes all valid tokens of a person and returns their number. The caller has locked the person.
 pub async fn revoke_all_of(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
     let sql = "UPDATE token SET revoked_at = now()
                WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()";

@@ -1,4 +1,4 @@
-//! The pool, and what every statement's failure is called.
+//! The connection pool and the error type.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,29 +7,30 @@ use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{PgConnection, PgPool, Row as _};
 
-/// How to reach the database.
+/// Connection settings.
 #[derive(Debug, Clone)]
 pub struct Connecting {
-    /// `postgres://...` of the application's role.
+    /// `postgres://...` with the application's role.
     pub url: String,
-    /// Most connections of this process.
+    /// The maximum number of connections of this process.
     pub connections: u32,
-    /// How long a statement may wait for a connection before it fails.
+    /// The time that a statement waits for a connection before it fails.
     pub wait: Duration,
 }
 
 impl Connecting {
-    /// Ten connections, five seconds' wait.
+    /// Ten connections, a wait of five seconds.
     pub fn to(url: impl Into<String>) -> Self {
         Self { url: url.into(), connections: 10, wait: Duration::from_secs(5) }
     }
 }
 
-/// How long one statement may take, and how long a transaction may do nothing, as PostgreSQL reads it.
+/// The time limit of a statement and of an idle transaction, in PostgreSQL's format.
 pub const STATEMENT_TIME: &str = "60s";
 
-/// How each of our sessions is set. A client that vanished without a word must not keep locks for the hours that TCP takes by
-/// itself: APPLY would stop everything. The longest statement of ours, a commit of 200,000 steps, takes eight seconds.
+/// Settings of each session. Without them, a client that vanishes could keep its locks for hours,
+/// until TCP notices. A lost APPLY lock would stop everything. Gantry's longest statement, a commit
+/// of 200,000 steps, takes eight seconds.
 const SETTINGS: [(&str, &str); 6] = [
     // Compiling a claim takes longer than running it.
     ("jit", "off"),
@@ -40,33 +41,32 @@ const SETTINGS: [(&str, &str); 6] = [
     ("tcp_keepalives_count", "3"),
 ];
 
-/// Why a statement did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database could not be asked, or refused.
+    /// The database is unreachable or rejects a statement.
     #[error("the database did not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// The same, from a statement that went through SeaORM.
+    /// The same for a statement of SeaORM.
     #[error("the database did not answer: {0}")]
     Orm(#[from] sea_orm::DbErr),
-    /// A row holds what no statement of ours writes.
-    #[error("row {what} is not what it should be ({reason}): restore it from a backup, or report it")]
+    /// A row has a value that no statement of Gantry writes.
+    #[error(
+        "row {what} is not what it should be ({reason}): restore it from a backup, or report it"
+    )]
     Corrupt {
         /// Table and key.
         what: String,
-        /// What does not fit.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// A row that holds what it can't.
     pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
         Self::Corrupt { what: what.into(), reason: reason.to_string() }
     }
 
-    /// Whether asking again later may help. It does not where a row can't be read, or contradicts what the schema or we say of it: that
-    /// is told to people, who alone can mend it.
+    /// Whether a retry may help. It does not for rows that cannot be read, and for violations of
+    /// the schema or of a guard. Those need a person to fix them.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Database(error) => passes(error),
@@ -89,7 +89,8 @@ fn passes(error: &sqlx::Error) -> bool {
         | sqlx::Error::ColumnDecode { .. }
         | sqlx::Error::Encode(_)
         | sqlx::Error::Decode(_) => false,
-        // Data, constraints, statements, our own guards. All else is about the server, the connection, or others at the same time.
+        // Data, constraints, statements and guards. All other classes concern the server, the
+        // connection or concurrent transactions.
         sqlx::Error::Database(refused) => {
             let class = refused.code().map(|code| code.chars().take(2).collect::<String>());
             !class.is_some_and(|class| ["22", "23", "42", "GY", "P0"].contains(&class.as_str()))
@@ -98,7 +99,7 @@ fn passes(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The database, as the application sees it.
+/// The database connections of the application.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
@@ -106,12 +107,15 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the pool; the first statement connects, so a database that is away for a while only delays.
+    /// Creates the pool without connecting, so a temporarily unavailable database only delays the
+    /// first statement.
     ///
     /// # Errors
-    /// When the URL is none.
+    ///
+    /// The URL is invalid.
     pub fn open(how: &Connecting) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
+        let options =
+            PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
         let pool = PgPoolOptions::new()
             .max_connections(how.connections)
             .acquire_timeout(how.wait)
@@ -120,28 +124,26 @@ impl Store {
         Ok(Self::over(pool))
     }
 
-    /// Uses a pool that is there.
+    /// Uses an existing pool.
     pub fn over(pool: PgPool) -> Self {
         let orm = SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone());
         Self { pool, orm }
     }
 
-    /// For statements that are written out.
+    /// For SQL statements.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// For rows.
+    /// For entities.
     pub fn orm(&self) -> &DatabaseConnection {
         &self.orm
     }
 }
 
-/// A listener on a connection of its own. Out of the pool, one that lost its connection at the wrong moment would give back another that
-/// still listens, and whoever gets that next is answered with a notification instead of a row.
-///
-/// # Errors
-/// When the database does not answer.
+/// A listener with its own connection. A listener from the pool that fails at the wrong moment
+/// could return a connection that still listens. The next user of that connection would receive a
+/// notification instead of a row.
 pub async fn listener(pool: &PgPool) -> Result<PgListener, sqlx::Error> {
     let own = PgPoolOptions::new()
         .max_connections(1)
@@ -150,10 +152,11 @@ pub async fn listener(pool: &PgPool) -> Result<PgListener, sqlx::Error> {
     PgListener::connect_with(&own).await
 }
 
-/// Whether no transaction is open on a connection that comes back; if one is, the pool closes it. Whoever is dropped while BEGIN is
-/// under way (a client hung up, a time limit passed) leaves one that sqlx does not know of, and the next user's BEGIN, SET TRANSACTION
-/// and COMMIT would be those of somebody else's transaction. Between transactions, each simple statement is one of its own and begins with
-/// it (a prepared one begins when it is bound, before it is executed).
+/// Whether a returned connection has no open transaction. If it has one, the pool closes it. A
+/// future dropped during BEGIN (client gone, timeout) leaves a transaction that sqlx does not know.
+/// The next user's BEGIN, SET TRANSACTION and COMMIT would then apply to it. Outside a transaction,
+/// `now()` is the start of a simple statement. A prepared one starts when it is bound, before it
+/// executes.
 async fn is_between_transactions(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     sqlx::raw_sql("SELECT now() = statement_timestamp()").fetch_one(connection).await?.try_get(0)
 }

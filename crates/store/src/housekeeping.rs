@@ -1,26 +1,26 @@
-//! What has to be done now and then, by whoever comes round: sealing the audit, making room for logs, forgetting old events and workers.
+//! Periodic tasks of workers: sealing the audit, creating log partitions, deleting old events and
+//! workers.
 //!
-//! Each of these is one statement that takes its own locks, so several workers that come round at once do no harm.
+//! Each task is one statement with its own locks, so several workers can run them at once.
 
 use sqlx::PgPool;
 
 use crate::StoreError;
 
-/// Audit rows that one statement seals.
+/// The number of audit rows that one statement seals.
 const SEALS: i32 = 1_000;
-/// Statements of one round; each run writes two rows, so that a busy cluster has thousands between two rounds.
+/// The maximum number of sealing statements per round. Each run writes two rows, so a busy cluster
+/// has thousands between two rounds.
 const SEAL_STATEMENTS: usize = 100;
-/// Days for which events are kept: a live stream that was away for longer begins anew.
+/// The retention of events in days. A stream that was away for longer starts over.
 const EVENT_DAYS: i32 = 7;
 
-/// Seals the audit rows that are not sealed yet; returns how many.
-///
-/// # Errors
-/// What the database refused.
+/// Seals the unsealed audit rows and returns their number.
 pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
     let mut all = 0;
     for _ in 0..SEAL_STATEMENTS {
-        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?;
+        let sealed: i32 =
+            sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?;
         all += sealed;
         if sealed < SEALS {
             break;
@@ -29,15 +29,13 @@ pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
     Ok(all)
 }
 
-/// Days after its lease for which a worker is listed. One that carried out a run stays for as long as the run does, which names it.
+/// Days for which a worker is listed after its lease. A worker with a run stays as long as the run,
+/// which references it.
 const WORKER_DAYS: i32 = 7;
-/// Workers that one round forgets.
+/// The maximum number of workers that one round deletes.
 const WORKERS: i64 = 500;
 
-/// Forgets workers that are long gone and that no run names; says how many.
-///
-/// # Errors
-/// What the database refused.
+/// Deletes workers that are long gone and have no run. Returns their number.
 pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM worker WHERE id IN ( \
@@ -52,14 +50,18 @@ pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
     Ok(gone.rows_affected())
 }
 
-/// One round.
+/// Runs all tasks once.
 ///
 /// # Errors
-/// What the database refused; what was done before stays done.
+///
+/// A task fails. The effects of earlier tasks stay.
 pub async fn keep_house(pool: &PgPool) -> Result<(), StoreError> {
     seal(pool).await?;
     sqlx::query("SELECT ensure_run_log_room()").execute(pool).await?;
-    sqlx::query("SELECT forget_events(make_interval(days => $1))").bind(EVENT_DAYS).execute(pool).await?;
+    sqlx::query("SELECT forget_events(make_interval(days => $1))")
+        .bind(EVENT_DAYS)
+        .execute(pool)
+        .await?;
     forget_workers(pool).await?;
     Ok(())
 }
@@ -71,9 +73,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_worker_is_forgotten_when_it_is_long_gone_and_no_run_names_it() {
+    async fn old_worker_without_runs_is_deleted() {
         let database = TestDatabase::new().await;
-        // What a run is of is nobody's business here.
+        // The other references of a run do not matter here.
         for sql in [
             "DO $$ DECLARE c record; BEGIN FOR c IN SELECT conname FROM pg_constraint \
                WHERE contype = 'f' AND conrelid = 'run'::regclass AND confrelid <> 'worker'::regclass \
@@ -103,8 +105,10 @@ mod tests {
         let rows = "INSERT INTO audit (action) SELECT 'test' FROM generate_series(1, 2500)";
         sqlx::query(rows).execute(database.app()).await.expect("rows");
         assert_eq!(seal(database.app()).await.expect("a round"), 2500);
-        let left: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM audit_unsealed").fetch_one(database.app()).await.expect("a count");
+        let left: i64 = sqlx::query_scalar("SELECT count(*) FROM audit_unsealed")
+            .fetch_one(database.app())
+            .await
+            .expect("a count");
         assert_eq!(left, 0);
     }
 }

@@ -1,10 +1,9 @@
-//! Idempotency keys: which request of a person is under way, or was answered, under a word of theirs.
+//! Idempotency keys of people's requests.
 //!
-//! # Theory
-//!
-//! A key is claimed before its request is carried out, and the answer is kept behind it. The claim ends by itself ([`LEASE`]): who died in
-//! between blocks nobody for ever (who is alive renews it: [`renew_key`]), and who comes later under the same key carries the request out. A claim has an id of its own, so a
-//! late one keeps nothing in the place of another. Every moment is the database's own.
+//! A request claims its key before it executes, and stores its answer with the key. A claim expires
+//! after [`LEASE`] unless it is renewed ([`renew_key`]), so a crashed server does not block the
+//! key. The next request with the same key then executes again. A claim has its own id, so a late
+//! request cannot overwrite the answer of another one. All times are the database's.
 
 use std::time::Duration;
 
@@ -15,58 +14,53 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// How long a claim holds without an answer and without being renewed. A request may take longer than this, so it renews its own.
+/// The lifetime of a claim without an answer or renewal. A longer request has to renew its claim.
 pub const LEASE: Duration = Duration::from_secs(120);
-/// How long answers are kept.
+/// The retention of answers.
 pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Rows that one round of forgetting takes.
+/// The maximum number of rows that one round deletes.
 pub const FORGOTTEN: i64 = 1_000;
-/// Keys of one person at once; the oldest are not forgotten for newer ones.
+/// The maximum number of keys per person. Old keys are not deleted for new ones.
 pub const MOST_KEYS: i64 = 10_000;
 
-/// A key of somebody for a request.
+/// A key of a person for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Whose.
     pub person: PersonId,
-    /// The word.
     pub key: String,
-    /// SHA-256 of what is asked for.
+    /// SHA-256 of the request.
     pub request: [u8; 32],
 }
 
-/// Why an answer is not kept in full.
+/// The reason why a body is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Withheld {
-    /// It showed a secret.
+    /// It contains a secret.
     Secret,
-    /// It is too large.
     Large,
 }
 
-/// An answer that was given.
+/// A stored answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Its status.
     pub status: u16,
-    /// Headers, by their names.
     pub headers: Value,
-    /// The body, or why there is none.
+    /// The body, or the reason why it is not stored.
     pub body: Result<Vec<u8>, Withheld>,
 }
 
-/// What claiming a key comes to.
+/// The result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// It is yours: carry the request out, then [`keep_answer`] or [`free_key`] by this id.
+    /// Execute the request, then call [`keep_answer`] or [`free_key`] with this id.
     Yours(Uuid),
-    /// It was answered.
+    /// The request was answered before.
     Answered(Kept),
-    /// Somebody carries it out; so many seconds are left at most.
+    /// Another server executes the request, for at most this number of seconds.
     UnderWay(u64),
-    /// It stands for another request.
+    /// The key was used for another request.
     Other,
-    /// This person has as many keys as there may be; in so many seconds the first of them is forgotten.
+    /// The person has the maximum number of keys. The oldest is deleted in this number of seconds.
     TooMany(u64),
 }
 
@@ -80,13 +74,10 @@ struct Row {
     left: f64,
 }
 
-/// Claims a key: of several that come at once, one gets it.
-///
-/// # Errors
-/// What the database refused.
+/// Claims a key. Of several concurrent requests, one gets it.
 pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
     let claim = Uuid::new_v4();
-    // One that is too old to count, or whose bearer is dead, is taken over with what stands there now.
+    // Takes over a key past its retention, or the expired claim of an equal request.
     let mine: Option<Uuid> = sqlx::query_scalar(
         "INSERT INTO idempotency AS i (person_id, key, request, claim, claimed_until) \
          SELECT $1, $2, $3, $4, now() + make_interval(secs => $5) \
@@ -122,16 +113,23 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     if row.request != key.request {
         return Ok(Claimed::Other);
     }
-    let Some(status) = row.status else { return Ok(Claimed::UnderWay(row.left.clamp(1.0, 600.0).ceil() as u64)) };
+    let Some(status) = row.status else {
+        return Ok(Claimed::UnderWay(row.left.clamp(1.0, 600.0).ceil() as u64));
+    };
     let withheld = match row.withheld.as_deref() {
         Some("secret") => Withheld::Secret,
         _ => Withheld::Large,
     };
     let headers = row.headers.unwrap_or_default();
-    Ok(Claimed::Answered(Kept { status: status.unsigned_abs(), headers, body: row.body.ok_or(withheld) }))
+    Ok(Claimed::Answered(Kept {
+        status: status.unsigned_abs(),
+        headers,
+        body: row.body.ok_or(withheld),
+    }))
 }
 
-/// Nothing was claimed, and nothing is there: there are too many, or it was freed just now, and whoever comes again gets it.
+/// Nothing was claimed and no row exists. Either the person has too many keys, or the key was freed
+/// just now and the next attempt gets it.
 async fn without_row(on: &mut PgConnection, person: PersonId) -> Result<Claimed, StoreError> {
     let (count, left): (i64, Option<f64>) = sqlx::query_as(
         "SELECT count(*), extract(epoch FROM min(claimed_at) + make_interval(secs => $3) - now())::float8 \
@@ -146,10 +144,7 @@ async fn without_row(on: &mut PgConnection, person: PersonId) -> Result<Claimed,
     Ok(if count < MOST_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
 }
 
-/// Holds a claim for another [`LEASE`] from now, as its request is still carried out; false: it is not there any more.
-///
-/// # Errors
-/// What the database refused.
+/// Extends a claim by [`LEASE`] from now. `false`: the claim no longer exists.
 pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $4) \
@@ -164,11 +159,13 @@ pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, St
     Ok(done.rows_affected() == 1)
 }
 
-/// Keeps the answer to a request that was carried out under this claim; false: the claim is not there any more.
-///
-/// # Errors
-/// What the database refused.
-pub async fn keep_answer(on: &mut PgConnection, key: &Key, claim: Uuid, kept: &Kept) -> Result<bool, StoreError> {
+/// Stores the answer of the request with this claim. `false`: the claim no longer exists.
+pub async fn keep_answer(
+    on: &mut PgConnection,
+    key: &Key,
+    claim: Uuid,
+    kept: &Kept,
+) -> Result<bool, StoreError> {
     let (body, withheld) = match &kept.body {
         Ok(body) => (Some(body.as_slice()), None),
         Err(Withheld::Secret) => (None, Some("secret")),
@@ -190,10 +187,7 @@ pub async fn keep_answer(on: &mut PgConnection, key: &Key, claim: Uuid, kept: &K
     Ok(done.rows_affected() == 1)
 }
 
-/// Gives a key back whose request was refused: it was not done.
-///
-/// # Errors
-/// What the database refused.
+/// Frees the key of a request that was rejected without an effect.
 pub async fn free_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM idempotency WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL")
         .bind(key.person.0)
@@ -204,10 +198,7 @@ pub async fn free_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(
     Ok(())
 }
 
-/// Forgets keys that are too old to count; says how many, at most [`FORGOTTEN`].
-///
-/// # Errors
-/// What the database refused.
+/// Deletes keys past their retention and returns their number, at most [`FORGOTTEN`].
 pub async fn forget_keys(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM idempotency WHERE (person_id, key) IN (SELECT person_id, key FROM idempotency \

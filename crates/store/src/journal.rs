@@ -1,21 +1,21 @@
-//! The journal: what happened, in an order in which nothing ever appears behind a reader.
+//! The journal of events, in an order in which no event appears before one already read.
 //!
-//! # Theory
-//!
-//! An event's id is drawn when it is inserted, and it is seen when its transaction commits: a reader that remembers "the last id"
-//! misses what a slow transaction commits later under a lower one. So events carry the id of their transaction, are read in the order
-//! (transaction, id), and only below the oldest transaction that is still open (`pg_snapshot_xmin`). Below that line everything has
-//! committed or never will, so a [`Position`] once read is final and a stream may resume behind it without a gap.
+//! An event gets its id when it is inserted, but becomes visible when its transaction commits. A
+//! reader that remembers the last id would miss a lower id that a slow transaction commits later.
+//! So events carry the id of their transaction and are read in the order (transaction, id). Readers
+//! stop at the oldest open transaction (`pg_snapshot_xmin`). Every transaction below that horizon
+//! has ended. So a [`Position`] once read is final, and a stream can resume after it without a gap.
 //!
 //! Invariants:
-//! * [`read`] hands out positions that rise, and later calls hand out none that is lower;
-//! * what a transaction writes shows in the journal at once when no older transaction writes, else as soon as those have ended: a
-//!   long transaction delays the stream, it never tears it;
-//! * a *cursor* ([`cursor`]) that was read before a page's data leads to every event that the data does not have yet, and perhaps to
-//!   some that it has: events are hints, seeing one twice does no harm.
+//! * [`read`] returns ascending positions, and later calls never return lower ones.
+//! * An event becomes readable once all older writing transactions have ended. A long transaction
+//!   delays the stream but causes no gap.
+//! * A *cursor* ([`cursor`]) read before a page's data leads to every event that the data does not
+//!   include. It may repeat some that it includes. Events are hints, so a repeated one does no
+//!   harm.
 //!
-//! Transaction ids start again in a cluster that was restored from a dump, and old events are forgotten after a while. Both make a
-//! cursor worthless; [`resume`] says so instead of guessing.
+//! Transaction ids restart in a cluster that was restored from a dump, and old events are deleted.
+//! Both invalidate a cursor, and [`resume`] reports that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,23 +28,24 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// The channel that is notified when events were journalled.
+/// The channel for notifications about new events.
 pub const CHANNEL: &str = "gantry_event";
-/// The channel that is notified when a log grew, with the run's number and the bytes of its log. Growth is not journalled: it would
-/// drown everything else, and whoever missed one is told by the next one or by [`lengths`].
+/// The channel for notifications about log growth, with the run's number and the size of its log in
+/// bytes. The journal omits growth, which would outnumber all other events. A client that misses a
+/// notification gets the next one, or calls [`lengths`].
 pub const LOG_CHANNEL: &str = "gantry_log";
 
-/// A place in the journal: everything up to and including it was read.
+/// A position in the journal. Everything up to and including it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The transaction (an `xid8`, which in 63 bits lasts longer than the hardware).
+    /// The transaction, an `xid8`. It does not exceed 63 bits in practice.
     pub xid: i64,
-    /// The event; 0: none of that transaction.
+    /// The event. 0: before the first event of the transaction.
     pub id: i64,
 }
 
 impl Position {
-    /// The place of a page's cursor.
+    /// The position of a page's cursor.
     pub fn of_cursor(cursor: i64) -> Self {
         Self { xid: cursor, id: 0 }
     }
@@ -56,9 +57,11 @@ impl fmt::Display for Position {
     }
 }
 
-/// A text that is no position.
+/// A text that is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them")]
+#[error(
+    "a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them"
+)]
 pub struct NoPosition;
 
 impl FromStr for Position {
@@ -74,45 +77,42 @@ impl FromStr for Position {
     }
 }
 
-/// An event as it is read.
+/// An event in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
     pub position: Position,
-    /// Who wants to hear it: `deployment:<id>`, `run:<id>`, or a word.
+    /// `deployment:<id>`, `run:<id>`, or a word.
     pub topic: String,
-    /// What it says.
     pub live: Live,
 }
 
 /// A part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// In order.
+    /// In journal order.
     pub entries: Vec<Entry>,
-    /// Where the next part begins. It may lie behind the last entry: an event that this program does not know is stepped over.
+    /// The start of the next part. It may be after the last entry, because events of an unknown
+    /// kind are skipped.
     pub next: Position,
-    /// Whether the limit cut it off.
+    /// Whether the limit cut off further events.
     pub more: bool,
-    /// The line below which the journal is final, as a cursor.
+    /// The horizon below which the journal is final, as a cursor.
     pub horizon: i64,
     /// Whether committed events wait for an older transaction to end.
     pub held_back: bool,
 }
 
-/// Whether a stream can go on from a place.
+/// Whether a stream can resume at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resume {
-    /// From exactly there.
+    /// It can.
     There,
-    /// The place is no good (forgotten, too long ago, another database's): fetch everything again and go on from here.
+    /// The position is invalid (deleted, too old or from another database). Fetch everything again
+    /// and continue from the given position.
     Reset(Position),
 }
 
-/// The cursor of a page: read it before the page's data, or in the same snapshot.
-///
-/// # Errors
-/// When the database does not answer.
+/// The cursor of a page. Read it before the page's data, or in the same snapshot.
 pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
     let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint";
     Ok(sqlx::query_scalar(sql).fetch_one(db).await?)
@@ -120,12 +120,9 @@ pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
 
 type Row = (i64, bool, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Value>);
 
-/// What follows a place, at most `limit` events.
-///
-/// # Errors
-/// When the database does not answer.
+/// The events after a position, at most `limit`.
 pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, StoreError> {
-    // One statement, so that the line and what lies below it are of one snapshot.
+    // One statement, so that the horizon and the events come from one snapshot.
     let rows: Vec<Row> = sqlx::query_as(
         "WITH line AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid)
          SELECT line.xid::text::bigint, EXISTS (SELECT FROM event later WHERE later.xid >= line.xid),
@@ -144,21 +141,25 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, St
     let mut part = Part { entries: Vec::new(), next: after, more: false, horizon, held_back };
     let mut read = 0;
     for (_, _, xid, id, topic, kind, body) in rows {
-        let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) = (xid, id, topic, kind, body) else {
+        let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) =
+            (xid, id, topic, kind, body)
+        else {
             continue;
         };
         read += 1;
         part.next = Position { xid, id };
         match live(&kind, body) {
             Ok(live) => part.entries.push(Entry { position: part.next, topic, live }),
-            Err(reason) => tracing::debug!(position = %part.next, kind, %reason, "an event of another version"),
+            Err(reason) => {
+                tracing::debug!(position = %part.next, kind, %reason, "an event of another version")
+            }
         }
     }
     part.more = read == limit;
     Ok(part)
 }
 
-/// An event's row holds the kind in a column of its own; everything else of it is in the body.
+/// A row stores the kind in its own column and the other fields in the body.
 fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
     if let Some(fields) = body.as_object_mut() {
         fields.insert("kind".into(), kind.into());
@@ -166,10 +167,7 @@ fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
     serde_json::from_value(body)
 }
 
-/// Whether a stream can go on from a place with at most `most` events to catch up on.
-///
-/// # Errors
-/// When the database does not answer.
+/// Whether a stream can resume at a position with at most `most` missed events.
 pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
     let (horizon, forgotten_xid, forgotten_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
@@ -190,10 +188,7 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
     }
 }
 
-/// How far these runs and their logs are, as events.
-///
-/// # Errors
-/// When the database does not answer.
+/// The states and log sizes of these runs, as events.
 pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreError> {
     let rows: Vec<(i64, Uuid, String, i64)> = sqlx::query_as(
         "SELECT r.id, s.noderole_id, coalesce(r.outcome, r.state), r.log_bytes
@@ -209,12 +204,19 @@ pub async fn lengths(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Live>, StoreEr
     Ok(lives.collect())
 }
 
-/// Journals an event and notifies whoever listens, both when the transaction commits.
+/// Appends an event and notifies listeners. Both take effect when the transaction commits.
 ///
 /// # Errors
-/// When the database does not answer, or the event has no form as JSON.
-pub async fn append_event(db: &mut PgConnection, topic: &str, subject: &str, event: &Live) -> Result<(), StoreError> {
-    let corrupt = |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
+///
+/// The database fails, or the event cannot be written as JSON.
+pub async fn append_event(
+    db: &mut PgConnection,
+    topic: &str,
+    subject: &str,
+    event: &Live,
+) -> Result<(), StoreError> {
+    let corrupt =
+        |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
     let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
     let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
     let kind = kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"it has no kind"))?;
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_read_back_and_nothing_else_is() {
+    fn position_round_trips_and_rejects_other_text() {
         for place in [START, Position { xid: 7, id: 12 }, Position::of_cursor(99)] {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_older_transaction_commits_later_is_not_missed() {
+    async fn late_commit_of_older_transaction_is_read() {
         let db = TestDatabase::new().await;
         let mut slow = db.app().begin().await.expect("a transaction");
         append_event(&mut slow, "target", "1", &target(1)).await.expect("an event");
@@ -276,7 +278,7 @@ mod tests {
         assert_eq!(lives(&read(db.app(), after.next, 10).await.expect("the journal")), []);
     }
 
-    /// Transactions of other tests in the same cluster hold the line back for moments.
+    /// Transactions of other tests in the same cluster briefly hold back the horizon.
     async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Part {
         for _ in 0..400 {
             let part = read(db.app(), after, 10).await.expect("the journal");
@@ -289,13 +291,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_join_without_gap_or_repeat_and_strange_events_are_stepped_over() {
+    async fn parts_join_and_skip_unknown_events() {
         let db = TestDatabase::new().await;
         for number in 1..=7 {
             let mut one = db.app().begin().await.expect("a transaction");
             append_event(&mut one, "target", "", &target(number)).await.expect("an event");
             if number == 3 {
-                let strange = "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
+                let strange =
+                    "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
                 sqlx::query(strange).execute(&mut *one).await.expect("an event");
             }
             one.commit().await.expect("to commit");
@@ -311,22 +314,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kind_lies_in_its_column_or_in_the_body() {
+    async fn event_kind_is_read_from_column_or_body() {
         let db = TestDatabase::new().await;
         let noderole = NoderoleId(Uuid::from_u128(5));
         let step = Live::Step { noderole, state: StepState::Active };
-        for body in
-            [serde_json::json!({"noderole": noderole, "state": "active"}), serde_json::to_value(&step).expect("JSON")]
-        {
+        for body in [
+            serde_json::json!({"noderole": noderole, "state": "active"}),
+            serde_json::to_value(&step).expect("JSON"),
+        ] {
             let sql = "INSERT INTO event (topic, kind, body) VALUES ('deployment:x', 'step', $1)";
             sqlx::query(sql).bind(body).execute(db.app()).await.expect("an event");
         }
         assert_eq!(lives(&eventually(&db, START, 2).await), [step.clone(), step]);
     }
 
-    /// Events are numbered when they are written and ordered by transaction: the first need not be number one.
+    /// Events are numbered on insert and ordered by transaction, so the first event need not have
+    /// number one.
     #[tokio::test]
-    async fn a_young_journal_whose_first_event_is_not_number_one_has_forgotten_nothing() {
+    async fn resume_works_if_first_event_is_not_one() {
         let db = TestDatabase::new().await;
         let before = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
         let mut elder = db.app().begin().await.expect("a transaction");
@@ -335,7 +340,11 @@ mod tests {
         append_event(&mut younger, "target", "", &target(1)).await.expect("an event");
         append_event(&mut elder, "target", "", &target(2)).await.expect("an event");
         elder.commit().await.expect("to commit");
-        assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There, "number one is on its way");
+        assert_eq!(
+            resume(db.app(), before, 10).await.expect("an answer"),
+            Resume::There,
+            "number one is on its way"
+        );
         younger.commit().await.expect("to commit");
         let part = eventually(&db, before, 2).await;
         assert_eq!(lives(&part), [target(2), target(1)]);
@@ -343,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_that_is_no_good_is_found_out() {
+    async fn invalid_cursor_is_detected() {
         let db = TestDatabase::new().await;
         for number in 1..=4 {
             let mut one = db.app().begin().await.expect("a transaction");
@@ -351,26 +360,37 @@ mod tests {
             one.commit().await.expect("to commit");
         }
         let all = eventually(&db, START, 4).await;
-        let goes_on = async |place, most| resume(db.app(), place, most).await.expect("an answer") == Resume::There;
+        let goes_on = async |place, most| {
+            resume(db.app(), place, most).await.expect("an answer") == Resume::There
+        };
         assert!(goes_on(START, 4).await);
         assert!(!goes_on(START, 3).await, "too much to catch up on");
-        assert!(!goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await, "of another database");
+        assert!(
+            !goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await,
+            "of another database"
+        );
 
-        let old =
-            "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
-        let forgotten: i64 = sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
+        let old = "INSERT INTO event (topic, kind, body, at) VALUES ('x', 'y', '{}', now() - interval '9 days') RETURNING id";
+        let forgotten: i64 =
+            sqlx::query_scalar(old).fetch_one(db.owner()).await.expect("an old event");
         assert!(goes_on(START, 10).await);
-        sqlx::query("SELECT forget_events(interval '2 days')").execute(db.worker()).await.expect("to forget");
+        sqlx::query("SELECT forget_events(interval '2 days')")
+            .execute(db.worker())
+            .await
+            .expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
-        // What others in the cluster have open holds the place back; it passes.
+        // Open transactions of other tests in the cluster briefly hold back the cursor.
         let goes_on_from_now = async || {
             let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
             goes_on(now, 10).await
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while !goes_on_from_now().await {
-            assert!(std::time::Instant::now() < deadline, "whoever begins now is told that they missed something");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "whoever begins now is told that they missed something"
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         assert!(forgotten > 4);

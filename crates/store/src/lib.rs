@@ -1,14 +1,16 @@
-//! # PostgreSQL: the only place where state lives
+//! # PostgreSQL: the only place for state
 //!
-//! Servers and workers hold nothing that another one could miss; all of it is in one database, and all coordination (locks,
-//! queue, notifications) goes through it. One pool of connections serves both kinds of statements: [`sea_orm`] for rows, and
-//! [`sqlx`] where the statement itself is the point (claim, finish, locks).
+//! Servers and workers have no state that another process could miss. One database stores
+//! everything and coordinates everything (locks, queue, notifications). One connection pool serves
+//! two libraries: [`sea_orm`] for rows, and [`sqlx`] for statements that need exact SQL (claim,
+//! finish, locks).
 //!
 //! Invariants:
-//! * locks are taken in one order, by everybody: CLAIM, APPLY, head, deployment, run, steps by (rank, id);
-//! * functions promise by their name: `ensure_` may find it done already, `claim_` takes what no one else then gets, `commit_` is
-//!   one transaction, `append_` never changes what is there;
-//! * a function that writes progress leaves it consistent or unchanged: state, counts, events and notifications move together.
+//! * All code takes locks in one order: CLAIM, APPLY, head, deployment, run, steps by (rank, id).
+//! * A function's name is a promise. `ensure_` is idempotent, `claim_` gets exclusive ownership,
+//!   `commit_` is one transaction, `append_` never changes existing rows.
+//! * A function that writes progress leaves it consistent or unchanged: state, counts, events and
+//!   notifications change together.
 
 pub mod access;
 pub mod accounts;

@@ -1,7 +1,8 @@
-//! The tokens of machines: by which of them a machine speaks for itself.
+//! Tokens with which nodes send their own reports.
 //!
-//! As with sign-ins, nothing here knows a token, only its SHA-256, and every moment is the database's own. Whether a token holds is
-//! asked of its row each time: one that was revoked, has expired, or whose machine was taken out, is none with the next request.
+//! This module handles only the SHA-256 of a token, never the token. All times are the database's.
+//! Each request checks the token's row. So revocation, expiry and removal of the node take effect
+//! on the next request.
 
 use std::time::Duration;
 
@@ -13,36 +14,28 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::people::TokenHash;
 
-/// Most tokens of a machine that hold at once.
+/// The maximum number of valid tokens per node.
 pub const MOST_TOKENS: i64 = 10;
-/// Tokens of a machine that are told of, the newest first: those that hold are among them.
+/// The maximum number of tokens in a list, newest first. It always includes the valid ones.
 const TOLD: i64 = 50;
 
-/// A token, without what it is.
+/// A token without its text.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct NodeTokenRow {
-    /// Which.
     pub id: Uuid,
-    /// What its maker calls it.
     pub name: String,
-    /// Who made it.
+    /// The name of its creator.
     pub by: Option<String>,
-    /// When.
     pub created_at: OffsetDateTime,
-    /// Until when.
     pub expires_at: OffsetDateTime,
-    /// When it spoke last.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is taken back.
     pub revoked_at: Option<OffsetDateTime>,
-    /// Whether it holds.
+    /// Neither expired nor revoked.
     pub holds: bool,
 }
 
-/// Makes a token of a machine; None: there are as many as there may be. The caller has locked the machine's row.
-///
-/// # Errors
-/// What the database refused.
+/// Inserts a token of a node. `None`: the node has the maximum number. The caller has locked the
+/// node's row.
 pub async fn insert_node_token(
     on: &mut PgConnection,
     node: NodeId,
@@ -68,11 +61,13 @@ pub async fn insert_node_token(
     Ok(made)
 }
 
-/// Takes a token back; its name, or None when this machine has no such token that was not taken back before.
-///
-/// # Errors
-/// What the database refused.
-pub async fn revoke_node_token(on: &mut PgConnection, node: NodeId, token: Uuid) -> Result<Option<String>, StoreError> {
+/// Revokes a token and returns its name. `None`: the node has no such token, or it was already
+/// revoked.
+pub async fn revoke_node_token(
+    on: &mut PgConnection,
+    node: NodeId,
+    token: Uuid,
+) -> Result<Option<String>, StoreError> {
     let name = sqlx::query_scalar(
         "UPDATE token SET revoked_at = now() WHERE id = $2 AND node_id = $1 AND kind = 'node' AND revoked_at IS NULL RETURNING name",
     )
@@ -83,12 +78,11 @@ pub async fn revoke_node_token(on: &mut PgConnection, node: NodeId, token: Uuid)
     Ok(name)
 }
 
-/// The machine that a token speaks for, and the token's id; None: it holds for none. That it was used is written down at most once a
-/// minute.
-///
-/// # Errors
-/// What the database refused.
-pub async fn node_of_token(on: &mut PgConnection, hash: &TokenHash) -> Result<Option<(NodeId, Uuid)>, StoreError> {
+/// The node and the id of a valid token. Records its use at most once a minute.
+pub async fn node_of_token(
+    on: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Option<(NodeId, Uuid)>, StoreError> {
     let found: Option<(Uuid, Uuid, bool)> = sqlx::query_as(
         "SELECT t.node_id, t.id, t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute'
          FROM token t JOIN node n ON n.id = t.node_id
@@ -99,16 +93,19 @@ pub async fn node_of_token(on: &mut PgConnection, hash: &TokenHash) -> Result<Op
     .await?;
     let Some((node, token, note)) = found else { return Ok(None) };
     if note {
-        sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1").bind(token).execute(on).await?;
+        sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1")
+            .bind(token)
+            .execute(on)
+            .await?;
     }
     Ok(Some((NodeId(node), token)))
 }
 
-/// A machine's tokens, newest first.
-///
-/// # Errors
-/// What the database refused.
-pub async fn node_tokens(on: &mut PgConnection, node: NodeId) -> Result<Vec<NodeTokenRow>, StoreError> {
+/// The tokens of a node, newest first.
+pub async fn node_tokens(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Vec<NodeTokenRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.id, t.name, p.name AS by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
            t.revoked_at IS NULL AND t.expires_at > now() AS holds

@@ -1,13 +1,15 @@
 //! Passkeys of people, their confirmations, and signatures of verdicts.
 //!
-//! Rows are only added. Apart from its counter and its revocation a passkey never changes, so a signature that held once can be
-//! verified at any later time.
+//! Rows are append-only, except for a passkey's counter, last use and revocation. So a valid
+//! signature can be verified at any later time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::gate::VerdictKind;
-use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature};
+use engine::gate::signature::{
+    Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature,
+};
 use engine::ids::{PasskeyId, PersonId, SubmissionId};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
@@ -16,65 +18,55 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A passkey that a person registers.
+/// A passkey to register.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewPasskey {
-    /// Its person.
     pub person: PersonId,
-    /// The person's name for it.
     pub name: String,
-    /// The host name that it is bound to.
+    /// The host name to which it is bound.
     pub rp_id: String,
-    /// The origin that it is registered at.
+    /// The origin at which it is registered.
     pub origin: String,
-    /// The authenticator's id of it.
+    /// The id that the authenticator gave it.
     pub credential_id: Vec<u8>,
     /// The public key and its properties.
     pub credential: Value,
-    /// The authenticator's counter.
+    /// The authenticator's signature counter.
     pub counter: u32,
 }
 
-/// A passkey with what lists show of it.
+/// A passkey with its list columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PasskeyRow {
-    /// What signatures are verified with.
+    /// The parts needed to verify signatures.
     pub passkey: Passkey,
-    /// The authenticator's id of it.
+    /// The id that the authenticator gave it.
     pub credential_id: Vec<u8>,
-    /// The person's name for it.
     pub name: String,
-    /// When it was registered.
     pub created_at: OffsetDateTime,
-    /// When it was last used.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is revoked.
     pub revoked_at: Option<OffsetDateTime>,
-    /// Who confirmed it, by name; None: nobody yet, or the owner of the database.
+    /// The name of the person who confirmed it. `None`: not confirmed, or confirmed by the owner of
+    /// the database.
     pub confirmed_by: Option<String>,
 }
 
-/// A signature of a verdict.
+/// The signature of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRow {
-    /// The submission.
     pub submission: SubmissionId,
-    /// The verdict.
     pub verdict: i64,
-    /// Whose verdict it is.
+    /// The person who gave the verdict.
     pub person: PersonId,
-    /// What it says.
     pub kind: VerdictKind,
-    /// The passkey that signed.
     pub passkey: PasskeyId,
-    /// The nonce of the statement.
+    /// The nonce in the signed statement.
     pub nonce: Nonce,
-    /// The signature.
     pub assertion: Assertion,
 }
 
 impl SignatureRow {
-    /// For [`engine::gate::signature::check_verdicts`].
+    /// The input of [`engine::gate::signature::check_verdicts`].
     pub fn signed(&self) -> VerdictSignature<'_> {
         VerdictSignature {
             person: self.person,
@@ -107,7 +99,8 @@ struct RawPasskey {
     confirmed_by: Option<String>,
 }
 
-/// The columns of [`RawPasskey`], of `passkey k` with its confirmation `c`. Only the server may read names.
+/// The columns of [`RawPasskey`], for `passkey k` with its confirmation `c`. It omits names, which
+/// only the server may read.
 const COLUMNS: &str = "k.id, k.person_id, k.name, k.rp_id, k.origin, k.credential_id, k.credential, k.created_at, k.last_used_at, \
     k.revoked_at, c.passkey_id IS NOT NULL AS confirmed, c.by_passkey, c.nonce, c.client_data, c.authenticator_data, c.signature";
 
@@ -147,11 +140,11 @@ fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
     })
 }
 
-/// Registers a passkey. None: the authenticator's id is registered already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
-pub async fn insert(on: &mut PgConnection, new: &NewPasskey) -> Result<Option<PasskeyId>, StoreError> {
+/// Registers a passkey. `None`: the authenticator's id is already registered.
+pub async fn insert(
+    on: &mut PgConnection,
+    new: &NewPasskey,
+) -> Result<Option<PasskeyId>, StoreError> {
     let id: Option<Uuid> = sqlx::query_scalar(
         "INSERT INTO passkey (person_id, name, rp_id, origin, credential_id, credential, counter) \
          VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (credential_id) DO NOTHING RETURNING id",
@@ -169,38 +162,35 @@ pub async fn insert(on: &mut PgConnection, new: &NewPasskey) -> Result<Option<Pa
 }
 
 /// The passkeys of a person that are not revoked, oldest first.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn of_person(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyRow>, StoreError> {
+pub async fn of_person(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<PasskeyRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS}, w.name AS confirmed_by \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id \
          WHERE k.person_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT 100"
     );
-    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
+    let rows: Vec<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
     rows.into_iter().map(passkey).collect()
 }
 
-/// One passkey, revoked or not.
-///
-/// # Errors
-/// When the database does not answer.
+/// A passkey, revoked or not.
 pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS}, w.name AS confirmed_by \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id WHERE k.id = $1"
     );
-    let row: Option<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
     row.map(passkey).transpose()
 }
 
-/// These passkeys and all that confirmed them, for [`engine::gate::signature::check`]; revoked ones too.
-///
-/// # Errors
-/// When the database does not answer.
+/// These passkeys and all that confirmed them, revoked or not, for
+/// [`engine::gate::signature::check`].
 pub async fn with_confirmers(
     on: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
@@ -217,14 +207,12 @@ pub async fn with_confirmers(
          FROM chain h JOIN passkey k ON k.id = h.id LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id"
     );
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows: Vec<RawPasskey> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
+    let rows: Vec<RawPasskey> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
     rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
-/// The names of those of these passkeys that are not revoked.
-///
-/// # Errors
-/// When the database does not answer.
+/// The names of these passkeys, without revoked ones.
 pub async fn names(
     on: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
@@ -235,11 +223,11 @@ pub async fn names(
     Ok(rows.into_iter().map(|(id, name)| (PasskeyId(id), name)).collect())
 }
 
-/// The people of a list with a confirmed passkey.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn able(on: &mut PgConnection, people: &[PersonId]) -> Result<BTreeSet<PersonId>, StoreError> {
+/// The people in a list who have a confirmed passkey.
+pub async fn able(
+    on: &mut PgConnection,
+    people: &[PersonId],
+) -> Result<BTreeSet<PersonId>, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let able: Vec<Uuid> = sqlx::query_scalar(
         "SELECT DISTINCT k.person_id FROM passkey k JOIN passkey_confirmation c ON c.passkey_id = k.id \
@@ -251,19 +239,13 @@ pub async fn able(on: &mut PgConnection, people: &[PersonId]) -> Result<BTreeSet
     Ok(able.into_iter().map(PersonId).collect())
 }
 
-/// Confirms a passkey as the owner of the database. False: it is confirmed already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Confirms a passkey as the owner of the database. `false`: it is already confirmed.
 pub async fn confirm_as_owner(on: &mut PgConnection, id: PasskeyId) -> Result<bool, StoreError> {
     let sql = "INSERT INTO passkey_confirmation (passkey_id) VALUES ($1) ON CONFLICT DO NOTHING";
     Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
 }
 
-/// Confirms a passkey with another one. False: it is confirmed already.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Confirms a passkey with another one. `false`: it is already confirmed.
 pub async fn confirm(
     on: &mut PgConnection,
     id: PasskeyId,
@@ -286,29 +268,29 @@ pub async fn confirm(
     Ok(done.rows_affected() > 0)
 }
 
-/// Revokes a passkey; false: it is revoked already, or does not exist.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
-pub async fn revoke(on: &mut PgConnection, id: PasskeyId, by: PersonId) -> Result<bool, StoreError> {
+/// Revokes a passkey. `false`: it does not exist or was already revoked.
+pub async fn revoke(
+    on: &mut PgConnection,
+    id: PasskeyId,
+    by: PersonId,
+) -> Result<bool, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE id = $1 AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(on).await?.rows_affected() > 0)
 }
 
-/// Notes a use and the counter that the authenticator reported. False: it reported an older one, so the passkey may have been copied.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn note_use(on: &mut PgConnection, id: PasskeyId, counter: u32) -> Result<bool, StoreError> {
+/// Records a use with the authenticator's counter. `false`: the counter did not rise, so the
+/// passkey may have been copied.
+pub async fn note_use(
+    on: &mut PgConnection,
+    id: PasskeyId,
+    counter: u32,
+) -> Result<bool, StoreError> {
     // Authenticators without a counter report 0.
     let sql = "UPDATE passkey SET last_used_at = now(), counter = $2 WHERE id = $1 AND (counter < $2 OR counter = 0 AND $2 = 0)";
     Ok(sqlx::query(sql).bind(id.0).bind(i64::from(counter)).execute(on).await?.rows_affected() > 0)
 }
 
-/// Signs a verdict. False: this signature was used before.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Inserts the signature of a verdict. `false`: this signature was already used.
 pub async fn insert_signature(
     on: &mut PgConnection,
     verdict: i64,
@@ -331,10 +313,8 @@ pub async fn insert_signature(
     Ok(done.rows_affected() > 0)
 }
 
-/// Of these submissions, those whose approvals must be signed, each with the parts that a signature covers.
-///
-/// # Errors
-/// When the database does not answer, or a row cannot be read.
+/// The reviews in a list whose approvals must be signed, each with the parts that a signature
+/// covers.
 pub async fn demanded(
     on: &mut PgConnection,
     submissions: &[SubmissionId],
@@ -346,13 +326,14 @@ pub async fn demanded(
     rows.into_iter().map(|(id, image)| Ok((SubmissionId(id), reviewed_of(image)?))).collect()
 }
 
-/// The parts of a submission that a signature covers. None: there is no such submission.
-///
-/// # Errors
-/// When the database does not answer, or the row cannot be read.
-pub async fn reviewed(on: &mut PgConnection, submission: SubmissionId) -> Result<Option<Reviewed>, StoreError> {
+/// The parts of a review that a signature covers. `None`: there is no such review.
+pub async fn reviewed(
+    on: &mut PgConnection,
+    submission: SubmissionId,
+) -> Result<Option<Reviewed>, StoreError> {
     let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
-    let image: Option<Value> = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
+    let image: Option<Value> =
+        sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
     image.map(reviewed_of).transpose()
 }
 
@@ -360,11 +341,12 @@ fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
     serde_json::from_value(image).map_err(|error| StoreError::corrupt("submission", error))
 }
 
-/// The signatures of the verdicts on these submissions, in the order of the verdicts, also by passkeys that were revoked since.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn signatures(on: &mut PgConnection, submissions: &[SubmissionId]) -> Result<Vec<SignatureRow>, StoreError> {
+/// The signatures of verdicts on these reviews, ordered by verdict. They include signatures with
+/// passkeys that were revoked later.
+pub async fn signatures(
+    on: &mut PgConnection,
+    submissions: &[SubmissionId],
+) -> Result<Vec<SignatureRow>, StoreError> {
     #[derive(FromRow)]
     struct Raw {
         submission_id: i64,
@@ -406,30 +388,37 @@ pub async fn signatures(on: &mut PgConnection, submissions: &[SubmissionId]) -> 
     rows.into_iter().map(row).collect()
 }
 
-/// Stores a WebAuthn registration or sign-in in progress with a session; an earlier one is void then.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn begin_ceremony(on: &mut PgConnection, session: Uuid, state: &Value) -> Result<(), StoreError> {
-    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1").bind(session).bind(state).execute(on).await?;
+/// Stores a WebAuthn registration or sign-in in progress in a session. It replaces an earlier one.
+pub async fn begin_ceremony(
+    on: &mut PgConnection,
+    session: Uuid,
+    state: &Value,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1")
+        .bind(session)
+        .bind(state)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-/// Takes it; the second time there is none.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn take_ceremony(on: &mut PgConnection, session: Uuid) -> Result<Option<Value>, StoreError> {
+/// Takes the registration or sign-in in progress out of a session. It can be taken only once.
+pub async fn take_ceremony(
+    on: &mut PgConnection,
+    session: Uuid,
+) -> Result<Option<Value>, StoreError> {
     let sql = "UPDATE session s SET ceremony = NULL FROM (SELECT id, ceremony FROM session WHERE id = $1 FOR UPDATE) b \
                WHERE s.id = b.id RETURNING b.ceremony";
-    let state: Option<Option<Value>> = sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
+    let state: Option<Option<Value>> =
+        sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
     Ok(state.flatten())
 }
 
-/// The digest of a passkey's parts that never change.
+/// The digest of the parts of a passkey that never change.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+///
+/// The passkey cannot be written as JSON.
 pub fn digest(row: &PasskeyRow) -> Result<Hash, StoreError> {
     row.passkey.digest().map_err(|error| StoreError::corrupt("passkey.credential", error))
 }

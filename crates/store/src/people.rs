@@ -1,14 +1,18 @@
-//! People and how they come in: the rows behind sign-ins and sessions.
+//! People, sign-in links and sessions.
 //!
-//! Theory: nothing here knows a token, only the SHA-256 of one, so that who reads the database can't come in with what it holds.
-//! Every moment is the database's own (`now()`), because several servers judge the same session and their clocks differ. A one-time
-//! sign-in is spent by a single `UPDATE ... RETURNING`: of two that come at once, one finds it spent. The database begins sessions only for
-//! the plain text of a link or the proof of a password, and writes in a person's name only after [`act_as`]: its role alone is nobody. Whether a session still holds
-//! is asked of the rows each time and kept nowhere else, so disabling a person works with the next request. The same holds for what they
-//! may: everywhere (`person.permissions`) and in parts of the tree (`scoped_grant`), which the database spreads over all below.
+//! * This module handles only the SHA-256 of a token, so the database's content does not allow
+//!   anyone to sign in.
+//! * All times are the database's (`now()`), because several servers check the same session and
+//!   their clocks differ.
+//! * A single `UPDATE ... RETURNING` uses a sign-in link, so one of two concurrent requests fails.
+//! * The database begins sessions only for the text of a link or the proof of a password. It writes
+//!   rows in a person's name only after [`act_as`]; the server's role alone acts for no one.
+//! * Each request checks the rows of its session and its person, without a cache. So disabling a
+//!   person takes effect on the next request. The same applies to permissions, everywhere
+//!   (`person.permissions`) and in parts of the tree (`scoped_grant`, which includes descendants).
 //!
-//! Whatever notes that a session or a token was used notes in the same statement that its person was here ([`VISITED`]): that outlives both,
-//! and takes no write that there would not be anyway.
+//! The statement that records the use of a session or token also records the person's visit
+//! ([`VISITED`]). The visit outlives both and needs no additional write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,32 +28,29 @@ use crate::StoreError;
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// What a one-time sign-in asks for that was made to set a password by.
+/// The purpose of a sign-in link that is made to set a password.
 pub const ASKS_PASSWORD: &str = "password";
 
-/// Kinds of persons, as the database calls them.
+/// A kind of person, as stored in the database.
 pub const HUMAN: &str = "human";
-/// A service account.
+/// A service account, as stored in the database.
 pub const SERVICE: &str = "service";
 
-/// A person's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {
-    /// Who.
     pub id: PersonId,
-    /// Short name; unique.
+    /// Unique.
     pub name: String,
     /// [`HUMAN`] or [`SERVICE`].
     pub kind: String,
-    /// Whether they are kept out.
     pub disabled: bool,
-    /// Words of the permissions that they have everywhere.
+    /// Permissions in the whole tree.
     pub permissions: Vec<String>,
-    /// Words of those that they have in single deployments besides, with all below the ones that they were given for.
+    /// Additional permissions per deployment, with the descendants of each scoped grant.
     pub inside: BTreeMap<DeploymentId, Vec<String>>,
 }
 
-/// The columns of a [`PersonRow`], of a person `p`.
+/// The columns of a [`PersonRow`], for a person `p`.
 pub(crate) const PERSON: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
     (SELECT jsonb_object_agg(c.deployment_id, c.words) FROM
       (SELECT deployment_id, jsonb_agg(permission) AS words FROM covered(p.id) GROUP BY deployment_id) c) AS inside";
@@ -88,60 +89,58 @@ fn spread(inside: Option<Inside>) -> BTreeMap<DeploymentId, Vec<String>> {
         .collect()
 }
 
-/// A session that holds, with whose it is.
+/// A valid session with its person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRow {
-    /// Whose.
     pub person: PersonRow,
-    /// How long ago they proved who they are.
+    /// The time since they last proved their identity.
     pub fresh_for: Duration,
-    /// Whether the last visit was noted long enough ago to note this one.
+    /// Whether this visit should be recorded, because the last record is old enough.
     pub note_due: bool,
-    /// By which it is named.
+    /// The id for requests.
     pub id: Uuid,
-    /// Whether it was begun by a one-time sign-in.
+    /// Whether it began with a sign-in link.
     pub by_link: bool,
-    /// The admin whose link began it, until a password is set in it.
+    /// The admin whose link began it, until it sets a password.
     pub link_by: Option<PersonId>,
-    /// Whether its second factor is still to be presented.
+    /// Whether it still needs its second factor.
     pub lacks_factor: bool,
 }
 
-/// What is noted about where a session comes from.
+/// The recorded origin of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The client's address.
     pub address: String,
-    /// What it calls itself.
     pub user_agent: String,
 }
 
-/// How long sessions last.
+/// Time limits of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionTimes {
-    /// Without a visit.
+    /// Without a request.
     pub idle: Duration,
-    /// In all.
+    /// In total.
     pub absolute: Duration,
-    /// Visits are noted no more often.
+    /// The minimum time between two recorded visits.
     pub note_every: Duration,
 }
 
-/// Why a sign-in can't be spent.
+/// The reason why a sign-in link cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unspendable {
-    /// There never was one like it.
+    /// It does not exist.
     Unknown,
-    /// Somebody spent it.
+    /// It was used before.
     Used,
-    /// It is too old, or was taken back.
+    /// It is too old or revoked.
     Expired,
 }
 
-/// Adds a person; None when the name is taken.
+/// Inserts a person. `None`: the name is taken.
 ///
 /// # Errors
-/// When the database does not answer or refuses the name.
+///
+/// The name is invalid or reserved, or the database fails.
 pub async fn insert_person(
     db: &mut PgConnection,
     name: &str,
@@ -159,40 +158,32 @@ pub async fn insert_person(
     Ok(id.map(PersonId))
 }
 
-/// A person by name.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRow>, StoreError> {
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.name = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
 }
 
-/// A person.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
 }
 
-/// Keeps a person out, or lets them in again; hands back whether there is such a person and this changed something.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn set_disabled(db: &mut PgConnection, id: PersonId, disabled: bool) -> Result<bool, StoreError> {
+/// Disables or enables a person. `false`: there is no such person, or nothing changed.
+pub async fn set_disabled(
+    db: &mut PgConnection,
+    id: PersonId,
+    disabled: bool,
+) -> Result<bool, StoreError> {
     let sql = "UPDATE person SET disabled = $2 WHERE id = $1 AND disabled <> $2";
     let done = sqlx::query(sql).bind(id.0).bind(disabled).execute(db).await?;
     Ok(done.rows_affected() == 1)
 }
 
-/// Adds a one-time sign-in. `asks`: what whoever spends it is asked to do ([`ASKS_PASSWORD`]).
-///
-/// # Errors
-/// When the database does not answer.
+/// Inserts a sign-in link. `asks` lists the steps required after its use ([`ASKS_PASSWORD`]).
 pub async fn insert_sign_in(
     db: &mut PgConnection,
     person: PersonId,
@@ -213,13 +204,15 @@ pub async fn insert_sign_in(
     Ok(())
 }
 
-/// Why [`begin_session_by_link`] found nothing to spend. Whoever asks has the token, so the answer tells no stranger anything.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unspendable, StoreError> {
+/// The reason why [`begin_session_by_link`] found no valid link. The client has the link's token,
+/// so the answer reveals nothing to others.
+pub async fn unspendable(
+    db: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Unspendable, StoreError> {
     let sql = "SELECT used_at IS NOT NULL FROM token WHERE hash = $1 AND kind = 'sign_in'";
-    let used: Option<bool> = sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
+    let used: Option<bool> =
+        sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
     Ok(match used {
         None => Unspendable::Unknown,
         Some(true) => Unspendable::Used,
@@ -227,18 +220,18 @@ pub async fn unspendable(db: &mut PgConnection, hash: &TokenHash) -> Result<Unsp
     })
 }
 
-/// Behind a `WITH noted AS (... RETURNING person_id)`: that person was here. An earlier moment, of who came first and wrote last, changes nothing.
-pub(crate) const VISITED: &str = "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
+/// Follows a `WITH noted AS (... RETURNING person_id)` and records that person's visit. A
+/// concurrent later visit is not overwritten.
+pub(crate) const VISITED: &str =
+    "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
      ON CONFLICT (person_id) DO UPDATE SET at = greatest(visit.at, excluded.at)";
 
-/// Most sessions of a person at once.
+/// The maximum number of sessions per person.
 pub const MOST_SESSIONS: i64 = 100;
 
-/// Spends a one-time sign-in, whose plain text proves it, and begins a session; returns its person and what the link asks for. None:
-/// there is no such link, it was used, has expired or is revoked, or its person is disabled or a program.
-///
-/// # Errors
-/// When the database does not answer.
+/// Uses a sign-in link and begins a session. Returns the person and the required steps. `None`: the
+/// link does not exist, was used, expired or is revoked, or its person is disabled or a service
+/// account.
 pub async fn begin_session_by_link(
     db: &mut PgConnection,
     link: &str,
@@ -266,10 +259,8 @@ pub async fn begin_session_by_link(
     Ok(Some((PersonId(person), asks)))
 }
 
-/// Begins a session of a person whose password is proven by its Argon2id output; false: it is not, or they are disabled or a program.
-///
-/// # Errors
-/// When the database does not answer.
+/// Begins a session if `proof`, the Argon2id output of the password, is correct. `false`: it is
+/// wrong, or the person is disabled or a service account.
 pub async fn begin_session_by_password(
     db: &mut PgConnection,
     person: PersonId,
@@ -301,10 +292,8 @@ pub async fn begin_session_by_password(
     Ok(true)
 }
 
-/// Begins a session without any proof, which only the database's owner may. It counts as one that presented a second factor.
-///
-/// # Errors
-/// When the database does not answer, or the connection is not the owner's.
+/// Begins a session without proof, which only the database's owner may do. Its second factor counts
+/// as verified.
 pub async fn insert_session(
     db: &mut PgConnection,
     person: PersonId,
@@ -324,8 +313,8 @@ pub async fn insert_session(
     Ok(())
 }
 
-/// Removes a person's sessions that have ended, and the least recently used ones beyond [`MOST_SESSIONS`]: a sign-in is never refused
-/// because of sessions elsewhere.
+/// Removes a person's expired sessions, and the least recently used ones above [`MOST_SESSIONS`].
+/// So sessions elsewhere never prevent a sign-in.
 async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM session WHERE person_id = $1 AND (expires_at <= now() OR idle_expires_at <= now())")
         .bind(person.0)
@@ -342,14 +331,11 @@ async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(),
     Ok(())
 }
 
-/// Sessions that one round forgets.
+/// The maximum number of sessions that one round deletes.
 const SESSIONS: i64 = 1_000;
 
-/// Forgets sessions whose time is over, a batch of them; says how many. One that ended by not being used stays until then: it lets nobody
-/// in.
-///
-/// # Errors
-/// When the database does not answer.
+/// Deletes a batch of sessions past their absolute limit and returns their number. Sessions past
+/// their idle limit stay until then, but are invalid.
 pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM session WHERE token_hash IN (
@@ -361,11 +347,12 @@ pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
     Ok(gone.rows_affected())
 }
 
-/// The session of a token, if it holds.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn session(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<Option<SessionRow>, StoreError> {
+/// The valid session of a token.
+pub async fn session(
+    pool: &PgPool,
+    hash: &TokenHash,
+    times: SessionTimes,
+) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
                 s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by,
@@ -401,41 +388,46 @@ struct RawSession {
     lacks_factor: bool,
 }
 
-/// A person who is let in, as they are until this transaction ends: nobody changes or disables them meanwhile.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn lock_person(db: &mut PgConnection, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
+/// Locks an enabled person, whom no other transaction can change or disable until this one ends.
+pub async fn lock_person(
+    db: &mut PgConnection,
+    id: PersonId,
+) -> Result<Option<PersonRow>, StoreError> {
     let sql = "SELECT 1 FROM person WHERE id = $1 AND NOT disabled FOR SHARE";
     let found: Option<i32> = sqlx::query_scalar(sql).bind(id.0).fetch_optional(&mut *db).await?;
     if found.is_none() {
         return Ok(None);
     }
-    // By a statement of its own: what they were given in parts of the tree may have changed while the first one waited for the row.
+    // A statement of its own, because scoped grants may have changed while the first one waited for
+    // the lock.
     let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
-    let row: Option<RawPerson> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
+    let row: Option<RawPerson> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
     Ok(row.map(PersonRow::from))
 }
 
-/// Acts for the person of a session or API token until this transaction ends, and whether the session lacks its second factor; None: the
-/// credential is not valid (any more). The database refuses what this transaction writes in anybody else's name, and almost everything
-/// while the factor is missing. The caller has the person's row ([`lock_person`]).
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn act_as(db: &mut PgConnection, credential: &str) -> Result<Option<(PersonId, bool)>, StoreError> {
-    // The second function reads what the first one wrote.
+/// Acts for the person of a session or API token until the transaction ends. Returns the person,
+/// and whether the session lacks its second factor. `None`: the credential is invalid. The database
+/// then rejects rows in any other person's name, and almost everything while the factor is missing.
+/// The caller has locked the person ([`lock_person`]).
+pub async fn act_as(
+    db: &mut PgConnection,
+    credential: &str,
+) -> Result<Option<(PersonId, bool)>, StoreError> {
+    // `acting_pending` reads the row that `act_as` writes.
     let sql = "WITH a AS MATERIALIZED (SELECT act_as($1) AS person)
                SELECT a.person, a.person IS NOT NULL AND acting_pending() FROM a";
-    let (person, pending): (Option<Uuid>, bool) = sqlx::query_as(sql).bind(credential).fetch_one(db).await?;
+    let (person, pending): (Option<Uuid>, bool) =
+        sqlx::query_as(sql).bind(credential).fetch_one(db).await?;
     Ok(person.map(|person| (PersonId(person), pending)))
 }
 
-/// Notes a visit, unless somebody noted one within `note_every`.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn note_visit(pool: &PgPool, hash: &TokenHash, times: SessionTimes) -> Result<(), StoreError> {
+/// Records a visit, at most once per `note_every`.
+pub async fn note_visit(
+    pool: &PgPool,
+    hash: &TokenHash,
+    times: SessionTimes,
+) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
            UPDATE session SET last_seen_at = now(),
@@ -454,23 +446,21 @@ pub async fn note_visit(pool: &PgPool, hash: &TokenHash, times: SessionTimes) ->
     Ok(())
 }
 
-/// Ends a session; hands back whose it was, if there was one.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn end_session(db: &mut PgConnection, hash: &TokenHash) -> Result<Option<PersonId>, StoreError> {
-    let person: Option<Uuid> = sqlx::query_scalar("DELETE FROM session WHERE token_hash = $1 RETURNING person_id")
-        .bind(hash.as_slice())
-        .fetch_optional(db)
-        .await?;
+/// Ends a session and returns its person.
+pub async fn end_session(
+    db: &mut PgConnection,
+    hash: &TokenHash,
+) -> Result<Option<PersonId>, StoreError> {
+    let person: Option<Uuid> =
+        sqlx::query_scalar("DELETE FROM session WHERE token_hash = $1 RETURNING person_id")
+            .bind(hash.as_slice())
+            .fetch_optional(db)
+            .await?;
     Ok(person.map(PersonId))
 }
 
-/// Ends every session of a person but one, if one is named, and revokes the sign-ins they have not used; hands back how many sessions
-/// ended.
-///
-/// # Errors
-/// When the database does not answer.
+/// Ends all sessions of a person except `but`, and revokes their unused sign-in links. Returns the
+/// number of ended sessions.
 pub async fn end_everything_of(
     db: &mut PgConnection,
     person: PersonId,
@@ -483,11 +473,12 @@ pub async fn end_everything_of(
     .bind(person.0)
     .execute(&mut *db)
     .await?;
-    let ended = sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
-        .bind(person.0)
-        .bind(but.map(<[u8; 32]>::as_slice))
-        .execute(db)
-        .await?;
+    let ended =
+        sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
+            .bind(person.0)
+            .bind(but.map(<[u8; 32]>::as_slice))
+            .execute(db)
+            .await?;
     Ok(ended.rows_affected())
 }
 
@@ -495,12 +486,12 @@ tokio::task_local! {
     static TOKEN: Uuid;
 }
 
-/// Does something that was asked for by a token: whatever is audited meanwhile names it.
+/// Runs a future on behalf of an API token, which all audit rows of the future name.
 pub async fn by_token<W: Future>(token: Uuid, work: W) -> W::Output {
     TOKEN.scope(token, work).await
 }
 
-/// What is written down of a person: with the token that they came by, if it was one.
+/// Adds the API token of the request, if any, to the detail of an audit row.
 pub(crate) fn with_token(mut detail: Value) -> Value {
     if let (Ok(token), Some(object)) = (TOKEN.try_get(), detail.as_object_mut()) {
         object.insert("by_token".into(), token.to_string().into());
@@ -508,10 +499,8 @@ pub(crate) fn with_token(mut detail: Value) -> Value {
     detail
 }
 
-/// Writes down who did what, and by which token if it was by one. `detail` holds no secret: audit rows are kept for ever and exported.
-///
-/// # Errors
-/// When the database does not answer.
+/// Appends an audit row with the actor and the API token, if any. `detail` must not contain a
+/// secret: audit rows are permanent and exported.
 pub async fn append_audit(
     db: &mut PgConnection,
     actor: Option<PersonId>,

@@ -1,7 +1,8 @@
-//! Second factors of people: authenticator apps (TOTP) and their passkeys.
+//! Second factors of people: authenticator apps (TOTP) and passkeys.
 //!
-//! A secret is read only to verify a code and to show the set-up again to the session that began it. The database decides whether a
-//! session lacks its factor, and accepts each time step once. Times are the database's, so all servers agree on the current code.
+//! A secret is read only to verify a code, and to show the set-up again to the session that began
+//! it. The database decides whether a session lacks its factor, and accepts each time step once.
+//! Times are the database's, so all servers agree on the current code.
 
 use std::fmt;
 
@@ -11,13 +12,12 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Bytes of a secret.
+/// The length of a secret in bytes.
 pub const SECRET: usize = 20;
 
-/// A secret with the database's time. It is never written to logs.
+/// A secret with the database's time. `Debug` omits the secret, so that it never appears in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Totp {
-    /// The secret of the authenticator app.
     pub secret: [u8; SECRET],
     /// Seconds since 1970.
     pub now: u64,
@@ -29,21 +29,17 @@ impl fmt::Debug for Totp {
     }
 }
 
-/// What a person has set up.
+/// The second factors of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct Factors {
-    /// Whether they have an authenticator app.
+    /// Whether they have a confirmed authenticator app.
     pub totp: bool,
-    /// Passkeys that are not revoked.
+    /// The number of passkeys that are not revoked.
     pub passkeys: i64,
-    /// Whether the policy in force demands a second factor.
+    /// Whether the policy in force requires a second factor.
     pub demanded: bool,
 }
 
-/// What a person has set up.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn factors(on: &mut PgConnection, person: PersonId) -> Result<Factors, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM totp t WHERE t.person_id = $1 AND t.confirmed_at IS NOT NULL) AS totp,
                       (SELECT count(*) FROM passkey k WHERE k.person_id = $1 AND k.revoked_at IS NULL) AS passkeys,
@@ -51,21 +47,19 @@ pub async fn factors(on: &mut PgConnection, person: PersonId) -> Result<Factors,
     Ok(sqlx::query_as(sql).bind(person.0).fetch_one(on).await?)
 }
 
-/// The authenticator app of a person that counts.
-///
-/// # Errors
-/// When the database does not answer.
+/// The confirmed authenticator app of a person.
 pub async fn totp(on: &mut PgConnection, person: PersonId) -> Result<Option<Totp>, StoreError> {
     let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
                WHERE person_id = $1 AND confirmed_at IS NOT NULL";
     read(sqlx::query_as(sql).bind(person.0).fetch_optional(on).await?)
 }
 
-/// The authenticator app that this session sets up and has not confirmed yet.
-///
-/// # Errors
-/// When the database does not answer.
-pub async fn set_up(on: &mut PgConnection, person: PersonId, session: Uuid) -> Result<Option<Totp>, StoreError> {
+/// The authenticator app that this session set up and has not confirmed yet.
+pub async fn set_up(
+    on: &mut PgConnection,
+    person: PersonId,
+    session: Uuid,
+) -> Result<Option<Totp>, StoreError> {
     let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
                WHERE person_id = $1 AND session_id = $2 AND confirmed_at IS NULL AND created_at > now() - totp_setup_time()";
     read(sqlx::query_as(sql).bind(person.0).bind(session).fetch_optional(on).await?)
@@ -73,69 +67,71 @@ pub async fn set_up(on: &mut PgConnection, person: PersonId, session: Uuid) -> R
 
 fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
     let totp = |(secret, now): (Vec<u8>, i64)| {
-        let secret = secret.try_into().map_err(|_| StoreError::corrupt("totp.secret", "a secret has 20 bytes"))?;
+        let secret = secret
+            .try_into()
+            .map_err(|_| StoreError::corrupt("totp.secret", "a secret has 20 bytes"))?;
         Ok(Totp { secret, now: u64::try_from(now).unwrap_or_default() })
     };
     row.map(totp).transpose()
 }
 
-/// Begins the set-up of an authenticator app in the place of one that was not confirmed. False: the person has one that counts.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
-pub async fn begin_totp(on: &mut PgConnection, person: PersonId, secret: &[u8; SECRET]) -> Result<bool, StoreError> {
+/// Begins the set-up of an authenticator app, replacing an unconfirmed one. `false`: the person has
+/// a confirmed one.
+pub async fn begin_totp(
+    on: &mut PgConnection,
+    person: PersonId,
+    secret: &[u8; SECRET],
+) -> Result<bool, StoreError> {
     let sql = "DELETE FROM totp WHERE person_id = $1 AND confirmed_at IS NULL";
     sqlx::query(sql).bind(person.0).execute(&mut *on).await?;
     let sql = "INSERT INTO totp (person_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql).bind(person.0).bind(secret.as_slice()).execute(on).await?.rows_affected() > 0)
+    Ok(sqlx::query(sql).bind(person.0).bind(secret.as_slice()).execute(on).await?.rows_affected()
+        > 0)
 }
 
-/// Confirms the set-up of this transaction's session with the time step of a verified code. False: it has none.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Confirms the set-up of this transaction's session with the time step of a verified code.
+/// `false`: there is no set-up.
 pub async fn confirm_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT confirm_totp($1)").bind(step).fetch_one(on).await?)
 }
 
-/// Presents the time step of a verified code. False: the person has no authenticator app.
+/// Accepts the time step of a verified code. `false`: the person has no authenticator app.
 ///
 /// # Errors
-/// When the code was used before, or the database does not answer.
+///
+/// The code was used before, or the database fails.
 pub async fn present_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT present_totp($1)").bind(step).fetch_one(on).await?)
 }
 
-/// Presents a passkey whose signature was verified. False: it is not one of the person, or it is revoked.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
-pub async fn present_passkey(on: &mut PgConnection, passkey: PasskeyId) -> Result<bool, StoreError> {
+/// Accepts a passkey whose signature was verified. `false`: it belongs to another person or is
+/// revoked.
+pub async fn present_passkey(
+    on: &mut PgConnection,
+    passkey: PasskeyId,
+) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT present_passkey($1)").bind(passkey.0).fetch_one(on).await?)
 }
 
-/// Removes a person's authenticator app; false: they have none.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
+/// Removes a person's authenticator app. `false`: they have none.
 pub async fn remove_totp(on: &mut PgConnection, person: PersonId) -> Result<bool, StoreError> {
-    let done = sqlx::query("DELETE FROM totp WHERE person_id = $1").bind(person.0).execute(on).await?;
+    let done =
+        sqlx::query("DELETE FROM totp WHERE person_id = $1").bind(person.0).execute(on).await?;
     Ok(done.rows_affected() > 0)
 }
 
-/// Revokes all passkeys of a person; returns how many there were. `by`: None for the owner of the database.
-///
-/// # Errors
-/// When the database refuses it or does not answer.
-pub async fn revoke_passkeys(on: &mut PgConnection, person: PersonId, by: Option<PersonId>) -> Result<u64, StoreError> {
+/// Revokes all passkeys of a person and returns their number. `by` is `None` for the owner of the
+/// database.
+pub async fn revoke_passkeys(
+    on: &mut PgConnection,
+    person: PersonId,
+    by: Option<PersonId>,
+) -> Result<u64, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE person_id = $1 AND revoked_at IS NULL";
     Ok(sqlx::query(sql).bind(person.0).bind(by.map(|by| by.0)).execute(on).await?.rows_affected())
 }
 
 /// Whether the session that this transaction presented still lacks its second factor.
-///
-/// # Errors
-/// When the database does not answer.
 pub async fn is_pending(on: &mut PgConnection) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT acting_pending()").fetch_one(on).await?)
 }

@@ -1,14 +1,16 @@
-//! # Nodes to try things on: real SSH servers on this machine
+//! Test nodes: real SSH servers on this machine.
 //!
-//! A testbed is N nodes, each an `sshd` of its own on a loopback address of its own, with its own host key and its own root folder, and
-//! one key that all of them let in. What a worker does to them it would do to machines: the protocol, the pinned keys, the shell and
-//! the folders are real. Only the operating system below is shared.
+//! A testbed has N nodes. Each is an `sshd` with its own loopback address, host key and root
+//! folder. All accept one key. Protocol, pinned keys, shell and folders are the same as on real
+//! machines; only the operating system is shared.
 //!
-//! The folder of a testbed says everything about it, so that one that was killed is found again by whoever starts it the next time:
-//! `n1` and so on are the nodes, with `root` in each. The private key is `testbed/1` in the workers' folder of secrets. A server outlives
-//! whoever started it and was killed; so its process id is kept in `sshd.pid`, and the next start ends it before it starts its own.
+//! The folder of a testbed has its complete state, so that the next start finds the remains of a
+//! killed one. It has `n1` and so on for the nodes, with `root` in each. The private key is
+//! `testbed/1` in the workers' folder of secrets. A server survives when its starter is killed. Its
+//! process id is in `sshd.pid`, and the next start stops it first.
 //!
-//! Each testbed takes a network of its own in 127.0.0.0/8, out of its folder's name: several can stand side by side.
+//! Each testbed uses its own network in 127.0.0.0/8, derived from its folder's name, so several can
+//! run in parallel.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, Permissions};
@@ -26,44 +28,43 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::{Value, json};
 
-/// The port of all of them; their addresses differ.
+/// The port of all nodes. Only their addresses differ.
 pub const PORT: u16 = 2222;
-/// Most nodes of a testbed.
+/// Maximum number of nodes in a testbed.
 pub const MOST: usize = 200;
-/// The name of the secret that has the key which they let in; its version is 1, and workers use it to connect to nodes only.
+/// Name of the secret with the accepted key. Its version is 1, and workers may use it only for
+/// connections to nodes.
 pub const KEY: &str = "testbed";
 
 const READY: Duration = Duration::from_secs(20);
 
-/// Running nodes. Dropped, they are stopped.
+/// Running nodes. Dropping them stops the servers.
 pub struct Testbed {
     folder: PathBuf,
     secrets: PathBuf,
     nodes: Vec<Node>,
 }
 
-/// One node.
 pub struct Node {
     /// `n1`, `n2`, and so on.
     pub name: String,
-    /// Where it listens.
     pub address: Ipv4Addr,
-    /// Its root folder.
     pub root: PathBuf,
-    /// Its host key, as `ssh-keyscan` prints it behind the name.
+    /// The host key as `ssh-keyscan` prints it after the host.
     pub host_key: String,
-    /// As whom it is entered.
+    /// The user to connect as.
     pub user: String,
     folder: PathBuf,
     server: Option<Child>,
 }
 
 impl Testbed {
-    /// Starts N nodes in a folder, which is made; what it has of an earlier start (roots, keys) is taken over. The key that lets in goes
-    /// where workers have their secrets.
+    /// Starts N nodes in a folder. Creates the folder, or reuses the roots and keys of an earlier
+    /// start. Writes the accepted key into the workers' folder of secrets.
     ///
     /// # Errors
-    /// When a program is missing, with how to get it; when a node does not start, with what it said.
+    /// If a program is missing (with the command to install it), or a node does not start (with its
+    /// output).
     pub fn start(folder: &Path, secrets: &Path, count: usize) -> Result<Self> {
         ensure!((1..=MOST).contains(&count), "a testbed has 1 to {MOST} nodes");
         let programs = Programs::find()?;
@@ -105,12 +106,11 @@ impl Testbed {
         Ok(Node { name, address, root, host_key, user: user()?, folder, server: None })
     }
 
-    /// Its nodes.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// A node, to stop it and start it again.
+    /// A node, to stop and restart it.
     pub fn node(&mut self, number: usize) -> &mut Node {
         &mut self.nodes[number]
     }
@@ -122,7 +122,7 @@ impl Testbed {
 }
 
 impl Node {
-    /// How a worker reaches it.
+    /// The connection that a worker uses.
     pub fn connection(&self) -> Value {
         json!({
             "transport": "ssh", "root": self.root, "addresses": [self.address.to_string()], "port": PORT, "user": self.user,
@@ -130,7 +130,8 @@ impl Node {
         })
     }
 
-    /// Stops its server and cuts every connection to it, as a broken network does; what runs there goes on.
+    /// Stops the server and cuts its connections, like a broken network. Processes on the node
+    /// continue.
     pub fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {
             kill_with_children(server.id());
@@ -147,7 +148,7 @@ impl Node {
         self.folder.join("sshd_config")
     }
 
-    /// Ends a server that an earlier start left behind, if it is one: by now another process may have its id.
+    /// Stops a server of an earlier start, unless its process id belongs to another process by now.
     fn end_left(&self) -> Result<()> {
         let Ok(text) = fs::read_to_string(self.pid_file()) else { return Ok(()) };
         let left = text.trim().parse().ok().filter(|pid| self.is_server(*pid));
@@ -155,36 +156,43 @@ impl Node {
             kill_with_children(pid);
             let begun = Instant::now();
             while self.is_server(pid) {
-                ensure!(begun.elapsed() < READY, "the SSH server {pid} of {} is left over and does not end", self.name);
+                ensure!(
+                    begun.elapsed() < READY,
+                    "the SSH server {pid} of {} is left over and does not end",
+                    self.name
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
         Ok(fs::remove_file(self.pid_file())?)
     }
 
-    /// Whether a process is this node's server. Nobody else calls one with its file.
+    /// Whether a process is this node's server. No other process has the node's file in its
+    /// arguments.
     fn is_server(&self, pid: u32) -> bool {
         let called = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        // A server writes its state over how it was called, and then there are spaces between the words.
+        // A server overwrites its arguments with its status, separated by spaces.
         let words: Vec<&[u8]> = called.split(|byte| matches!(byte, 0 | b' ')).collect();
         let config = self.config();
-        let config: Vec<&[u8]> = config.as_os_str().as_bytes().split(|byte| *byte == b' ').collect();
-        words.iter().any(|word| word.ends_with(b"sshd")) && words.windows(config.len()).any(|words| words == config)
+        let config: Vec<&[u8]> =
+            config.as_os_str().as_bytes().split(|byte| *byte == b' ').collect();
+        words.iter().any(|word| word.ends_with(b"sshd"))
+            && words.windows(config.len()).any(|words| words == config)
     }
 
-    /// Starts its server again.
+    /// Restarts the server.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// If it does not start.
     pub fn restart(&mut self) -> Result<()> {
         self.start(&Programs::find()?)?;
         self.wait()
     }
 
-    /// Gives it another host key, as a machine has that is set up anew. It counts from the next start on.
+    /// Creates another host key, as on a reinstalled machine. It takes effect at the next start.
     ///
     /// # Errors
-    /// When the key can't be made.
+    /// If the key can't be created.
     pub fn forget_host_key(&mut self) -> Result<()> {
         fs::remove_file(self.folder.join("host_key"))?;
         Programs::find()?.ensure_key(&self.folder.join("host_key"))
@@ -208,13 +216,18 @@ impl Node {
         loop {
             let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
             let said = fs::read_to_string(self.folder.join("sshd.log"))?;
-            // Who answers there may be another than the one that was started.
-            let listens = ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
+            // Another server may answer at this address.
+            let listens =
+                ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
             if listens && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
                 return Ok(());
             }
             if ended.is_some() || begun.elapsed() > READY {
-                bail!("the SSH server of {} on {address} does not come up: {}", self.name, said.trim());
+                bail!(
+                    "the SSH server of {} on {address} does not come up: {}",
+                    self.name,
+                    said.trim()
+                );
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -227,7 +240,7 @@ impl Drop for Node {
     }
 }
 
-/// What a testbed is made with.
+/// The programs that a testbed needs.
 struct Programs {
     sshd: PathBuf,
     keygen: PathBuf,
@@ -236,19 +249,23 @@ struct Programs {
 impl Programs {
     fn find() -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // Where an account's PATH often does not lead.
+        // These are often missing in the PATH of a regular user.
         let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
         Self::among(&std::env::split_paths(&path).chain(more).collect::<Vec<_>>())
     }
 
     fn among(folders: &[PathBuf]) -> Result<Self> {
         let missing = |name: &str, package: &str| {
-            format!("{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)")
+            format!(
+                "{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)"
+            )
         };
-        // The server insists on being called by its whole path.
+        // The server requires its absolute path.
         let sshd = found(folders, "sshd").with_context(|| missing("sshd", "openssh-server"))?;
-        let keygen = found(folders, "ssh-keygen").with_context(|| missing("ssh-keygen", "openssh-client"))?;
-        // Its unprivileged half lives in there; where the package's own service starts, that makes it.
+        let keygen = found(folders, "ssh-keygen")
+            .with_context(|| missing("ssh-keygen", "openssh-client"))?;
+        // The directory for the server's privilege separation. The package's own service creates it
+        // at start.
         if geteuid().is_root() {
             fs::create_dir_all("/run/sshd").context("/run/sshd")?;
         }
@@ -262,12 +279,16 @@ impl Programs {
         let mut command = Command::new(&self.keygen);
         command.args(["-q", "-t", "ed25519", "-N", "", "-C", "gantry testbed", "-f"]).arg(path);
         let output = command.stdin(Stdio::null()).output().context("ssh-keygen")?;
-        ensure!(output.status.success(), "ssh-keygen: {}", String::from_utf8_lossy(&output.stderr).trim());
+        ensure!(
+            output.status.success(),
+            "ssh-keygen: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
         Ok(fs::set_permissions(path, Permissions::from_mode(0o600))?)
     }
 }
 
-/// Ends a server and its connections: each has a process of its own, in a session of its own.
+/// Kills a server and its connections. Each connection has its own process, in its own session.
 fn kill_with_children(server: u32) {
     let connections = children(server);
     for pid in std::iter::once(server).chain(connections) {
@@ -276,11 +297,13 @@ fn kill_with_children(server: u32) {
 }
 
 fn children(parent: u32) -> Vec<u32> {
-    let pids =
-        fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name, in parentheses, may hold spaces and parentheses of its own.
+        // The process name is in parentheses and may itself contain spaces and parentheses.
         let fields = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect::<Vec<_>>());
         fields.and_then(|fields| fields.get(1)?.parse().ok()) == Some(parent)
     };
@@ -302,7 +325,7 @@ fn user() -> Result<String> {
     Ok(user.context("the account that this runs as has no name")?.name)
 }
 
-/// 127.0.0.1 itself is left to others.
+/// The address 127.0.0.1 itself is not used.
 fn address(folder: &Path, number: usize) -> Ipv4Addr {
     let mut hasher = DefaultHasher::new();
     folder.hash(&mut hasher);
@@ -315,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn testbeds_and_nodes_have_addresses_of_their_own() {
+    fn testbeds_and_nodes_have_distinct_addresses() {
         let of = |folder: &str, number| address(Path::new(folder), number);
         assert_ne!(of("/a", 1), of("/a", 2));
         assert_ne!(of("/a", 1), of("/b", 1));
@@ -323,15 +346,18 @@ mod tests {
     }
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("gantry-testbed-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("gantry-testbed-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         folder.canonicalize().unwrap()
     }
 
-    /// Processes that were called with this folder in a word.
+    /// Processes with this folder in their arguments.
     fn called_with(folder: &Path) -> Vec<u32> {
-        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let called = |pid: &u32| {
             let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&words).contains(folder.to_str().unwrap())
@@ -339,7 +365,8 @@ mod tests {
         all.filter(called).collect()
     }
 
-    /// The servers of a testbed, once there are so many: one that is asked whether it is there makes a process for that.
+    /// The servers of a testbed, once there are this many. A connection check starts a short-lived
+    /// process, which would be counted too.
     fn servers(folder: &Path, count: usize) -> Vec<u32> {
         let begun = Instant::now();
         loop {
@@ -371,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_testbed_that_was_killed_is_taken_over_and_leaves_nothing() {
+    fn killed_testbed_is_taken_over() {
         let folder = folder("killed");
         let mut first = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tests::testbed_process", "--ignored"])
@@ -396,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_only_has_the_number_of_a_server_is_left_alone() {
+    fn reused_process_id_is_left_alone() {
         let folder = folder("number");
         let mut other = Command::new("sleep").arg("60").spawn().unwrap();
         fs::create_dir_all(folder.join("n1")).unwrap();
@@ -409,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_at_the_address_is_no_node() {
+    fn foreign_server_at_address_is_detected() {
         let folder = folder("else");
         let other = std::net::TcpListener::bind((address(&folder, 2), PORT)).unwrap();
         let refused = start(&folder).map(drop).unwrap_err().to_string();
@@ -420,13 +447,21 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_named_with_how_to_get_it() {
-        let said = |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
-        assert!(said(&[]).contains("sshd is missing") && said(&[]).contains("apt-get install openssh-server"));
+    fn missing_program_names_its_package() {
+        let said =
+            |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            said(&[]).contains("sshd is missing")
+                && said(&[]).contains("apt-get install openssh-server")
+        );
         let folder = folder("programs");
         fs::write(folder.join("sshd"), "").unwrap();
         let said = said(std::slice::from_ref(&folder));
-        assert!(said.contains("ssh-keygen is missing") && said.contains("apt-get install openssh-client"), "{said}");
+        assert!(
+            said.contains("ssh-keygen is missing")
+                && said.contains("apt-get install openssh-client"),
+            "{said}"
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -439,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn with_an_empty_path_it_says_what_is_missing() {
+    fn empty_path_reports_missing_programs() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tests::programs_process", "--ignored", "--nocapture"])
             .env("PATH", "")

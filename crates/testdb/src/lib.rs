@@ -1,40 +1,42 @@
-//! A database for each test: migrated, empty, its own, gone afterwards.
+//! A database for each test: migrated, empty, isolated, and dropped afterwards.
 //!
-//! # Theory
+//! With a shared database, tests would see each other's data. Migrating in each test would take
+//! seconds. So one database per cluster is migrated once (the *template*). Every test gets a clone,
+//! which PostgreSQL creates in about 50 ms by copying files.
 //!
-//! Tests against a shared database hide what they leave behind from each other; tests that migrate each take seconds.
-//! So one database is migrated once for a cluster (the *template*), and every test gets a clone of it, which PostgreSQL
-//! makes in some 50 ms by copying files.
+//! `GANTRY_TEST_POSTGRES` is the superuser URL of a cluster that the test command started (`testdb
+//! serve`). It is for runners with one process per test. Without it, each process starts a
+//! throwaway cluster on first use and shares it between its tests.
 //!
-//! *Which cluster.* `GANTRY_TEST_POSTGRES` names the superuser's URL of one that the test command has started
-//! (`testdb serve`), for runners that start a process for each test. Without it every process starts a throwaway one
-//! for itself when its first test asks, and its clients share it: threads of `cargo test` as well as tests of one
-//! process in turn.
-//!
-//! *Invariants.*
-//! - The template is made at most once for each cluster and content of the migrations: under an advisory lock, and under
-//!   a name that says what is in it ([`migrations::content`]), so a changed migration makes a new one.
-//! - Nothing stays. A clone is dropped with its [`TestDatabase`], also when the test panics; clones of processes that
-//!   were killed go with their cluster. A throwaway cluster is watched by a process of its own and ends with its
-//!   starter, however that ends.
+//! Invariants:
+//! - The template is created at most once per cluster and content of the migrations. An advisory
+//!   lock ensures this. Its name has a hash of the migrations ([`migrations::content`]), so a
+//!   changed migration creates a new template.
+//! - Nothing remains. A clone is dropped with its [`TestDatabase`], also if the test panics. The
+//!   clones of killed processes end with their cluster. A throwaway cluster has a watcher process,
+//!   and ends with the process that started it.
 
 use std::str::FromStr as _;
 
 use anyhow::{Context as _, Result};
 use migrations::Roles;
-use private_postgres::{METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, PrivatePostgres, SERVER_ROLE, Settings, WORKER_ROLE};
+use private_postgres::{
+    METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, PrivatePostgres, SERVER_ROLE, Settings, WORKER_ROLE,
+};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool,
+};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-/// The environment variable with the superuser's URL of a shared cluster.
+/// The environment variable with the superuser URL of a shared cluster.
 pub const SHARED: &str = "GANTRY_TEST_POSTGRES";
 
-/// The advisory lock under which a template is made.
+/// The advisory lock for creating a template.
 const TEMPLATE_LOCK: i64 = 0x6761_6e74_7279;
 
-/// A migrated database of one test's own. Dropping it drops the database.
+/// A migrated database of one test. Dropping this drops the database.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -50,10 +52,10 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// A fresh clone of the migrated template.
+    /// Clones the migrated template.
     ///
     /// # Panics
-    /// When there is no PostgreSQL to start, or it refuses: a test can't go on then.
+    /// If PostgreSQL is missing or fails, because the test can't continue.
     pub async fn new() -> Self {
         match Self::create().await {
             Ok(database) => database,
@@ -61,10 +63,10 @@ impl TestDatabase {
         }
     }
 
-    /// [`TestDatabase::new`] for callers that handle the failure.
+    /// [`TestDatabase::new`] for callers that handle errors.
     ///
     /// # Errors
-    /// No PostgreSQL to start, or what it refused.
+    /// If PostgreSQL is missing or fails.
     pub async fn create() -> Result<Self> {
         let cluster = cluster().await?;
         let template = cluster.ensure_template().await?;
@@ -72,7 +74,7 @@ impl TestDatabase {
         let mut admin = cluster.connect().await?;
         let made = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER_ROLE}");
         admin.execute(AssertSqlSafe(made)).await.context("cloning the template")?;
-        // Rights on a database are not cloned.
+        // A clone does not have the template's privileges.
         for statement in private_postgres::connect_sql(&name, PROGRAM_ROLES) {
             admin.execute(AssertSqlSafe(statement)).await?;
         }
@@ -91,65 +93,56 @@ impl TestDatabase {
         })
     }
 
-    /// The database's name in its cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The URL for migrations.
+    /// URL of the owner role, for migrations.
     pub fn owner_url(&self) -> &str {
         &self.owner_url
     }
 
-    /// The server's URL.
     pub fn server_url(&self) -> &str {
         &self.server_url
     }
 
-    /// The workers' URL.
     pub fn worker_url(&self) -> &str {
         &self.worker_url
     }
 
-    /// The URL of monitoring.
     pub fn metrics_url(&self) -> &str {
         &self.metrics_url
     }
 
-    /// [`TestDatabase::server_url`].
     pub fn app_url(&self) -> &str {
         self.server_url()
     }
 
-    /// A pool of the owner role.
+    /// Connections with the owner role.
     pub fn owner(&self) -> &PgPool {
         &self.owner
     }
 
-    /// A pool of the server's role.
+    /// Connections with the server's role.
     pub fn server(&self) -> &PgPool {
         &self.server
     }
 
-    /// A pool of the workers' role.
+    /// Connections with the workers' role.
     pub fn worker(&self) -> &PgPool {
         &self.worker
     }
 
-    /// A pool of the role of monitoring.
+    /// Connections with the monitoring role.
     pub fn metrics(&self) -> &PgPool {
         &self.metrics
     }
 
-    /// [`TestDatabase::server`].
     pub fn app(&self) -> &PgPool {
         self.server()
     }
 
-    /// Ends every session of this database but the caller's own: what a restart of the server looks like to clients.
-    ///
-    /// # Errors
-    /// What the cluster refused.
+    /// Ends every other session of this database, to simulate a restart of the database server.
     pub async fn cut_connections(&self) -> Result<()> {
         let mut admin = PgConnection::connect_with(&self.admin).await?;
         sqlx::query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1")
@@ -159,10 +152,7 @@ impl TestDatabase {
         Ok(admin.close().await?)
     }
 
-    /// Lets nobody in (`false`), or everybody again (`true`): a database that is gone for a while.
-    ///
-    /// # Errors
-    /// What the cluster refused.
+    /// Blocks (`false`) or allows (`true`) new connections, to simulate an unavailable database.
     pub async fn allow_connections(&self, allow: bool) -> Result<()> {
         let mut admin = PgConnection::connect_with(&self.admin).await?;
         let sql = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {allow}", self.name);
@@ -178,7 +168,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (admin, name) = (self.admin.clone(), self.name.clone());
-        // A test's runtime may be gone or busy unwinding, so this one is its own.
+        // The test's runtime may be gone or unwinding, so use a separate one.
         let dropped = std::thread::spawn(move || -> Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
@@ -196,15 +186,15 @@ impl Drop for TestDatabase {
     }
 }
 
-/// A throwaway cluster with its template, to be shared by many processes.
+/// A throwaway cluster with its template, shared by many processes.
 #[derive(Debug)]
 pub struct SharedCluster(PrivatePostgres);
 
 impl SharedCluster {
-    /// Starts it and makes the template.
+    /// Starts the cluster and creates the template.
     ///
     /// # Errors
-    /// No PostgreSQL installed, or what it refused.
+    /// If PostgreSQL is missing or fails.
     pub async fn start() -> Result<Self> {
         let postgres = start_private().await?;
         let shared = Self(postgres);
@@ -212,15 +202,15 @@ impl SharedCluster {
         Ok(shared)
     }
 
-    /// What to put into [`SHARED`].
+    /// The value for [`SHARED`].
     pub fn url(&self) -> String {
         self.0.admin_url("postgres")
     }
 
-    /// Stops it and removes its folder.
+    /// Stops the cluster and removes its folder.
     ///
     /// # Errors
-    /// The server didn't end.
+    /// If the server does not stop.
     pub async fn stop(self) -> Result<()> {
         Ok(self.0.stop().await?)
     }
@@ -231,8 +221,8 @@ async fn start_private() -> Result<PrivatePostgres> {
     Ok(PrivatePostgres::start(Settings::throwaway(folder)).await?)
 }
 
-/// The cluster of this process: a shared one, or its own, started at most once and never dropped here. Its watcher ends
-/// it with the process.
+/// The cluster of this process: a shared one, or its own. It is started at most once and never
+/// dropped here. Its watcher stops it when the process ends.
 async fn cluster() -> Result<&'static Cluster> {
     static CLUSTER: OnceCell<(Cluster, Option<PrivatePostgres>)> = OnceCell::const_new();
     let (cluster, _) = CLUSTER
@@ -247,7 +237,7 @@ async fn cluster() -> Result<&'static Cluster> {
     Ok(cluster)
 }
 
-/// A cluster that is reached as its superuser, without passwords.
+/// A cluster with superuser access, without passwords.
 #[derive(Debug, Clone)]
 struct Cluster {
     admin: PgConnectOptions,
@@ -255,7 +245,8 @@ struct Cluster {
 
 impl Cluster {
     fn at(url: &str) -> Result<Self> {
-        let admin = PgConnectOptions::from_str(url).context("the superuser's URL of the test cluster")?;
+        let admin =
+            PgConnectOptions::from_str(url).context("the superuser's URL of the test cluster")?;
         Ok(Self { admin: admin.database("postgres").disable_statement_logging() })
     }
 
@@ -276,7 +267,7 @@ impl Cluster {
         self.options(role, database).to_url_lossy().to_string()
     }
 
-    /// The name of the migrated template, which is made when it isn't there.
+    /// Returns the name of the migrated template. Creates it if missing.
     async fn ensure_template(&self) -> Result<String> {
         let content = migrations::content();
         let name = format!("gantry_template_{}", &content[..16]);
@@ -297,15 +288,19 @@ impl Cluster {
         Ok(sqlx::query_scalar(sql).bind(name).fetch_one(admin).await?)
     }
 
-    /// Under another name until it is whole.
+    /// Creates the template under a temporary name until it is complete.
     async fn make_template(&self, admin: &mut PgConnection, name: &str) -> Result<()> {
         private_postgres::ensure_roles(admin).await?;
         let fresh = format!("{name}_new");
-        admin.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)")))
+            .await?;
         admin.execute(AssertSqlSafe(format!("CREATE DATABASE {fresh} OWNER {OWNER_ROLE}"))).await?;
         migrations::migrate_url(&self.url(OWNER_ROLE, &fresh), &Roles::default()).await?;
-        // A template with a session (autovacuum's, say) can't be cloned.
-        admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false"))).await?;
+        // A template with a session (such as autovacuum's) can't be cloned.
+        admin
+            .execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false")))
+            .await?;
         admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} RENAME TO {name}"))).await?;
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! One throwaway cluster for a whole test run: `testdb run COMMAND...`, or `testdb serve` until stdin closes.
+//! A throwaway cluster for a test run: `testdb run COMMAND...`, or `testdb serve` until stdin
+//! closes.
 
 use std::process::ExitCode;
 
@@ -28,7 +29,7 @@ async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
         .env(SHARED, cluster.url())
         .spawn()
         .with_context(|| format!("can't run {program}"))?;
-    // A Ctrl-C reaches the command, too: wait for its end, so that it can still use the database.
+    // Ctrl-C also reaches the command. Wait for its end, so that it can still use the database.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let status = loop {
@@ -48,13 +49,14 @@ async fn serve() -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let cluster = SharedCluster::start().await?;
     println!("{}", cluster.url());
-    let closed = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let closed =
+        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
     tokio::select! {
         _ = closed => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
     cluster.stop().await?;
-    // A read of stdin can't be cancelled, and the runtime would wait for it.
+    // A read of stdin can't be canceled, and the runtime would wait for it.
     std::process::exit(0)
 }

@@ -1,4 +1,4 @@
-//! Clones are migrated, apart from each other, and gone afterwards.
+//! Clones are migrated, isolated, and dropped afterwards.
 
 use migrations::Roles;
 use private_postgres::{PrivatePostgres, Settings};
@@ -6,13 +6,16 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 use testdb::TestDatabase;
 
 #[tokio::test]
-async fn a_clone_is_migrated() {
+async fn clone_is_migrated() {
     let db = TestDatabase::new().await;
     assert!(migrations::is_current(db.app()).await.unwrap());
-    for (pool, name) in
-        [(db.server(), "gantry_server"), (db.worker(), "gantry_worker"), (db.metrics(), "gantry_metrics")]
-    {
-        let user: String = sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
+    for (pool, name) in [
+        (db.server(), "gantry_server"),
+        (db.worker(), "gantry_worker"),
+        (db.metrics(), "gantry_metrics"),
+    ] {
+        let user: String =
+            sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
         assert_eq!(user, name);
     }
     let by_url = PgConnection::connect(db.owner_url()).await.unwrap();
@@ -20,21 +23,24 @@ async fn a_clone_is_migrated() {
 }
 
 #[tokio::test]
-async fn clones_do_not_meet_and_leave_nothing() {
+async fn clones_are_isolated_and_dropped() {
     let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
     one.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
-    let there: i64 = sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
+    let there: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
     assert_eq!(there, 0);
     let name = one.name().to_owned();
     let is_there = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
-    let before: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    let before: bool =
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
     drop(one);
-    let after: bool = sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+    let after: bool =
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
     assert_eq!((before, after), (true, false));
 }
 
 #[tokio::test]
-async fn a_database_can_be_gone_for_a_while() {
+async fn database_connections_can_be_blocked() {
     let db = TestDatabase::new().await;
     let one = "SELECT 1";
     assert!(db.app().execute(one).await.is_ok());
@@ -45,34 +51,47 @@ async fn a_database_can_be_gone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_shared_cluster_serves_other_processes() {
+async fn shared_cluster_serves_other_processes() {
     if std::env::var_os(testdb::SHARED).is_some() {
         return;
     }
     let shared = testdb::SharedCluster::start().await.unwrap();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "clones_do_not_meet_and_leave_nothing", "a_shared_cluster_serves_other_processes"])
+        .args([
+            "--exact",
+            "clones_are_isolated_and_dropped",
+            "shared_cluster_serves_other_processes",
+        ])
         .env(testdb::SHARED, shared.url())
         .status()
         .unwrap();
     assert!(status.success());
     let mut admin = PgConnection::connect(&shared.url()).await.unwrap();
     let databases: Vec<String> =
-        sqlx::query_scalar("SELECT datname::text FROM pg_database ORDER BY 1").fetch_all(&mut admin).await.unwrap();
+        sqlx::query_scalar("SELECT datname::text FROM pg_database ORDER BY 1")
+            .fetch_all(&mut admin)
+            .await
+            .unwrap();
     let templates = databases.iter().filter(|name| name.starts_with("gantry_template_")).count();
     assert_eq!(templates, 1, "made once: {databases:?}");
-    assert!(!databases.iter().any(|name| name.starts_with("test_")), "nothing stays: {databases:?}");
+    assert!(
+        !databases.iter().any(|name| name.starts_with("test_")),
+        "nothing stays: {databases:?}"
+    );
     admin.close().await.unwrap();
     shared.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
+async fn private_cluster_accepts_the_migrations() {
     let folder = std::env::temp_dir().join(format!("gantry-up-{}", std::process::id()));
     let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
     let (owner, app) = (cluster.owner_url("gantry"), cluster.server_url("gantry"));
     let roles = Roles::default();
-    let (one, two) = tokio::join!(migrations::migrate_url(&owner, &roles), migrations::migrate_url(&owner, &roles));
+    let (one, two) = tokio::join!(
+        migrations::migrate_url(&owner, &roles),
+        migrations::migrate_url(&owner, &roles)
+    );
     one.unwrap();
     two.unwrap();
     let pool = sqlx::PgPool::connect(&app).await.unwrap();
@@ -80,7 +99,8 @@ async fn the_private_cluster_of_gantry_up_takes_the_migrations() {
     pool.close().await;
     let refused = migrations::migrate_url(&app, &roles).await.unwrap_err();
     assert!(matches!(refused, migrations::Error::RoleIsOwner(_)), "{refused}");
-    let missing = Roles { worker: "nobody_here".into(), metrics: "nor here".into(), ..Roles::default() };
+    let missing =
+        Roles { worker: "nobody_here".into(), metrics: "nor here".into(), ..Roles::default() };
     let refused = migrations::migrate_url(&owner, &missing).await.unwrap_err().to_string();
     for create in ["CREATE ROLE \"nobody_here\" LOGIN;", "CREATE ROLE \"nor here\" LOGIN;"] {
         assert!(refused.contains(create), "{refused}");

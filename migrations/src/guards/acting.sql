@@ -1,14 +1,17 @@
--- The person behind a transaction.
+-- The person for whom a transaction acts.
 --
--- A connection of the server's role proves nothing about people. A transaction that acts for a person presents that person's session
--- or token, which the database stores only as a hash. Nothing else writes the table `acting`, so a stolen database role cannot act for
--- anyone whose session it does not have. Connections of the owner are not bound by this.
+-- A connection with the server's role proves nothing about people. To act for a person, a
+-- transaction presents that person's session or token, of which the database stores only the hash.
+-- Nothing else writes the table `acting`. So a stolen server role can act only for people whose
+-- credential it has. Connections of the owner are exempt.
 --
--- A session that lacks its second factor is recorded as pending. Such a transaction acts for nobody: it may only present or enrol a
--- factor (second_factor.sql), or set the password of a link. The same holds for a session of an admin's link without a password.
+-- A session without its second factor is recorded as pending. Its transaction acts for no one. It
+-- may only verify or enrol a factor (second_factor.sql), or set the password of a link. The same
+-- applies to a session that began with an admin's link, until it has a password.
 
--- Starts acting for the person of a session or API token; returns the person, or NULL if the credential is not valid. The session or
--- token and the person stay as they are until the transaction ends. Lock the person first where a transaction also changes people.
+-- Acts for the person of a session or API token from here on. Returns the person, or NULL if the
+-- credential is invalid. The person and the credential are locked until the transaction ends. A
+-- transaction that also changes people must lock the person first, to prevent deadlocks.
 CREATE OR REPLACE FUNCTION act_as(credential text) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -29,8 +32,8 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  -- Every other row that is visible here belongs to a transaction that has ended. Rows that another transaction is removing are left to it.
-  -- With an older snapshot, rows that are gone by now would still be seen.
+  -- Every other visible row belongs to a finished transaction. Rows that another transaction is
+  -- deleting are skipped. An older snapshot would still show rows that are already deleted.
   IF current_setting('transaction_isolation') = 'read committed' THEN
     DELETE FROM acting a WHERE a.xid IN (
       SELECT o.xid FROM acting o WHERE o.xid <> pg_current_xact_id() LIMIT 100 FOR UPDATE SKIP LOCKED);
@@ -46,29 +49,29 @@ BEGIN
   RETURN holder.person_id;
 END $$;
 
--- Rows from a backup could carry the id of a transaction to come.
+-- A row from a backup could have the id of a future transaction.
 DELETE FROM acting;
 
--- The person that this transaction acts for; NULL: none, so Gantry itself.
+-- The person for whom this transaction acts. NULL: Gantry itself.
 CREATE OR REPLACE FUNCTION acting_person() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND NOT a.pending AND NOT a.needs_password
 $$;
 
--- The person whose credential was presented, even if the session lacks its factor: for the audit.
+-- For the audit: the person of the presented credential, even if the session lacks its factor.
 CREATE OR REPLACE FUNCTION acting_holder() RETURNS uuid
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.person_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
 $$;
 
--- Whether that person presented a session, not a token.
+-- Whether the person presented a session, not a token.
 CREATE OR REPLACE FUNCTION acting_in_session() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a
                  WHERE a.xid = pg_current_xact_id_if_assigned() AND a.session_id IS NOT NULL AND NOT a.pending AND NOT a.needs_password)
 $$;
 
--- Whether that person presented a session, or a token with the scope operator.
+-- Whether the person presented a session, or a token with the scope operator.
 CREATE OR REPLACE FUNCTION acting_as_operator() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a LEFT JOIN token t ON t.id = a.token_id
@@ -76,7 +79,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_te
                    AND (a.session_id IS NOT NULL OR 'operator' = ANY (t.scopes)))
 $$;
 
--- Whether that person may operate in a deployment with what they presented. The worker's role can ask no more than whether one is there.
+-- Whether the presented credential lets the person operate in a deployment. The worker's role may
+-- call only acting_person(), so that check comes first.
 CREATE OR REPLACE FUNCTION acting_operates(place uuid) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -87,23 +91,26 @@ BEGIN
     SELECT FROM person p WHERE p.id = acting_person() AND may_in(p, ARRAY['operator'], ARRAY[place]));
 END $$;
 
--- Whether that person is an admin and presented a session. An admin who gives the permission up in this transaction finishes it as one.
+-- Whether the person is an admin and presented a session. Admins who give up the permission in this
+-- transaction complete it as admins.
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND NOT a.pending AND NOT a.needs_password)
 $$;
 
--- Whether this connection is the owner's, or runs in a function of the owner's.
+-- Whether this is the owner's connection, or a function that runs as the owner.
 CREATE OR REPLACE FUNCTION is_owner() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.acting'::regclass
 $$;
 
--- What is written in a person's name ------------------------------------------------------------------------------------
--- These triggers sort after the others of their table, whose refusals say more.
+-- Rows in a person's name -------------------------------------------------------------------------
+-- These triggers sort after the others of their table, whose messages are more specific.
 
--- Arguments: the column that names the person, and what they have to present: 'session', 'operator' (a session or such a token), or
--- 'enrol' (a session, also one that lacks its second factor if the person has none).
+-- Arguments: the column with the person, and the required credential:
+-- - session
+-- - operator: a session, or a token with the scope operator
+-- - enrol: a session. It may lack its second factor if the person has none.
 CREATE OR REPLACE FUNCTION guard_with_credential() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF is_owner() THEN
@@ -137,7 +144,7 @@ CREATE TRIGGER guard_with_credential_resolved BEFORE UPDATE ON comment FOR EACH 
   WHEN (NEW.resolved_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('resolved_by', 'operator');
 CREATE TRIGGER guard_with_credential BEFORE INSERT ON target FOR EACH ROW
   WHEN (NEW.kind <> 'genesis') EXECUTE FUNCTION guard_with_credential('committed_by', 'operator');
--- These rows are written before the person's own row is locked, so they are checked when the transaction commits.
+-- Checked at commit, because these rows are written before the person's row is locked.
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON proposal DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED
@@ -151,7 +158,7 @@ CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON import_report DE
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.imported_by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('imported_by', 'operator');
 
--- What a restore leaves out is said by the person whose edits they are.
+-- The author of a restoring edit records what the restore leaves out.
 CREATE OR REPLACE FUNCTION guard_with_credential_left_out() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT is_owner() AND NOT EXISTS (
@@ -164,7 +171,8 @@ END $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON left_out DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_left_out();
 
--- A person who undoes, redoes or drops an edit is there, and adds nobody else to its authors.
+-- A person who undoes, redoes or drops an edit becomes its author. They must be signed in and
+-- cannot add another person.
 CREATE OR REPLACE FUNCTION guard_with_credential_touched() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF is_owner() THEN
@@ -184,15 +192,17 @@ END $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_touched();
 
--- A submission is its person's. Without their credential, it only takes the place of their newest one after its base moved, if nobody
--- touched an edit since: the same documents, effects, risks, words, policy and authors, on no smaller a base (control::replanning).
+-- A review needs the credential of its submitter. Without it, a review may only replace the
+-- submitter's newest one after its base has changed, if no edit changed since. Documents, effects,
+-- risks, title, policy and authors must be equal, and the base no smaller (control::replanning).
 CREATE OR REPLACE FUNCTION guard_with_credential_submission() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
     RETURN NULL;
   END IF;
-  -- Once a submission is in the audit, no part is added to it (guard_audit_part), also if this check is fired early.
+  -- guard_audit_part rejects new parts of a review that is in the audit, even if this check fires
+  -- early.
   IF EXISTS (SELECT FROM replan r JOIN submission b ON b.id = r.before_id WHERE r.after_id = NEW.id AND replaces(NEW, b))
      AND EXISTS (SELECT FROM audit a WHERE a.subject = NEW.id::text AND a.action = 'submission.insert' AND a.source = 'database') THEN
     RETURN NULL;
@@ -205,7 +215,8 @@ SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit =
   SELECT (s.proposal_id, s.version, s.epoch, s.created_by, s.title, s.change_hash, s.effects_hash, s.risk, s.summary)
        = (b.proposal_id, b.version + 1, b.epoch, b.created_by, b.title, b.change_hash, b.effects_hash, b.risk, b.summary)
     AND s.new_policy_hash IS NOT DISTINCT FROM b.new_policy_hash
-    -- Whoever edits or submits holds the proposal's lock, so the order of these rows is theirs.
+    -- Edits and submissions hold the proposal's lock, so the ids of these audit rows have their
+    -- order.
     AND NOT EXISTS (
       SELECT FROM edit e JOIN audit a ON a.subject = e.proposal_id || ' ' || e.seq AND a.action IN ('edit.insert', 'edit.update')
       WHERE e.proposal_id = s.proposal_id AND a.source = 'database' AND a.id > coalesce((
@@ -225,7 +236,7 @@ $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_submission();
 
--- Holds and maintenance are put on and ended by an operator of the place. So are priorities, which name nobody.
+-- Hold, maintenance and priority need an operator of the deployment. Priority names no person.
 CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   who person;
@@ -247,7 +258,7 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
--- The commit that removes a deployment ends its hold.
+-- The commit that removes a deployment ends its hold without an operator.
 CREATE TRIGGER guard_with_credential BEFORE UPDATE OF held_by, held_at, held_reason ON deployment FOR EACH ROW
   WHEN (NEW.removed_in IS NULL AND (NEW.held_by, NEW.held_at, NEW.held_reason) IS DISTINCT FROM (OLD.held_by, OLD.held_at, OLD.held_reason))
   EXECUTE FUNCTION guard_with_credential_hold();
@@ -258,9 +269,9 @@ CREATE TRIGGER guard_with_credential BEFORE UPDATE OF available, unavailable_by,
         IS DISTINCT FROM (OLD.available, OLD.unavailable_by, OLD.unavailable_at, OLD.unavailable_reason))
   EXECUTE FUNCTION guard_with_credential_hold();
 
--- People and credentials -------------------------------------------------------------------------------------------------
+-- People and credentials --------------------------------------------------------------------------
 
--- Only admins add people and change what they may do.
+-- Only admins add people and change their permissions.
 CREATE OR REPLACE FUNCTION guard_with_admin() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT is_owner() AND NOT acting_admin() THEN
@@ -272,7 +283,8 @@ END $$;
 CREATE TRIGGER guard_with_admin BEFORE INSERT OR UPDATE ON person FOR EACH ROW EXECUTE FUNCTION guard_with_admin();
 CREATE TRIGGER guard_with_admin BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_with_admin();
 
--- People make API tokens for themselves, admins make them for service accounts. Only admins make sign-in links.
+-- People create their own API tokens. Admins create those of service accounts, and all sign-in
+-- links.
 CREATE OR REPLACE FUNCTION guard_with_credential_token() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF is_owner() THEN
@@ -301,7 +313,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_with_credential BEFORE INSERT ON token FOR EACH ROW EXECUTE FUNCTION guard_with_credential_token();
 
--- Sessions begin by the functions below. A visit moves the idle limit and nothing else, and ends nobody's absence after the fact.
+-- Only the functions below begin sessions. A request extends the idle limit only, up to 12 hours,
+-- and never revives an expired session.
 CREATE OR REPLACE FUNCTION guard_session() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT is_owner() AND (NEW.expires_at > OLD.expires_at OR NEW.idle_expires_at > least(NEW.expires_at, now() + interval '12 hours')
@@ -312,7 +325,8 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_session BEFORE UPDATE ON session FOR EACH ROW EXECUTE FUNCTION guard_session();
 
--- Spends a one-time link and begins a session; returns its person and what the link asks for. No row: the link is not valid.
+-- Uses a one-time link and begins a session. Returns the person and the steps that the link
+-- requires. No row: the link is invalid.
 CREATE OR REPLACE FUNCTION begin_session_by_link(
   link text, session_hash bytea, idle interval, absolute interval, agent text, client_address text)
 RETURNS TABLE (who uuid, asks text[])
@@ -331,19 +345,19 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- Whether this is the Argon2id output of a person's password.
+-- Whether this is the Argon2id output of the person's password.
 CREATE OR REPLACE FUNCTION proves_password(who uuid, proof bytea) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT coalesce(sha256(proof) = (SELECT decode(split_part(a.password_hash, '$', 6) || '=', 'base64') FROM account a WHERE a.person_id = who), false)
 $$;
 
--- Begins a session of a person whose password is proven; false: it is not.
+-- Begins a session if the password matches. False: it does not match.
 CREATE OR REPLACE FUNCTION begin_session_by_password(
   who uuid, proof bytea, session_hash bytea, idle interval, absolute interval, agent text, client_address text)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  -- Nobody disables them or changes the password from here on.
+  -- The lock keeps the account enabled and its password unchanged until the session exists.
   PERFORM FROM person p WHERE p.id = who AND NOT p.disabled AND p.kind = 'human' FOR SHARE;
   IF NOT FOUND OR NOT proves_password(who, proof) THEN
     RETURN false;
@@ -354,8 +368,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Sets the password of the person that this transaction acts for, if the one before is still this row (NULL: there is none), and gives
--- their session another token. It takes a session that began by a link within the hour, or proof of the old password.
+-- Sets the password of the acting person and replaces the token of their session. Requires a
+-- session begun by a link within the last hour, or the Argon2id output of the old password. False:
+-- `before` is not the stored row (NULL: no password yet).
 CREATE OR REPLACE FUNCTION set_password(before text, after text, old_proof bytea, session_hash bytea) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE

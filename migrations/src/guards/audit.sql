@@ -1,13 +1,13 @@
--- The audit: rows that the database writes itself, and the chain over all rows.
+-- The audit: rows that the database writes, and the hash chain over all rows.
 --
--- Triggers write one row (source = 'database') for each change of intent, of verdicts, people, sessions, tokens, node records and runs.
--- Its detail is the changed row, so an export proves that a row is still the one that was written. Rows of use cases
--- (source = 'application') give the reasons and prove nothing. The owner of the functions writes the database's rows, so no other role
--- needs a right to insert them.
+-- Triggers write a row (source = 'database') for each change of intent, verdicts, people, sessions,
+-- tokens, node records and runs. Its detail is the changed row, so an export proves that the row is
+-- unchanged since. Rows of use cases (source = 'application') add the reasons and prove nothing.
+-- The triggers run as the owner, so no other role needs the privilege to insert such rows.
 
--- Rows ----------------------------------------------------------------------------------------------------------------
+-- Rows --------------------------------------------------------------------------------------------
 
--- A transaction that acts for a person writes rows of that person or of Gantry only.
+-- A transaction that acts for a person writes audit rows for that person or for Gantry only.
 CREATE OR REPLACE FUNCTION guard_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE person uuid := acting_holder();
@@ -18,16 +18,18 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
--- Whether the owner is connected. In functions of the audit, which run as the owner, is_owner() is always true.
+-- Whether the owner is connected. Functions of the audit run as the owner, so is_owner() is always
+-- true in them.
 CREATE OR REPLACE FUNCTION is_owner_session() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.acting'::regclass
 $$;
 CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
   WHEN (NEW.source = 'application' AND NEW.actor IS NOT NULL) EXECUTE FUNCTION guard_audit();
 
--- The functions of the hot path (runs) have no search path of their own, which costs 0.1 ms a call: they qualify every name instead.
+-- Functions for runs are on the hot path. Their own search path would cost 0.1 ms per call, so they
+-- qualify every name.
 
--- Each row that is inserted waits for its seal.
+-- Queues each inserted row for sealing.
 CREATE OR REPLACE FUNCTION guard_audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   INSERT INTO public.audit_unsealed (audit_id) SELECT a.id FROM added a;
@@ -36,12 +38,12 @@ END $$;
 CREATE TRIGGER guard_audit_queue AFTER INSERT ON audit REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_queue();
 
--- A moment in the audit, whatever the time zone of the session is.
+-- UTC, whatever the time zone of the session is.
 CREATE OR REPLACE FUNCTION audit_moment(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- The part of a run that the audit records: what it ran for and how it ended.
+-- The audited part of a run: its identity and its outcome.
 CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
     'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation', r.generation,
@@ -50,7 +52,7 @@ CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS
     'ended_at', public.audit_moment(r.ended_at), 'outcome', r.outcome))
 $$;
 
--- The parts of a submission that are in tables of their own. Its documents are proven by its change hash.
+-- The parts of a review that other tables store. The change hash proves its documents.
 CREATE OR REPLACE FUNCTION audit_submission(s submission) RETURNS jsonb LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
   SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
@@ -60,7 +62,7 @@ SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
     'signed', (SELECT true FROM signature_demand g WHERE g.submission_id = s.id)))
 $$;
 
--- The part of any other row that the audit records. Tables with secrets or progress in them list the columns.
+-- The audited part of any other row. For tables with secrets or progress, only the listed columns.
 CREATE OR REPLACE FUNCTION audit_image(of_table text, r jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT jsonb_strip_nulls(coalesce(
@@ -82,8 +84,9 @@ SET search_path = pg_catalog, public, pg_temp AS $$
       ELSE r - 'xid' END))
 $$;
 
--- Writes the audit row of a changed row. Arguments: the columns that name the row, and the column of the person who changed it. That
--- column counts if the transaction acts for no person and proves as much: the owner wrote it, or a session began (acting.sql).
+-- Writes the audit row of a changed row. Arguments: the columns that identify the row, and the
+-- column with the person who changed it. That column counts only without an acting person: if the
+-- owner wrote the row, or if a session began (acting.sql).
 CREATE OR REPLACE FUNCTION guard_audit_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -124,7 +127,7 @@ CREATE TRIGGER guard_audit_change AFTER UPDATE ON edit FOR EACH ROW EXECUTE FUNC
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON scoped_grant
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id permission deployment_id', '');
--- Another password is another time of change; the hash itself is recorded nowhere.
+-- A new password is audited as its time of change. The hash itself is never recorded.
 CREATE TRIGGER guard_audit AFTER INSERT OR DELETE OR UPDATE OF password_hash, changed_at ON account
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', 'person_id');
 CREATE TRIGGER guard_audit AFTER INSERT ON session FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
@@ -134,7 +137,7 @@ CREATE TRIGGER guard_audit AFTER INSERT ON token FOR EACH ROW EXECUTE FUNCTION g
 CREATE TRIGGER guard_audit_change AFTER DELETE
   OR UPDATE OF kind, hash, person_id, node_id, deployment_id, scopes, expires_at, used_at, revoked_at ON token
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
--- Phantoms come with the deployments of a target.
+-- Phantom nodes are created with the deployments of a blueprint.
 CREATE TRIGGER guard_audit AFTER INSERT ON node FOR EACH ROW WHEN (NOT NEW.phantom)
   EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE TRIGGER guard_audit_change AFTER DELETE
@@ -145,8 +148,9 @@ CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priori
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
 CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW EXECUTE FUNCTION guard_audit_row('epoch', '');
 
--- A submission is audited when all its parts are there. Whether its approvals must be signed is decided at the same moment: no part comes
--- later (guard_audit_part), also if a transaction checks its constraints early.
+-- A review is audited once all its parts exist. At the same moment the database decides whether its
+-- approvals must be signed. guard_audit_part rejects later parts, even if a transaction checks its
+-- constraints early.
 CREATE OR REPLACE FUNCTION guard_audit_submission() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -157,7 +161,8 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_audit_submission();
--- A transaction may check its constraints early (SET CONSTRAINTS). The submission is complete then.
+-- A transaction may check its constraints early (SET CONSTRAINTS). The review is complete from then
+-- on.
 CREATE OR REPLACE FUNCTION guard_audit_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF EXISTS (SELECT FROM added p JOIN audit a ON a.subject = p.submission_id::text
@@ -176,7 +181,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- A row trigger with a condition costs nothing when a lease is renewed or a log grows, which are most updates of runs.
+-- Most updates of runs renew a lease or append to a log. A row trigger with a condition costs
+-- nothing for them.
 CREATE OR REPLACE FUNCTION guard_audit_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   INSERT INTO public.audit (action, subject, detail, source)
@@ -188,7 +194,7 @@ CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> '
 CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, outcome ON run FOR EACH ROW
   WHEN ((NEW.state, NEW.outcome) IS DISTINCT FROM (OLD.state, OLD.outcome)) EXECUTE FUNCTION guard_audit_run();
 
--- Rows from before these triggers are recorded once, as they are.
+-- Records rows that are older than these triggers, once.
 DO $$
 BEGIN
   IF EXISTS (SELECT FROM audit_baseline) THEN
@@ -210,17 +216,18 @@ BEGIN
   FROM run r WHERE r.state <> 'queued';
 END $$;
 
--- The chain -----------------------------------------------------------------------------------------------------------
+-- Hash chain --------------------------------------------------------------------------------------
 
--- The exact bytes that are sealed; an export carries them, so that a verifier needs no database.
+-- The exact bytes that are sealed. An export contains them, so that a verifier needs no database.
 CREATE OR REPLACE FUNCTION audit_content(a audit) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT (jsonb_build_object('id', a.id, 'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                              'actor', a.actor, 'action', a.action, 'subject', a.subject, 'detail', a.detail)
           || CASE a.source WHEN 'database' THEN '{"source": "database"}' ELSE '{}' END::jsonb)::text
 $$;
 
--- Seals the rows that wait for it, oldest first, at most that many; returns how many. It does not see rows of transactions that still
--- run; a later call seals them. So the chain has an order of its own.
+-- Seals up to at_most waiting rows, oldest first, and returns their number. A later call seals the
+-- rows of transactions that are still open. So the order of the chain differs from the order of
+-- ids.
 CREATE OR REPLACE FUNCTION seal_audit(at_most int) RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -244,7 +251,7 @@ BEGIN
   RETURN sealed;
 END $$;
 
--- The first seq at which the chain doesn't hold; NULL: it holds.
+-- The first seq at which the chain is broken. NULL: it is intact.
 CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT min(c.seq) FROM (
     SELECT s.seq, s.hash, s.prev_hash, a,
@@ -255,14 +262,16 @@ CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE 
      OR c.hash <> sha256(c.prev_hash || convert_to(audit_content(c.a), 'UTF8'))
 $$;
 
--- Whether a row still has the values that its audit row records. Columns that came with a later version are not in the audit row.
+-- Whether a row still has the values in its audit row. Columns added by later versions are not in
+-- the audit row.
 CREATE OR REPLACE FUNCTION audit_agrees(of_action text, of_subject text, image jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM audit a WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'
                    AND a.detail = (SELECT jsonb_object_agg(k, image -> k) FROM jsonb_object_keys(a.detail) k))
 $$;
 
--- Whether a row's last change is sealed after that seq, or not yet. An export up to that seq leaves such rows out.
+-- Whether the last change of a row is sealed after this seq, or not yet. An export up to this seq
+-- omits such rows.
 CREATE OR REPLACE FUNCTION audited_after(of_action text, of_subject text, seq bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM audit a LEFT JOIN seal s ON s.audit_id = a.id

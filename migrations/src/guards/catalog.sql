@@ -1,13 +1,15 @@
--- Versions of barclamps: one version has one spelling.
+-- Barclamp versions: each version has one spelling.
 --
--- Reviewers tell contents apart by name and version. A version is visible ASCII text, so versions that look alike are alike, and two
--- spellings that count as one version (`1`, `01`, `v1`) are not stored side by side. `engine::catalog::version` has the same rules.
+-- Reviewers identify a barclamp by name and version. A version is visible ASCII text, so versions
+-- that look the same are the same. Two spellings of one version (`1`, `01`, `v1`) cannot both be
+-- stored. `engine::catalog::version` has the same rules.
 
--- The same text for every spelling of a version, as `version::order` compares them.
+-- The canonical form of a version, equal for all spellings that `version::order` treats as equal.
 CREATE OR REPLACE FUNCTION version_key(version text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH lowered AS (SELECT regexp_replace(lower(version), '^v(?=[0-9])', '') AS v),
-  -- A word after a hyphen names a pre-release, so that hyphen counts; every other separator is as good as none.
+  -- A word after a hyphen is a pre-release, so that hyphen counts. All other separators are
+  -- equivalent.
   marked AS (SELECT regexp_replace(v, '[._+-]*-(?=[a-z])', '~', 'g') AS v FROM lowered),
   parted AS (SELECT regexp_replace(v, '(?<=[0-9])(?=[a-z])|(?<=[a-z])(?=[0-9])', '.', 'g') AS v FROM marked),
   separated AS (SELECT regexp_replace(v, '[._+-]+', '.', 'g') AS v FROM parted)

@@ -1,8 +1,9 @@
--- The record of a node and its document ----------------------------------------------------------------------------------
--- A connection decides on which machine an approved step runs, and hints are input of its roles. Once a node has a document, both come
--- from there, and the row only repeats them.
+-- Node records and their documents ----------------------------------------------------------------
+-- A connection decides on which machine an approved step runs, and hints are input of its roles.
+-- Once a node has a document, both come from the document, and the row repeats them.
 
--- A row's connection in the form that a document has (engine::cluster::Connection). NULL: a node that is not reached.
+-- The connection in a row, in the form of a document (engine::cluster::Connection). NULL: the node
+-- has no connection.
 CREATE OR REPLACE FUNCTION node_connection(transport text, address jsonb, connection jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT CASE transport
@@ -12,8 +13,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
     WHEN 'local' THEN jsonb_build_object('transport', 'local', 'root', connection -> 'root') END
 $$;
 
--- Whether a row says what a document says. A document without a connection, from before connections were part of it, says nothing;
--- workers start no run with it.
+-- Whether a row matches its document. Older documents have no connection and match any row; workers
+-- start no run with them.
 CREATE OR REPLACE FUNCTION node_matches(n node, doc jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT NOT doc ? 'connection'
@@ -21,7 +22,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
        AND coalesce(doc -> 'hints', '{}') = n.hints
 $$;
 
--- The nodes whose first document a submission writes and whose record changed since it was planned.
+-- Nodes that get their first document from a review and whose record changed since it was planned.
 CREATE OR REPLACE FUNCTION moved_records(submission bigint) RETURNS TABLE (fqdn text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -50,7 +51,7 @@ BEGIN
     RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
       USING ERRCODE = 'GY031', HINT = 'The record changed since the review. Submit the proposal again; it needs new approvals.';
   END IF;
-  -- An open run was claimed with the document before.
+  -- An open run was claimed with the previous document.
   IF changed AND (node_connection(OLD.transport, OLD.address, OLD.connection), OLD.hints)
                  IS DISTINCT FROM (node_connection(NEW.transport, NEW.address, NEW.connection), NEW.hints)
      AND EXISTS (SELECT FROM run r WHERE r.node_id = NEW.id AND r.ended_at IS NULL) THEN

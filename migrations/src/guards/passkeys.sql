@@ -1,9 +1,10 @@
 -- Passkeys, their confirmations, and signatures of verdicts.
 --
--- The database checks whose passkey it is, that it is confirmed, and that no signature is used twice. It cannot verify a signature:
--- the server does that for each commit, and the worker again before each run.
+-- The database checks that a passkey belongs to the person and is confirmed, and that no signature
+-- is used twice. It cannot verify a signature. The server does so at each commit, and the worker
+-- again before each run.
 
--- Most passkeys that a person has at a time.
+-- The maximum number of passkeys per person.
 CREATE OR REPLACE FUNCTION most_passkeys() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 20';
 
 CREATE OR REPLACE FUNCTION guard_passkey() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -20,7 +21,7 @@ BEGIN
     END IF;
     RETURN NEW;
   END IF;
-  -- Nobody disables them meanwhile, and no second registration slips past the limit.
+  -- The lock keeps the account enabled and keeps concurrent registrations within the limit.
   PERFORM FROM person p WHERE p.id = NEW.person_id AND p.kind = 'human' AND NOT p.disabled FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'only people with an enabled account have passkeys' USING ERRCODE = 'GY037';
@@ -35,14 +36,14 @@ CREATE TRIGGER guard_with_credential BEFORE INSERT ON passkey FOR EACH ROW EXECU
 CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, name, rp_id, origin, credential_id, credential, created_at
   ON passkey FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 
--- Whether a passkey counts for signed verdicts.
+-- Whether a passkey can sign verdicts: confirmed and not revoked.
 CREATE OR REPLACE FUNCTION passkey_counts(passkey uuid) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM passkey k JOIN passkey_confirmation c ON c.passkey_id = k.id
                  WHERE k.id = passkey_counts.passkey AND k.revoked_at IS NULL)
 $$;
 
--- A passkey is confirmed by the owner, by another passkey of its person, or by one of an admin.
+-- The owner, another passkey of its person or a passkey of an admin confirms a passkey.
 CREATE OR REPLACE FUNCTION guard_passkey_confirmation() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -68,7 +69,7 @@ END $$;
 CREATE TRIGGER guard_passkey_confirmation BEFORE INSERT ON passkey_confirmation
   FOR EACH ROW EXECUTE FUNCTION guard_passkey_confirmation();
 
--- A signature comes with its verdict, from a passkey of the person who gives it.
+-- A signature is inserted with its verdict, from a passkey of the verdict's person.
 CREATE OR REPLACE FUNCTION guard_verdict_signature() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -97,7 +98,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- The rules on signatures of the policies that a submission passes under: the one in force, and the one that it brings.
+-- The signature rules of the policies that apply to a review: the one in force, and the one that it
+-- introduces.
 CREATE OR REPLACE FUNCTION signed_rules(submission bigint) RETURNS TABLE (deployment_id uuid, risk text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT (r.value ->> 'deployment')::uuid, r.value ->> 'risk'
@@ -107,8 +109,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WHERE s.id = signed_rules.submission
 $$;
 
--- Whether the approvals of a submission must be signed: if a rule fits a deployment that it touches, or one above, and its risks. A
--- change of the policy must be signed if there is any rule, or else it could drop the rule.
+-- Whether the approvals of a review must be signed: if a rule matches its risks and a deployment
+-- that it touches, or an ancestor. A policy change must be signed if any rule exists. Otherwise an
+-- unsigned change could drop the rule.
 CREATE OR REPLACE FUNCTION asks_signature(submission bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -128,7 +131,7 @@ BEGIN
       AND (r.deployment_id IS NULL OR r.deployment_id IN (SELECT a.id FROM above a)));
 END $$;
 
--- Whether a verdict is signed by a confirmed passkey of its person.
+-- Whether a confirmed passkey of the verdict's person signed it.
 CREATE OR REPLACE FUNCTION is_signed(verdict bigint) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM verdict_signature g JOIN verdict v ON v.id = g.verdict_id

@@ -1,8 +1,10 @@
--- Access that an admin gave, and approvals that do not count because of it.
+-- Access given by admins, and approvals that do not count because of it.
 --
--- An admin who makes an account, a grant or a link for a reviewer could approve their own change with it. So an approval does not count on
--- a submission whose author gave its person access shortly before, until a second admin confirms that access. This follows chains: access
--- that was given by a person whose own access was fresh at that time came from whoever gave that. Objections always count.
+-- An admin who gives a reviewer an account, a grant or a link could use it to approve their own
+-- change. So an approval does not count if an author of the review recently gave its person access.
+-- It counts once a second admin confirms that access. This follows chains: if the giver's own
+-- access was recent at that time, it continues with the person who gave that. Objections always
+-- count.
 
 -- The cooling period of a policy, in hours.
 CREATE OR REPLACE FUNCTION cooling_hours(policy_hash bytea) RETURNS int LANGUAGE sql STABLE
@@ -20,8 +22,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_cooling BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_cooling();
 
--- The people that someone's access came from, as of a moment. A change counts for the cooling period unless a second admin confirmed it;
--- an account or grant made after `submitted` always counts.
+-- The people from whom someone's access came, at a point in time. A change counts during the
+-- cooling period, unless a second admin confirmed it. An account or grant made after `submitted`
+-- always counts.
 CREATE OR REPLACE FUNCTION access_from(who uuid, as_of timestamptz, cooling interval, submitted timestamptz) RETURNS SETOF uuid
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH RECURSIVE hop AS (
@@ -33,7 +36,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT DISTINCT h.person FROM hop h WHERE h.person <> who
 $$;
 
--- Whether a person's approval at a moment does not count on a submission because one of its authors gave them access.
+-- Whether an approval does not count because an author of the review gave its person access.
 CREATE OR REPLACE FUNCTION approval_barred(who uuid, submission bigint, judged timestamptz) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
@@ -43,7 +46,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
     WHERE s.id = approval_barred.submission)
 $$;
 
--- A second admin's confirmation: ends the cooling period of everything that they may confirm. Returns how many changes that were.
+-- Ends the cooling period of every access change that this second admin may confirm. Returns their
+-- number.
 CREATE OR REPLACE FUNCTION confirm_access(who uuid, admin uuid) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -109,7 +113,7 @@ END $$;
 CREATE TRIGGER guard_access AFTER INSERT ON scoped_grant
   FOR EACH ROW WHEN (NEW.permission = 'reviewer') EXECUTE FUNCTION guard_access_of_grant();
 
--- A link names the admin who made it, and so does the session that it begins, until a password is set.
+-- A link names the admin who created it. So does its session, until its person sets a password.
 CREATE OR REPLACE FUNCTION guard_access_of_link() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -124,11 +128,11 @@ CREATE OR REPLACE FUNCTION guard_link_session() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF TG_OP = 'INSERT' THEN
-    -- The link was spent in this same transaction.
+    -- The same transaction used the link.
     NEW.link_by := (SELECT t.created_by FROM token t WHERE t.person_id = NEW.person_id AND t.kind = 'sign_in' AND t.used_at = now()
                     AND t.created_by IS NOT NULL LIMIT 1);
   ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
-    -- A session gets another token when its person sets a password.
+    -- Setting a password replaces the session's token.
     NEW.link_by := NULL;
     INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'reset', OLD.link_by);
   ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
@@ -139,8 +143,8 @@ END $$;
 CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash ON session
   FOR EACH ROW EXECUTE FUNCTION guard_link_session();
 
--- The admin who made a link may use it, so its session acts for nobody before its person sets a password (acting_person). These triggers
--- name the reason.
+-- The admin who created a link may use it. So its session acts for no one until its person sets a
+-- password (acting_person). These triggers report the reason.
 CREATE OR REPLACE FUNCTION guard_password_first() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -167,7 +171,8 @@ CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reas
   FOR EACH ROW EXECUTE FUNCTION guard_password_first();
 CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW EXECUTE FUNCTION guard_password_first();
 
--- Verdicts given before an account was disabled stay void. The sequence also covers verdicts of open transactions.
+-- Verdicts from before an account was disabled stay void. The sequence also covers verdicts of open
+-- transactions.
 CREATE OR REPLACE FUNCTION guard_void_verdicts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

@@ -1,6 +1,7 @@
--- Health checks: what they may reveal.
+-- Health checks: which results they may record.
 
--- The connection that a health check used is the database's to say, so no worker claims a success that another connection had.
+-- The database sets the connection number of a health check, so no worker can claim a success for
+-- another connection.
 CREATE OR REPLACE FUNCTION guard_look_connection() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

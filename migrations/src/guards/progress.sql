@@ -1,15 +1,20 @@
--- Progress follows the state machine ----------------------------------------------------------------------------------
--- The rules of the engine's anneal::transition and of the claim, for whoever holds the application's connection: a step moves only
--- together with its run or for a stated cause, a run is only what its step is due for, output comes only from the end of a run, and a
--- node's state only from a health check. The owner of the tables repairs by hand, so the owner passes; that is asked last, when there is
--- something to refuse.
+-- Progress follows the state machine --------------------------------------------------------------
+-- The rules of the engine's anneal::transition and of the claim, enforced against every application
+-- connection:
+-- - A step moves only together with its run, or with a cause.
+-- - A run is only inserted for a step that is due.
+-- - Output comes only from the end of a run.
+-- - A node's state comes only from a health check.
+--
+-- The owner may break them for manual repairs. Functions check for the owner last, before they
+-- raise an error.
 
 CREATE OR REPLACE FUNCTION owns_tables() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.step'::regclass
 $$;
 
--- Whether a deployment or one above it is on hold. Like join_holds without a search path of its own, which costs 0.1 ms a call: all that
--- they use says where it is from.
+-- Whether a deployment or an ancestor is on hold. Its own search path would cost 0.1 ms per call,
+-- so this function and join_holds qualify every name.
 CREATE OR REPLACE FUNCTION on_hold(deployment uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
   at uuid := deployment;
@@ -24,7 +29,8 @@ BEGIN
   RETURN false;
 END $$;
 
--- Whether a step's parents are enough, counted from their states: the engine's anneal::step::count.
+-- Whether the join of a step is satisfied, counted from the states of its parents. The rule is the
+-- engine's anneal::step::count.
 CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
   counting bigint;
@@ -44,8 +50,8 @@ BEGIN
     ELSE enough OPERATOR(pg_catalog.>=) join_holds.join_n END;
 END $$;
 
--- One check for a statement, over the rows that it moved. A run that this transaction ended is known by ended_xid, and by its time, since
--- transaction ids start again in a cluster that was restored from a dump.
+-- One check per statement, over all rows that it changed. A run that this transaction ended is
+-- found by ended_xid and by its time: a cluster restored from a dump restarts its transaction ids.
 CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -64,7 +70,7 @@ BEGIN
                          AND ((n.wall, n.wall_run) IS NOT DISTINCT FROM (o.wall, o.wall_run)
                               OR n.wall_run = r.id AND r.outcome = 'succeeded' AND r.generation = n.generation)))
           THEN 'has output that no run of it returned in this transaction'
-        -- What is applied
+        -- Applied generation
         WHEN n.applied_generation <> o.applied_generation AND NOT (
             o.state = 'gone' AND n.applied_generation = 0
             OR n.applied_generation = n.generation AND (
@@ -127,7 +133,8 @@ END $$;
 CREATE TRIGGER guard_step_progress AFTER UPDATE ON step REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_step_progress();
 
--- A retry and a cancelled run name the operator of the deployment who asked for it. A commit cancels the runs of steps that it changes.
+-- A retry or cancel names an operator of the deployment. A commit cancels the runs of steps that it
+-- changes.
 CREATE OR REPLACE FUNCTION guard_retried_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF owns_tables() THEN
@@ -162,7 +169,7 @@ CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, 
   WHEN (NEW.state <> 'ended' AND (NEW.cancel_requested, NEW.superseded, NEW.error) IS DISTINCT FROM (OLD.cancel_requested, OLD.superseded, OLD.error))
   EXECUTE FUNCTION guard_cancelled_by();
 
--- No code writes system data yet: it begins empty, and a noderole that is bound again begins anew.
+-- No code writes system data yet. It is empty at first and again when a noderole is restored.
 CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
@@ -177,10 +184,10 @@ CREATE TRIGGER guard_system_data_change AFTER UPDATE OF system_data ON noderole 
         AND NOT (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service' AND NEW.system_data = '{}'))
   EXECUTE FUNCTION guard_system_data();
 
--- Runs ------------------------------------------------------------------------------------------------------------------
+-- Runs --------------------------------------------------------------------------------------------
 
--- A run is inserted by a claim alone: for a step that it takes to TRANSITION in the same statement, and that may start now. The rules are
--- those of claim.sql but for fairness and disruption budgets.
+-- Only a claim inserts a run, for a due step that the same statement moves to TRANSITION. The rules
+-- are those of claim.sql, without fairness and disruption budgets.
 CREATE OR REPLACE FUNCTION guard_run_due() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE bad record;
@@ -229,7 +236,7 @@ CREATE OR REPLACE FUNCTION is_server() RETURNS boolean LANGUAGE sql STABLE SET s
                  WHERE d.purpose = 'server' AND pg_has_role(current_user, r.oid, 'USAGE'))
 $$;
 
--- Also what was queued before the hold or the switch is not leased.
+-- A hold or a switch also blocks the lease of runs that were queued before it.
 CREATE OR REPLACE FUNCTION guard_run_state() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE why text;
 BEGIN
@@ -247,7 +254,8 @@ BEGIN
     why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started'
                 WHEN NEW.outcome = 'cancelled' AND NOT OLD.cancel_requested THEN 'nobody asked to cancel it' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
-    -- Only workers know how a run went. The server gives up runs on nodes that its commit removes.
+    -- Only workers know the outcome of a run. The server ends running runs only on nodes that its
+    -- commit removes.
     why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
                 WHEN is_server() AND NOT (NEW.outcome = 'lost' AND is_listed('node', NEW.node_id)) THEN 'its worker did not report that' END;
   ELSE
@@ -270,7 +278,8 @@ CREATE TRIGGER guard_run_stamp BEFORE UPDATE OF state ON run FOR EACH ROW
   WHEN (OLD.state <> 'ended' AND NEW.state = 'ended') EXECUTE FUNCTION guard_run_stamp();
 CREATE TRIGGER guard_run_xid BEFORE UPDATE OF ended_xid ON run FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
 
--- What a run was told, who ran it and what it returned is written once. Long values are compared only where they may not change.
+-- A run's input, worker and result are written once. Long values are compared only in states where
+-- they may not change.
 CREATE OR REPLACE FUNCTION guard_run_fields() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
@@ -290,7 +299,8 @@ CREATE TRIGGER guard_run_fields AFTER UPDATE ON run FOR EACH ROW WHEN (
     OR (OLD.state <> 'running' AND (NEW.input, NEW.surroundings) IS DISTINCT FROM (OLD.input, OLD.surroundings)))
   EXECUTE FUNCTION guard_run_fields();
 
--- A log goes on where it is, while its run does, and for as long after it as a worker tries to write out the rest.
+-- A log only grows at its end: while its run is open, and for as long afterwards as a worker
+-- retries to write the rest.
 CREATE OR REPLACE FUNCTION guard_run_log() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE r record;
 BEGIN
@@ -306,10 +316,11 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_run_log BEFORE INSERT ON run_log FOR EACH ROW EXECUTE FUNCTION guard_run_log();
 
--- Nodes -----------------------------------------------------------------------------------------------------------------
+-- Nodes -------------------------------------------------------------------------------------------
 
--- A node is alive, and what runs there is known, because a health check reached it: its row is written before, and its time is the
--- database's. A local node is as alive as its worker and never turns.
+-- A node is alive, and its running processes known, only after a health check reached it. The row
+-- of the check is written first, with the database's time. A local node is as alive as its worker
+-- and never changes.
 CREATE OR REPLACE FUNCTION guard_node_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   look record;
@@ -355,7 +366,8 @@ CREATE TRIGGER guard_node_begins AFTER INSERT ON node FOR EACH ROW
   WHEN (NOT NEW.phantom AND ((NEW.transport <> 'local' AND (NEW.alive OR NEW.joined <> 'none')) OR NEW.facts <> '{}'))
   EXECUTE FUNCTION guard_node_begins();
 
--- Facts name their witness: a token of this node, or a run of this role on this node that succeeds in this transaction.
+-- Facts name their source: a token of this node, or a run of this role on this node that succeeds
+-- in this transaction.
 CREATE OR REPLACE FUNCTION guard_node_fact() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   witnessed boolean;

@@ -1,8 +1,11 @@
--- Rows are what the documents say -------------------------------------------------------------------------------------
--- A commit may write rows of the documents that its submission lists, and no others (per statement); and at its end the rows of these
--- documents are exactly what they say (engine::blueprint::projection is the rule). The one exception are noderoles on other nodes whose
--- deployment says something else about their role: their steps get another content and generation. Genesis lists every document.
--- content_hash is compared by the worker alone, since SQL has no canonical JSON.
+-- Rows match the documents ------------------------------------------------------------------------
+-- A commit may only write rows of the documents that its review lists (checked per statement). At
+-- its end, these rows match the documents exactly, by the rules of engine::blueprint::projection.
+-- Genesis lists every document.
+--
+-- One exception: noderoles on other nodes whose deployment changes the data of their role. Their
+-- steps get a new content hash and generation. Only the worker compares content_hash, because SQL
+-- has no canonical JSON.
 
 -- Whether this transaction commits a change that lists this document.
 CREATE OR REPLACE FUNCTION is_listed(kind text, id uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
@@ -12,7 +15,7 @@ SET enable_seqscan = off SET jit = off AS $$
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR d.id IS NOT NULL))
 $$;
 
--- Roles of deployments of which a submission's documents say other data than before.
+-- Roles whose data in a deployment the review changes.
 CREATE OR REPLACE FUNCTION told_roles(submission bigint) RETURNS TABLE (deployment_id uuid, role text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
   SELECT d.id, o.key FROM submission_document d
@@ -24,7 +27,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seq
     AND doc.is_now -> 'roles' -> o.key -> 'data' IS DISTINCT FROM o.value -> 'data'
 $$;
 
--- Outside of a commit, guard_intent refuses; this function is without a search path of its own, because every statement on steps calls it.
+-- Returns nothing outside a commit, where guard_intent rejects the change. No search path of its
+-- own, because every statement on steps calls it.
 CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT submission bigint, OUT genesis boolean) LANGUAGE plpgsql STABLE AS $$
 BEGIN
   SELECT t.number, t.submission_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, submission, genesis
@@ -40,7 +44,7 @@ BEGIN
   END IF;
 END $$;
 
--- Under which key a node's document has a noderole.
+-- The key of a noderole in its node's document.
 CREATE OR REPLACE FUNCTION noderole_key(role text, instance int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT role OPERATOR(pg_catalog.||) CASE WHEN instance OPERATOR(pg_catalog.>) 0
     THEN '/' OPERATOR(pg_catalog.||) instance::pg_catalog.text ELSE '' END
@@ -63,12 +67,12 @@ BEGIN
     WHERE n.id IS NULL OR (n.node_id, n.role, n.instance) <> (o.node_id, o.role, o.instance)
        OR ((n.deployment_id, n.disposition, n.role_hash, n.data, n.doc) IS DISTINCT FROM
            (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND (
-             -- No document speaks of what is gone.
+             -- Documents do not contain removed noderoles.
              o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
              SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
   IF named IS NULL THEN
-    -- No row passes through a deployment or role of which the documents say nothing.
+    -- A row may not name a deployment or role that differs from the documents.
     WITH doc AS MATERIALIZED (
       SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS carried
       FROM submission_document d JOIN object o ON o.hash = d.new_hash
@@ -88,7 +92,7 @@ CREATE TRIGGER guard_listed AFTER INSERT ON noderole REFERENCING NEW TABLE AS is
 CREATE TRIGGER guard_listed_change AFTER UPDATE ON noderole REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_noderole();
 
--- What a role says of its steps, as the rows have it.
+-- The columns of a step that come from its role.
 CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
 RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean, needs text, place text, freezes_node boolean,
                retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint, join_after text, priority int,
@@ -108,7 +112,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seq
   FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash AND o.kind = 'role') r
 $$;
 
--- One of these steps whose columns its role does not say; NULL: there is none.
+-- The first of these steps whose columns differ from its role. NULL if all match.
 CREATE OR REPLACE FUNCTION step_unlike_role(steps uuid[]) RETURNS uuid LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
   WITH said AS MATERIALIZED (
@@ -142,7 +146,7 @@ BEGIN
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id, o.action)
       OR n.generation <> o.generation AND n.generation <> here.number
-      -- A node's record tells all of its steps what it is fit for.
+      -- A node's record updates all of its steps, removed ones included.
       OR o.state = 'gone' AND n.state = 'gone'
         AND to_jsonb(n) - ARRAY['node_fits', 'node_up'] IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
       OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}' OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
@@ -159,7 +163,8 @@ BEGIN
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('step ' || named);
   END IF;
-  -- No step has other columns than its role says, not even between two statements: it could become ACTIVE meanwhile.
+  -- The columns of a step match its role after every statement. Otherwise a step could become
+  -- ACTIVE in between.
   IF TG_OP = 'INSERT' THEN
     SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n;
   ELSE
@@ -170,7 +175,7 @@ BEGIN
           (o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.freezes_node, o.retries, o.backoff_s, o.timeout_s,
            o.join_kind, o.join_n, o.join_after, o.priority);
     IF named IS NULL THEN
-      -- An immediate step becomes ACTIVE by all the parents that its document names.
+      -- An immediate step becomes ACTIVE only with all the parents that its document names.
       SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id JOIN noderole r ON r.id = n.noderole_id
       JOIN submission_document d ON d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id
       JOIN object b ON b.hash = d.new_hash
@@ -214,7 +219,7 @@ CREATE TRIGGER guard_listed AFTER INSERT ON edge REFERENCING NEW TABLE AS touche
 CREATE TRIGGER guard_listed_deleted AFTER DELETE ON edge REFERENCING OLD TABLE AS touched
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_edge();
 
--- What no commit of Gantry does.
+-- Statements that no commit of Gantry executes.
 CREATE OR REPLACE FUNCTION guard_never() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   PERFORM refuse_unlisted(lower(TG_OP) || ' of ' || TG_TABLE_NAME);
@@ -225,13 +230,14 @@ CREATE TRIGGER guard_never AFTER DELETE ON noderole FOR EACH STATEMENT EXECUTE F
 CREATE TRIGGER guard_never AFTER DELETE ON step FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON lane FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
--- No document speaks of disruption budgets yet.
+-- Documents do not contain disruption budgets yet.
 CREATE TRIGGER guard_never AFTER INSERT OR UPDATE OR DELETE ON budget FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON jig FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never_class AFTER UPDATE ON jig FOR EACH ROW
   WHEN (NEW.name <> OLD.name OR NEW.class <> OLD.class) EXECUTE FUNCTION guard_never();
 
--- Deployments and nodes: what a document says of them changes with it. Named so that guard_removal and guard_move speak first.
+-- Columns of deployments and nodes that come from documents change only with these. The name sorts
+-- after guard_removal and guard_move, so that their messages come first.
 CREATE OR REPLACE FUNCTION guard_listed_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF committing() AND NOT is_listed(TG_TABLE_NAME, NEW.id) THEN
@@ -247,7 +253,7 @@ CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, remov
         (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
 CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW EXECUTE FUNCTION guard_listed_document();
 
--- A target adds to its own line only.
+-- A blueprint adds rows to the target history with its own number only.
 CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.number IS DISTINCT FROM (committed_here()).number THEN
@@ -267,12 +273,13 @@ END $$;
 CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deployment FOR EACH ROW
   WHEN ((NEW.head_no, NEW.removed_in) IS DISTINCT FROM (OLD.head_no, OLD.removed_in)) EXECUTE FUNCTION guard_head_no();
 
--- A limit is what a role of the deployment says, and a jig is off where the document of *system* says so. Both are checked when the
--- transaction ends, or when it asks for it (SET CONSTRAINTS). Noderoles are compared with the documents by each statement, so they
--- cannot say something else at that moment.
+-- The limit of a concurrency group comes from a role of its deployment, and the document of
+-- *system* switches jigs off. Both are checked at the end of the transaction, or earlier on request
+-- (SET CONSTRAINTS). Every statement compares noderoles with the documents, so they match at that
+-- moment too.
 CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  -- Usually a role of that name has no limit.
+  -- Fast path: usually the group's name is a role's name and there is no limit.
   IF NOT EXISTS (SELECT FROM noderole n CROSS JOIN LATERAL role_columns(n.role_hash) r
                  WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name AND n.disposition = 'in_service'
                    AND (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name, NEW.max_running::bigint, NEW.mode))
@@ -300,14 +307,14 @@ CREATE CONSTRAINT TRIGGER guard_jig_active AFTER UPDATE ON jig DEFERRABLE INITIA
 
 CREATE OR REPLACE FUNCTION note_projected(number bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
-  -- A commit that was compared stays so until it ends: nothing here opens it again.
+  -- A commit that has been compared stays compared until it ends.
   DELETE FROM projected WHERE xid <> pg_current_xact_id();
   INSERT INTO projected (number, xid)
   SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number AND t.xid = pg_current_xact_id()
     AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number)
 $$;
 
--- At the end of the commit: every row of a listed document is what the document says.
+-- At the end of the commit, every row of a listed document matches that document.
 CREATE OR REPLACE FUNCTION guard_rows() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE named text;
@@ -376,7 +383,7 @@ BEGIN
            IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.priority)
         OR (l.deployment_id, l.name, l.max_running::bigint, l.mode)
            IS DISTINCT FROM ((c.nr ->> 'deployment')::uuid, o.lane, o.max_running, o.mode)
-        -- What is new or said otherwise runs at this target, and nothing else does.
+        -- Exactly the new and changed steps get the generation of this blueprint.
         OR (s.generation = NEW.number) IS DISTINCT FROM (c.before IS NULL
              OR c.before -> 'reruns' IS DISTINCT FROM c.nr -> 'reruns'
              OR NOT o.keeps AND (c.before -> 'role' IS DISTINCT FROM c.nr -> 'role' OR c.before -> 'data' IS DISTINCT FROM c.nr -> 'data'
@@ -397,7 +404,7 @@ BEGIN
       SELECT 'parents of step ' || coalesce(f.child::text, '?')
       FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f LIMIT 5) f
     UNION ALL SELECT * FROM (
-      -- What goes now, and what went before, has no edges left, and its steps are gone.
+      -- Steps of removed noderoles are gone and have no edges.
       SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id JOIN step s ON s.noderole_id = r.id
       WHERE doc.kind = 'node'
         AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
@@ -409,7 +416,7 @@ BEGIN
         AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
       LIMIT 5) l
     UNION ALL SELECT * FROM (
-      -- On nodes whose own documents stay.
+      -- Nodes whose own documents stay unchanged.
       SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id AND r.role = t.role
         AND r.disposition = 'in_service'
       JOIN step s ON s.noderole_id = r.id CROSS JOIN LATERAL (

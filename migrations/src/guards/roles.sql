@@ -1,9 +1,10 @@
--- What follows for the state of nodes and steps when the server changes intent.
+-- The state of nodes and steps after the server changes intent.
 --
--- Only workers may write a node's health, a step's output and a run's result. A commit, a removal and a new connection change them as
--- well, though, so the database derives those changes here, and the server needs no right to write the columns.
+-- Only workers may write a node's health, a step's output and a run's result. But a commit, a
+-- removal and a new connection change them too. The database derives these changes here, so the
+-- server needs no privilege on the columns.
 
--- A phantom node and a folder on a worker's machine need no health check: they are alive from the start.
+-- A phantom node and a local node need no health check: they are alive from the start.
 CREATE OR REPLACE FUNCTION node_starts() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.alive := true;
@@ -16,8 +17,8 @@ END $$;
 CREATE TRIGGER guard_node_starts BEFORE INSERT ON node FOR EACH ROW
   WHEN (NEW.phantom OR NEW.transport = 'local') EXECUTE FUNCTION node_starts();
 
--- A removed node is not alive, and nothing is known about it. A node with another connection has to be checked again before a step
--- starts there.
+-- A removed node is not alive, and nothing is known about it. A node with a new connection needs a
+-- health check before a step starts there.
 CREATE OR REPLACE FUNCTION node_is_unknown() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.joined := 'none';
@@ -32,7 +33,8 @@ CREATE TRIGGER guard_node_unknown_connection BEFORE UPDATE OF transport, address
   WHEN (NEW.transport = 'ssh' AND (NEW.transport, NEW.address, NEW.connection, NEW.way_no)
         IS DISTINCT FROM (OLD.transport, OLD.address, OLD.connection, OLD.way_no)) EXECUTE FUNCTION node_is_unknown();
 
--- Results are stored for a node as long as it exists. The function runs as the owner: the server may not write results.
+-- Results exist as long as their node. The function runs as the owner, because the server may not
+-- write results.
 CREATE OR REPLACE FUNCTION forget_results() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -43,7 +45,7 @@ END $$;
 CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION forget_results();
 
--- A step that leaves the blueprint takes its output with it; its results stay as long as its node does. A step that comes back starts
+-- A removed step loses its output. Its results stay as long as its node. A restored step starts
 -- without both.
 CREATE OR REPLACE FUNCTION step_output_goes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,7 +58,7 @@ END $$;
 CREATE TRIGGER guard_step_output_goes BEFORE UPDATE OF state ON step FOR EACH ROW
   WHEN ((OLD.state = 'gone') <> (NEW.state = 'gone')) EXECUTE FUNCTION step_output_goes();
 
--- A noderole that comes back starts without the system data of its earlier life.
+-- A restored noderole starts without its former system data.
 CREATE OR REPLACE FUNCTION noderole_returns() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.system_data := '{}';
@@ -65,8 +67,8 @@ END $$;
 CREATE TRIGGER guard_noderole_returns BEFORE UPDATE OF disposition ON noderole FOR EACH ROW
   WHEN (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service') EXECUTE FUNCTION noderole_returns();
 
--- A machine reported a restart or a shutdown: a worker has to check what runs there before another step starts. This can only withdraw
--- a confirmation, never give one.
+-- After a machine reports a restart or a shutdown, a worker has to check its running processes
+-- before another step starts. This function can only withdraw a confirmation, never give one.
 CREATE OR REPLACE FUNCTION doubt_node(node_id uuid) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   UPDATE node n SET joined = 'welcomed' WHERE n.id = doubt_node.node_id AND n.joined = 'confirmed'

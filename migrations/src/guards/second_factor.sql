@@ -1,54 +1,56 @@
 -- Second factors: an authenticator app (TOTP) or a passkey.
 --
--- A session that lacks its factor acts for nobody (act_as). Its transaction may present a factor, or enrol the first one if its person
--- has none. So a stolen password alone neither acts nor replaces a factor. The database cannot verify a code or a signature: the server
--- does, and then calls the functions below. They accept each code once.
+-- A session without its factor acts for no one (act_as). Its transaction may verify a factor, or
+-- enrol the first one if its person has none. So a stolen password alone can neither act nor
+-- replace a factor. The database cannot verify a code or a signature. The server does so and then
+-- calls the functions below, which accept each code once.
 
--- Whether a person has a second factor.
 CREATE OR REPLACE FUNCTION has_factor(who uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM totp t WHERE t.person_id = who AND t.confirmed_at IS NOT NULL)
       OR EXISTS (SELECT FROM passkey k WHERE k.person_id = who AND k.revoked_at IS NULL)
 $$;
 
--- Whether the policy in force demands a second factor of everyone.
+-- Whether the policy in force requires a second factor from everyone.
 CREATE OR REPLACE FUNCTION policy_demands_factor() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM head h JOIN policy y ON y.number = h.policy_number JOIN object o ON o.hash = y.hash AND o.kind = 'policy'
     WHERE convert_from(o.body, 'UTF8')::jsonb -> 'second_factor' = 'true')
 $$;
 
--- Whether a session of that person still has to present a second factor.
+-- Whether a session of this person still needs its second factor.
 CREATE OR REPLACE FUNCTION lacks_factor(who uuid, presented timestamptz) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT presented IS NULL AND (has_factor(who) OR policy_demands_factor())
 $$;
 
--- Whether this transaction presented a session that lacks its factor. VOLATILE: it also sees what the calling statement wrote.
+-- Whether this transaction presented a session without its factor. VOLATILE, so that it also sees
+-- rows written by the calling statement.
 CREATE OR REPLACE FUNCTION acting_pending() RETURNS boolean
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.pending)
 $$;
 
--- The person of such a session who may enrol a first factor; NULL: there is none, or they have one.
+-- The person of such a session who may enrol a first factor. NULL: there is no such session, or
+-- they have a factor.
 CREATE OR REPLACE FUNCTION acting_pending_person() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.person_id FROM acting a JOIN session s ON s.id = a.session_id
   WHERE a.xid = pg_current_xact_id_if_assigned() AND a.pending AND s.link_by IS NULL AND NOT has_factor(a.person_id)
 $$;
 
--- The session that this transaction presented.
 CREATE OR REPLACE FUNCTION acting_session() RETURNS uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT a.session_id FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
 $$;
 
--- Sets the factor of the session that this transaction acts with; the transaction acts for its person from here on.
+-- Marks the factor of the presented session as verified. From here on, the transaction acts for its
+-- person.
 CREATE OR REPLACE FUNCTION mark_factor_presented() RETURNS void LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
   UPDATE session s SET factor_at = now() FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND s.id = a.session_id;
   UPDATE acting a SET pending = false WHERE a.xid = pg_current_xact_id_if_assigned()
 $$;
 
--- The person whose session this transaction presented. An admin's link needs a password first.
+-- The person of the presented session. After an admin's link, it requires a password first.
 CREATE OR REPLACE FUNCTION factor_person() RETURNS uuid LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   found_session record;
@@ -65,7 +67,7 @@ BEGIN
   RETURN found_session.person_id;
 END $$;
 
--- Refuses the time step of a code that is not of this time.
+-- Rejects a code from another time.
 CREATE OR REPLACE FUNCTION check_step(step bigint) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF (abs(step - floor(extract(epoch FROM clock_timestamp()) / 30)) <= 2) IS NOT TRUE THEN
@@ -73,10 +75,11 @@ BEGIN
   END IF;
 END $$;
 
--- For how long an authenticator app can be confirmed after its set-up began.
+-- The time limit for confirming an authenticator app, from the start of its set-up.
 CREATE OR REPLACE FUNCTION totp_setup_time() RETURNS interval LANGUAGE sql IMMUTABLE AS $$ SELECT interval '15 minutes' $$;
 
--- Confirms the authenticator app that this session set up, with the time step of a code that the server verified. False: there is none.
+-- Confirms the authenticator app that this session set up, with the time step of a verified code.
+-- False: there is no such app.
 CREATE OR REPLACE FUNCTION confirm_totp(step bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -98,7 +101,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Presents a code of the authenticator app, by the time step that the server verified. False: the person has no such app.
+-- Accepts a verified code of the authenticator app, by its time step. False: the person has no such
+-- app.
 CREATE OR REPLACE FUNCTION present_totp(step bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -118,7 +122,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- Presents a passkey whose signature the server verified. False: it is not one of the person, or it is revoked.
+-- Accepts a passkey whose signature the server verified. False: it belongs to another person or is
+-- revoked.
 CREATE OR REPLACE FUNCTION present_passkey(passkey uuid) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
@@ -132,7 +137,8 @@ BEGIN
   RETURN true;
 END $$;
 
--- A session of the person sets up an authenticator app, one that lacks its factor only the first one. The person or an admin removes it.
+-- A session of the person sets up an authenticator app. If it lacks its factor, it may only set up
+-- the first one. The person or an admin removes it.
 CREATE OR REPLACE FUNCTION guard_totp() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   who uuid := coalesce(NEW.person_id, OLD.person_id);
@@ -141,7 +147,7 @@ BEGIN
   IF is_owner() THEN
     RETURN coalesce(NEW, OLD);
   END IF;
-  -- Two sessions cannot both enrol the first factor.
+  -- The lock prevents two sessions from both enrolling the first factor.
   PERFORM FROM person p WHERE p.id = who AND p.kind = 'human' AND NOT p.disabled FOR NO KEY UPDATE;
   is_own := FOUND AND (who = acting_person() AND acting_in_session() OR who = acting_pending_person());
   IF TG_OP = 'DELETE' AND (is_own OR acting_admin()) IS TRUE THEN
@@ -163,7 +169,7 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_totp BEFORE INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_totp();
 
--- A session that registers a passkey has presented it.
+-- Registering a passkey verifies the session's factor.
 CREATE OR REPLACE FUNCTION guard_factor_enrolled() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -174,8 +180,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_factor_enrolled AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_factor_enrolled();
 
--- When the last factor of a person is removed, no session has presented one any more. An admin who removes another person's factor could
--- use their account, so that is recorded as access that the admin gave.
+-- After the last factor of a person is removed, no session counts as verified. An admin who removes
+-- another person's factor could use their account, so this is recorded as access given by the
+-- admin.
 CREATE OR REPLACE FUNCTION guard_factor_removed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

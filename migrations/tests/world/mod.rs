@@ -1,7 +1,8 @@
-//! A small cluster, written by plain SQL as the application role: what the guards see, with nothing of Gantry between.
+//! A small cluster, written with plain SQL as the application role, so that tests see the guards
+//! without Gantry's code.
 //!
-//! `system` has the children `web` and `storage`; node `n1` stands in `web` and `n2` in `storage`, each with one
-//! noderole. ada and eve may edit, bo and cy may review.
+//! `system` has the children `web` and `storage`. Node `n1` is in `web` and `n2` in `storage`, each
+//! with one noderole. ada and eve may edit, bo and cy may review.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -17,7 +18,7 @@ use uuid::Uuid;
 pub type Hash = Vec<u8>;
 pub type Tx<'c> = Transaction<'c, Postgres>;
 
-/// What a root names.
+/// The documents of a root.
 #[derive(Debug, Clone, Default)]
 pub struct Root {
     pub deployments: BTreeMap<Uuid, Hash>,
@@ -29,7 +30,9 @@ impl Root {
         let map = |of: &BTreeMap<Uuid, Hash>| -> BTreeMap<String, String> {
             of.iter().map(|(id, hash)| (id.to_string(), hex(hash))).collect()
         };
-        json!({"deployments": map(&self.deployments), "nodes": map(&self.nodes)}).to_string().into_bytes()
+        json!({"deployments": map(&self.deployments), "nodes": map(&self.nodes)})
+            .to_string()
+            .into_bytes()
     }
 }
 
@@ -49,7 +52,7 @@ pub struct World {
     pub role: Hash,
 }
 
-/// What a submission says; the tests bend one field at a time.
+/// The columns of a review and its parts. Tests change one field at a time.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub proposal: i64,
@@ -70,7 +73,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The SQLSTATE of a refusal.
+/// The SQLSTATE of the error.
 pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
     let error = refused.expect_err("the database let it through");
     let state = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
@@ -78,7 +81,11 @@ pub fn state<T: std::fmt::Debug>(refused: Result<T, sqlx::Error>) -> String {
 }
 
 #[track_caller]
-pub fn assert_refused<T: std::fmt::Debug>(what: &str, refused: Result<T, sqlx::Error>, by: Refusal) {
+pub fn assert_refused<T: std::fmt::Debug>(
+    what: &str,
+    refused: Result<T, sqlx::Error>,
+    by: Refusal,
+) {
     let error = match refused {
         Ok(value) => panic!("{what}: let through with {value:?}"),
         Err(error) => error,
@@ -87,12 +94,14 @@ pub fn assert_refused<T: std::fmt::Debug>(what: &str, refused: Result<T, sqlx::E
 }
 
 pub async fn put(tx: &mut PgConnection, kind: &str, body: Vec<u8>) -> Hash {
-    sqlx::query("INSERT INTO object (hash, kind, body) VALUES (sha256($2), $1, $2) ON CONFLICT DO NOTHING")
-        .bind(kind)
-        .bind(&body)
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO object (hash, kind, body) VALUES (sha256($2), $1, $2) ON CONFLICT DO NOTHING",
+    )
+    .bind(kind)
+    .bind(&body)
+    .execute(&mut *tx)
+    .await
+    .unwrap();
     sqlx::query_scalar("SELECT sha256($1)").bind(&body).fetch_one(tx).await.unwrap()
 }
 
@@ -101,30 +110,37 @@ pub async fn put_json(tx: &mut PgConnection, kind: &str, body: Value) -> Hash {
 }
 
 async fn person(tx: &mut PgConnection, name: &str, kind: &str, permissions: &[&str]) -> Uuid {
-    sqlx::query_scalar("INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) RETURNING id")
-        .bind(name)
-        .bind(kind)
-        .bind(permissions.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
-        .fetch_one(tx)
-        .await
-        .unwrap()
+    sqlx::query_scalar(
+        "INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) RETURNING id",
+    )
+    .bind(name)
+    .bind(kind)
+    .bind(permissions.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+    .fetch_one(tx)
+    .await
+    .unwrap()
 }
 
-pub fn deployment_doc(id: Uuid, name: &str, parent: Option<Uuid>, phantom: Uuid, note: &str) -> Value {
+pub fn deployment_doc(
+    id: Uuid,
+    name: &str,
+    parent: Option<Uuid>,
+    phantom: Uuid,
+    note: &str,
+) -> Value {
     json!({"id": id, "name": name, "parent": parent, "phantom": phantom, "note": note})
 }
 
-/// The one role: `app`, on the jig `script`.
+/// The only role: `app`, with the jig `script`.
 pub fn role_doc() -> Value {
     json!({"name": "app", "jig": "script", "jig_class": "script"})
 }
 
-/// What a noderole's document leaves out here is as usual: the role `app`, no data, no parents.
+/// Fills in the defaults of noderoles: the role `app`, no data, no parents.
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
-        let mut whole =
-            json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
+        let mut whole = json!({"deployment": deployment, "role": role, "data": {}, "rank": 0, "reruns": 0, "parents": []});
         for (key, value) in noderole.as_object().into_iter().flatten() {
             whole[key] = value.clone();
         }
@@ -154,7 +170,8 @@ impl World {
     }
 
     async fn genesis(&self, tx: &mut Tx<'_>) {
-        let policy = put_json(tx, "policy", json!({"approvals": 1, "by_risk": {"destructive": 2}})).await;
+        let policy =
+            put_json(tx, "policy", json!({"approvals": 1, "by_risk": {"destructive": 2}})).await;
         let trees = [
             (self.system, "system", None),
             (self.web, "web", Some(self.system)),
@@ -164,15 +181,27 @@ impl World {
         let mut phantoms = Vec::new();
         for (id, name, parent) in trees {
             let phantom = Uuid::new_v4();
-            let doc = put_json(tx, "deployment", deployment_doc(id, name, parent, phantom, "")).await;
-            let phantom_doc =
-                put_json(tx, "node", node_doc(phantom, &format!("phantom.{name}.gantry"), id, json!({}))).await;
+            let doc =
+                put_json(tx, "deployment", deployment_doc(id, name, parent, phantom, "")).await;
+            let phantom_doc = put_json(
+                tx,
+                "node",
+                node_doc(phantom, &format!("phantom.{name}.gantry"), id, json!({})),
+            )
+            .await;
             root.deployments.insert(id, doc);
             root.nodes.insert(phantom, phantom_doc);
             phantoms.push(phantom);
         }
-        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
-            let doc = node_doc(id, fqdn, deployment, json!({"app": {"deployment": deployment, "data": {}}}));
+        for (id, fqdn, deployment) in
+            [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)]
+        {
+            let doc = node_doc(
+                id,
+                fqdn,
+                deployment,
+                json!({"app": {"deployment": deployment, "data": {}}}),
+            );
             root.nodes.insert(id, put_json(tx, "node", doc).await);
         }
         let root_hash = put(tx, "root", root.body()).await;
@@ -181,7 +210,11 @@ impl World {
             .execute(&mut **tx)
             .await
             .unwrap();
-        sqlx::query("INSERT INTO policy (number, hash) VALUES (1, $1)").bind(&policy).execute(&mut **tx).await.unwrap();
+        sqlx::query("INSERT INTO policy (number, hash) VALUES (1, $1)")
+            .bind(&policy)
+            .execute(&mut **tx)
+            .await
+            .unwrap();
         tx.execute("UPDATE head SET number = 1, policy_number = 1").await.unwrap();
         for ((id, name, parent), phantom) in trees.into_iter().zip(phantoms) {
             sqlx::query(
@@ -208,9 +241,13 @@ impl World {
             .await
             .unwrap();
         }
-        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment").await.unwrap();
+        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment")
+            .await
+            .unwrap();
         tx.execute("INSERT INTO jig (name, class) VALUES ('script', 'script')").await.unwrap();
-        for (id, fqdn, deployment) in [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)] {
+        for (id, fqdn, deployment) in
+            [(self.n1, "n1.x.example", self.web), (self.n2, "n2.x.example", self.storage)]
+        {
             sqlx::query("INSERT INTO node (id, fqdn, deployment_id, doc, transport) VALUES ($1, $2, $3, $4, 'local')")
                 .bind(id)
                 .bind(fqdn)
@@ -223,7 +260,7 @@ impl World {
         }
     }
 
-    /// A noderole with its lane and its one step; returns the step.
+    /// Inserts a noderole with its concurrency group and its step, and returns the step.
     pub async fn insert_step(
         &self,
         tx: &mut PgConnection,
@@ -272,7 +309,8 @@ impl World {
 
     pub async fn root(&self) -> Root {
         let sql = "SELECT kind, id, hash FROM root_documents((SELECT root FROM target ORDER BY number DESC LIMIT 1))";
-        let rows: Vec<(String, Uuid, Hash)> = sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
+        let rows: Vec<(String, Uuid, Hash)> =
+            sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
         let mut root = Root::default();
         for (kind, id, hash) in rows {
             match kind.as_str() {
@@ -309,33 +347,34 @@ impl World {
         sqlx::query_scalar(sql).bind(root).fetch_one(self.db.app()).await.unwrap()
     }
 
-    /// Gives the server's role every right on tables, so that a test sees what the guards refuse by themselves.
+    /// Grants the server's role every table privilege, so that only the guards can reject a
+    /// statement.
     pub async fn grant_all(&self) {
         self.owner("GRANT ALL ON ALL TABLES IN SCHEMA public TO gantry_server").await.unwrap();
     }
 
-    /// One statement as the workers' role.
+    /// Executes one statement as the worker's role.
     pub async fn worker(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.worker().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// One statement as the server's role.
+    /// Executes one statement as the server's role.
     pub async fn app(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.app().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// One statement as the owner role.
+    /// Executes one statement as the owner.
     pub async fn owner(&self, sql: &str) -> Result<u64, sqlx::Error> {
         Ok(self.db.owner().execute(AssertSqlSafe(sql)).await?.rows_affected())
     }
 
-    /// Acts for a person in this transaction, with a session that the owner begins for them.
+    /// Acts for a person in this transaction, with a session that the owner inserts.
     pub async fn act(&self, tx: &mut Tx<'_>, person: Uuid) {
         self.session(person).await;
         sqlx::query("SELECT act_as($1)").bind(person.to_string()).execute(&mut **tx).await.unwrap();
     }
 
-    /// A session of a person, whose cookie is their id.
+    /// Inserts a session of a person. Its cookie is the person's id.
     pub async fn session(&self, person: Uuid) {
         let sql = "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at)
                    VALUES (sha256(convert_to($1::text, 'UTF8')), $1, now() + interval '1 hour', now() + interval '1 day')
@@ -343,14 +382,14 @@ impl World {
         sqlx::query(sql).bind(person).execute(self.db.owner()).await.unwrap();
     }
 
-    /// A transaction of the application role that acts for a person.
+    /// Begins a transaction of the application role that acts for a person.
     pub async fn begin_as(&self, person: Uuid) -> Tx<'static> {
         let mut tx = self.db.app().begin().await.unwrap();
         self.act(&mut tx, person).await;
         tx
     }
 
-    /// One statement as the application role, acting for a person.
+    /// Executes one statement as the application role, acting for a person.
     pub async fn app_as(&self, person: Uuid, sql: &str) -> Result<u64, sqlx::Error> {
         let mut tx = self.begin_as(person).await;
         let done = tx.execute(AssertSqlSafe(sql)).await?.rows_affected();
@@ -358,17 +397,22 @@ impl World {
         Ok(done)
     }
 
-    /// An open proposal on a deployment, with one edit.
+    /// An open proposal for a deployment, with one edit.
     pub async fn propose(&self, deployment: Uuid, author: Uuid) -> i64 {
         let sql = "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) RETURNING id";
         let mut tx = self.begin_as(author).await;
-        let id: i64 = sqlx::query_scalar(sql).bind(deployment).bind(author).fetch_one(&mut *tx).await.unwrap();
+        let id: i64 = sqlx::query_scalar(sql)
+            .bind(deployment)
+            .bind(author)
+            .fetch_one(&mut *tx)
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         self.edit(id, author).await.unwrap();
         id
     }
 
-    /// One more edit; the proposal is another version then.
+    /// Adds an edit and returns the new version of the proposal.
     pub async fn edit(&self, proposal: i64, author: Uuid) -> Result<i32, sqlx::Error> {
         let mut tx = self.begin_as(author).await;
         sqlx::query(
@@ -379,22 +423,28 @@ impl World {
         .bind(author)
         .execute(&mut *tx)
         .await?;
-        let version = sqlx::query_scalar("UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version")
-            .bind(proposal)
-            .fetch_one(&mut *tx)
-            .await?;
+        let version = sqlx::query_scalar(
+            "UPDATE proposal SET version = version + 1 WHERE id = $1 RETURNING version",
+        )
+        .bind(proposal)
+        .fetch_one(&mut *tx)
+        .await?;
         tx.commit().await?;
         Ok(version)
     }
 
-    /// A sound submission: another document of the deployment's node and nothing else.
+    /// A valid review that changes only the document of the deployment's node.
     pub async fn plan(&self, deployment: Uuid, author: Uuid) -> Submission {
         let proposal = self.propose(deployment, author).await;
         self.plan_for(proposal, deployment, author).await
     }
 
     pub async fn plan_for(&self, proposal: i64, deployment: Uuid, author: Uuid) -> Submission {
-        let (node, fqdn) = if deployment == self.web { (self.n1, "n1.x.example") } else { (self.n2, "n2.x.example") };
+        let (node, fqdn) = if deployment == self.web {
+            (self.n1, "n1.x.example")
+        } else {
+            (self.n2, "n2.x.example")
+        };
         let data = json!({"app": {"deployment": deployment, "data": {"port": Uuid::new_v4()}}});
         let new = self.put("node", node_doc(node, fqdn, deployment, data)).await;
         let mut root = self.root().await;
@@ -404,17 +454,21 @@ impl World {
             .fetch_one(self.db.app())
             .await
             .unwrap();
-        let epoch: i64 = sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
+        let epoch: i64 =
+            sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
         Submission {
             proposal,
             version,
             policy: 1,
             epoch,
             needed: 1,
-            // Other data than before.
+            // The data of the noderole changes.
             risk: vec!["rerun".into()],
             authors: vec![author],
-            base: vec![(self.system, self.head_no(self.system).await), (deployment, self.head_no(deployment).await)],
+            base: vec![
+                (self.system, self.head_no(self.system).await),
+                (deployment, self.head_no(deployment).await),
+            ],
             documents: vec![("node", node, old, Some(new))],
             new_policy: None,
             root: self.put_root(&root).await,
@@ -429,8 +483,12 @@ impl World {
         Ok(id)
     }
 
-    /// A submission with all its parts, in a transaction that acts for its person.
-    pub async fn insert_submission(&self, tx: &mut Tx<'_>, s: &Submission) -> Result<i64, sqlx::Error> {
+    /// Inserts a review with all its parts, in a transaction that acts for its submitter.
+    pub async fn insert_submission(
+        &self,
+        tx: &mut Tx<'_>,
+        s: &Submission,
+    ) -> Result<i64, sqlx::Error> {
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
@@ -457,20 +515,34 @@ impl World {
         }
         for (kind, document, old, new) in &s.documents {
             let sql = "INSERT INTO submission_document VALUES ($1, $2, $3, $4, $5)";
-            sqlx::query(sql).bind(id).bind(kind).bind(document).bind(old).bind(new).execute(&mut **tx).await?;
+            sqlx::query(sql)
+                .bind(id)
+                .bind(kind)
+                .bind(document)
+                .bind(old)
+                .bind(new)
+                .execute(&mut **tx)
+                .await?;
         }
         Ok(id)
     }
 
-    pub async fn verdict(&self, submission: i64, person: Uuid, kind: &str) -> Result<u64, sqlx::Error> {
+    pub async fn verdict(
+        &self,
+        submission: i64,
+        person: Uuid,
+        kind: &str,
+    ) -> Result<u64, sqlx::Error> {
         let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, $3)";
         let mut tx = self.begin_as(person).await;
-        let done = sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
+        let done =
+            sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(done.rows_affected())
     }
 
-    /// The root that committing a submission makes now: the head's, with its documents replaced.
+    /// The root that a commit would write now: the current one with the review's documents
+    /// replaced.
     pub async fn root_with(&self, s: &Submission) -> Hash {
         let mut root = self.root().await;
         for (kind, id, _, new) in &s.documents {
@@ -483,7 +555,12 @@ impl World {
         self.put_root(&root).await
     }
 
-    pub async fn insert_target(&self, tx: &mut Tx<'_>, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+    pub async fn insert_target(
+        &self,
+        tx: &mut Tx<'_>,
+        submission: i64,
+        root: &Hash,
+    ) -> Result<i64, sqlx::Error> {
         self.act(tx, self.ada).await;
         sqlx::query_scalar(
             "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
@@ -496,13 +573,18 @@ impl World {
         .await
     }
 
-    /// Everything that a commit of a planned submission writes.
+    /// Writes all rows of a commit.
     pub async fn commit(&self, s: &Submission, submission: i64) -> Result<i64, sqlx::Error> {
         let root = self.root_with(s).await;
         self.commit_root(s, submission, &root).await
     }
 
-    pub async fn commit_root(&self, s: &Submission, submission: i64, root: &Hash) -> Result<i64, sqlx::Error> {
+    pub async fn commit_root(
+        &self,
+        s: &Submission,
+        submission: i64,
+        root: &Hash,
+    ) -> Result<i64, sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let number = self.insert_target(&mut tx, submission, root).await?;
         self.project(&mut tx, s, number).await?;
@@ -510,12 +592,19 @@ impl World {
         Ok(number)
     }
 
-    pub async fn project(&self, tx: &mut Tx<'_>, s: &Submission, number: i64) -> Result<(), sqlx::Error> {
+    pub async fn project(
+        &self,
+        tx: &mut Tx<'_>,
+        s: &Submission,
+        number: i64,
+    ) -> Result<(), sqlx::Error> {
         for (kind, id, _, new) in &s.documents {
-            let place =
-                "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
+            let place = "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
             let moved = format!(", deployment_id = coalesce({place}, deployment_id)");
-            let sql = format!("UPDATE {kind} SET doc = $2{} WHERE id = $1", if *kind == "node" { &moved } else { "" });
+            let sql = format!(
+                "UPDATE {kind} SET doc = $2{} WHERE id = $1",
+                if *kind == "node" { &moved } else { "" }
+            );
             sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
             if *kind == "node" {
                 let sql = "UPDATE noderole r SET data = k.value -> 'data' FROM object o
@@ -546,7 +635,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until some statement waits for another's lock.
+    /// Waits until a statement is blocked by a lock.
     pub async fn somebody_waits(&self) {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                    WHERE NOT l.granted AND a.datname = current_database())";
@@ -559,7 +648,7 @@ impl World {
         panic!("nobody waits for a lock");
     }
 
-    /// A sound change of a deployment, made by ada, approved by bo, committed.
+    /// A valid change of a deployment by ada, approved by bo and committed.
     pub async fn change(&self, deployment: Uuid) -> i64 {
         let planned = self.plan(deployment, self.ada).await;
         let submission = self.submit(&planned).await.unwrap();
@@ -567,7 +656,6 @@ impl World {
         self.commit(&planned, submission).await.unwrap()
     }
 
-    /// Turns execution on or off.
     pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {
         let mut tx = self.begin_as(self.ada).await;
         sqlx::query(
@@ -579,7 +667,10 @@ impl World {
         .bind(self.ada)
         .execute(&mut *tx)
         .await?;
-        sqlx::query("UPDATE head SET number = number + 1, enabled = $1").bind(enabled).execute(&mut *tx).await?;
+        sqlx::query("UPDATE head SET number = number + 1, enabled = $1")
+            .bind(enabled)
+            .execute(&mut *tx)
+            .await?;
         tx.commit().await
     }
 }

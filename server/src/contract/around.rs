@@ -1,13 +1,15 @@
-//! What holds for every operation alike.
+//! Rules for all operations.
 //!
-//! * A word of the query that the operation does not know is refused: a filter that is misspelt would otherwise show everything.
-//! * What is read as JSON has an entity tag. It is strong: the digest of the bytes, behind the version of what has one. So what is
-//!   told twice the same needs no body (304), whatever of it moved. A change looks at the version alone ([`version`]): what workers see
-//!   moves all the time, and nobody's change is refused for that.
-//! * A change that does not look at `If-Match` refuses it: who sends it relies on it.
-//! * A POST with an idempotency key is done once: [`crate::idempotency`].
+//! * An unknown query parameter is rejected. Otherwise a misspelled filter would return everything.
+//! * A JSON response to a read has a strong entity tag: the digest of its bytes, with the version
+//!   as prefix if the resource has one. So an unchanged response needs no body (304). A change
+//!   compares only the version ([`version`]): the state that workers report changes all the time,
+//!   and must not cause conflicts for users.
+//! * An operation that does not support `If-Match` rejects it, because the client relies on it.
+//! * A POST with an idempotency key is executed once ([`crate::idempotency`]).
 //!
-//! Compression makes other bytes of the same answer; [`coded`], around it, gives those a tag of their own.
+//! Compression changes the bytes of a response. [`coded`], the outer layer, gives these a tag of
+//! their own.
 
 use std::sync::Arc;
 
@@ -25,14 +27,14 @@ use crate::idempotency;
 use crate::refusal::Refusal;
 use crate::state::AppState;
 
-/// Longest idempotency key, in characters.
+/// Maximum length of an idempotency key in characters.
 pub(crate) const LONGEST_KEY: usize = 255;
-/// Words that are named when one is not known.
+/// Maximum number of known parameters that an error lists.
 const WORDS_NAMED: usize = 20;
-/// Codings whose names tags may end in.
+/// Encodings that may be the suffix of a tag.
 const CODINGS: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
 
-/// What is looked at around one operation.
+/// Rules of one operation.
 #[derive(Clone)]
 pub(crate) struct Rules {
     state: AppState,
@@ -40,7 +42,7 @@ pub(crate) struct Rules {
 }
 
 struct Of {
-    /// Words of the query, in order.
+    /// Sorted query parameters.
     words: Vec<String>,
     on_version: bool,
     reads: bool,
@@ -57,12 +59,15 @@ impl Rules {
             takes_key: document::takes_key(&operation.method, sketch.asker),
             secret: operation.op.secret,
         };
-        debug_assert!(of.takes_key || !of.secret || sketch.asker != Asker::Person, "what shows a secret is a POST");
+        debug_assert!(
+            of.takes_key || !of.secret || sketch.asker != Asker::Person,
+            "what shows a secret is a POST"
+        );
         Self { state: state.clone(), of: Arc::new(of) }
     }
 }
 
-/// Lets a request through to its operation.
+/// Applies the rules to a request.
 pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Next) -> Response {
     let of = &rules.of;
     if let Err(problem) = known(&of.words, request.uri().query().unwrap_or_default()) {
@@ -89,34 +94,44 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
 fn known(words: &[String], query: &str) -> Result<(), Problem> {
     let name = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
     let mut asked = query.split('&').filter(|pair| !pair.is_empty()).map(name);
-    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else { return Ok(()) };
+    let Some(unknown) = asked.find(|name| !words.iter().any(|word| word == name)) else {
+        return Ok(());
+    };
     let unknown: String = unknown.chars().take(60).collect();
     let known = words.iter().take(WORDS_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let known = match known.as_str() {
         "" => "This takes none.".to_owned(),
         known => format!("It takes {known}."),
     };
-    Err(Problem::invalid(format!("There is no word {unknown:?} to follow the question mark here. {known}")))
+    Err(Problem::invalid(format!(
+        "There is no word {unknown:?} to follow the question mark here. {known}"
+    )))
 }
 
-/// The version of what an answer tells; its tag begins with it.
+/// The version of a resource. It is the prefix of the entity tag.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Version(pub i64);
 
 async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
-    let is_json = answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG) {
+    let is_json =
+        answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if answer.status() != StatusCode::OK || !is_json || answer.headers().contains_key(header::ETAG)
+    {
         return answer;
     }
     let (mut parts, body) = answer.into_parts();
-    // It is in memory already: a handler made it of a value.
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else { return Refusal(Problem::internal()).into_response() };
+    // The body is in memory already, because a handler made it from a value.
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Refusal(Problem::internal()).into_response();
+    };
     let digest = Hash::of_bytes(&bytes).to_string();
     let tag = match parts.extensions.get::<Version>() {
         Some(Version(version)) => format!("\"{version}.{}\"", &digest[..16]),
         None => format!("\"{}\"", &digest[..16]),
     };
-    let Ok(value) = HeaderValue::from_str(&tag) else { return (parts, Body::from(bytes)).into_response() };
+    let Ok(value) = HeaderValue::from_str(&tag) else {
+        return (parts, Body::from(bytes)).into_response();
+    };
     if let Some(same) = wanted.and_then(|wanted| named(wanted, &tag)) {
         let mut answer = StatusCode::NOT_MODIFIED.into_response();
         answer.headers_mut().insert(header::ETAG, HeaderValue::from_str(&same).unwrap_or(value));
@@ -129,7 +144,8 @@ async fn tagged(answer: Response, wanted: Option<&HeaderValue>) -> Response {
     (parts, Body::from(bytes)).into_response()
 }
 
-/// The one of these tags that names the same answer, as it was sent (RFC 9110, 13.1.2: the weak comparison).
+/// Returns the tag that matches the response, as the client sent it (RFC 9110, 13.1.2: weak
+/// comparison).
 fn named(wanted: &HeaderValue, tag: &str) -> Option<String> {
     let wanted = wanted.to_str().ok()?;
     if wanted.trim() == "*" {
@@ -144,24 +160,27 @@ fn without_coding(tag: &str) -> &str {
     CODINGS.iter().find_map(|coding| tag.strip_suffix(coding)).unwrap_or(tag)
 }
 
-/// Gives an answer that was compressed a tag of its own: other bytes, another strong tag.
+/// Gives a compressed response its own tag, because its bytes differ.
 pub(crate) async fn coded(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers();
     let coding = headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());
     let tag = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
     let Some((coding, tag)) = coding.zip(tag) else { return answer };
-    let other = tag.strip_suffix('"').filter(|tag| tag.starts_with('"')).map(|tag| format!("{tag}-{coding}\""));
+    let other = tag
+        .strip_suffix('"')
+        .filter(|tag| tag.starts_with('"'))
+        .map(|tag| format!("{tag}-{coding}\""));
     if let Some(other) = other.and_then(|other| HeaderValue::from_str(&other).ok()) {
         answer.headers_mut().insert(header::ETAG, other);
     }
     answer
 }
 
-/// The version that a change was made on, out of `If-Match`; None: it does not say.
+/// Parses the expected version from `If-Match`. `None` if the header is missing.
 ///
 /// # Errors
-/// When it names no version, or several.
+/// If it has no version, or several.
 pub(crate) fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
@@ -179,11 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_compared_as_http_says() {
+    fn entity_tags_use_weak_comparison() {
         let tag = "\"3.0123456789abcdef\"";
         let same = |wanted: &'static str| named(&HeaderValue::from_static(wanted), tag);
         assert_eq!(same("\"3.0123456789abcdef\"").as_deref(), Some(tag));
-        assert_eq!(same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(), Some("\"3.0123456789abcdef-br\""));
+        assert_eq!(
+            same("\"x\", W/\"3.0123456789abcdef-br\"").as_deref(),
+            Some("\"3.0123456789abcdef-br\"")
+        );
         assert_eq!(same("*").as_deref(), Some(tag));
         for other in ["\"3\"", "", "3", "\"3.0123456789abcdee\"", "\"3.0123456789abcdef-xz\""] {
             assert_eq!(same(other), None, "{other}");
@@ -191,9 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_one_version() {
+    fn if_match_names_exactly_one_version() {
         let of = |text: &'static str| {
-            let headers = HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
+            let headers =
+                HeaderMap::from_iter([(header::IF_MATCH, HeaderValue::from_static(text))]);
             version(&headers).map_err(|problem| problem.status)
         };
         assert_eq!(version(&HeaderMap::new()), Ok(None));
@@ -206,13 +229,16 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_knows_are_named_with_those_that_are() {
+    fn unknown_parameter_error_lists_known_ones() {
         let words = ["after".to_owned(), "filter".to_owned()];
         for fine in ["", "after=1&filter=x", "&&", "after"] {
             assert_eq!(known(&words, fine), Ok(()), "{fine}");
         }
         let problem = known(&words, "filter=x&fitler=y").expect_err("misspelt");
-        assert!(problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"), "{problem}");
+        assert!(
+            problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"),
+            "{problem}"
+        );
         assert!(known(&[], "x").expect_err("none are taken").detail.contains("takes none"));
     }
 }

@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made of the operations.
+//! Generates the OpenAPI 3.1 document from the operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{Operation, ROOT};
 
 const SCHEMAS: &str = "#/components/schemas/";
 
-/// What refusals mean, wherever they come from.
+/// Descriptions of the error statuses.
 const REFUSALS: &[(u16, &str)] = &[
     (400, "What was sent can't be taken: the problem says what, where, and what to send."),
     (401, "Nobody is signed in, or the token is not good (any more)."),
@@ -46,11 +46,11 @@ const REFUSALS: &[(u16, &str)] = &[
     (504, "It took too long. It may have been done: look before you try again."),
 ];
 
-/// The document of these operations.
+/// Generates the document for these operations.
 pub(crate) fn document(operations: &[Operation]) -> Value {
     let mut forms = Forms::new();
     let problem = Value::from(forms.written.subschema_for::<Problem>());
-    // Requests are written apart, because their schemas may get other names below.
+    // Requests are generated separately, because their schemas may be renamed below.
     let mut drafts = Vec::new();
     for operation in operations {
         let mut sketch = Sketch::new(&mut forms);
@@ -104,13 +104,13 @@ Whatever is read as JSON has an `ETag`; with `If-None-Match` an answer that woul
 carry an `Idempotency-Key`: for 24 hours the same request with the same key is done once and answered the same. `docs/api.md` says how far \
 that goes.";
 
-/// One operation, with what is read kept apart from what is written.
+/// One operation, with request and response separate.
 struct Draft {
     path: String,
     method: String,
     /// Parameters and body.
     asks: Value,
-    /// All else.
+    /// Everything but parameters and body.
     item: Value,
 }
 
@@ -144,9 +144,10 @@ fn tags(operations: &[Operation]) -> Value {
     tags.into_iter().map(|name| json!({"name": name})).collect()
 }
 
-/// Whether its answers have entity tags.
+/// Whether its responses have entity tags.
 fn is_tagged(operation: &Operation, sketch: &Sketch<'_>) -> bool {
-    operation.method == Method::GET && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
+    operation.method == Method::GET
+        && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
 }
 
 fn changes(method: &Method) -> bool {
@@ -167,12 +168,12 @@ fn security(operation: &Operation, asker: Asker) -> Value {
         .collect()
 }
 
-/// Names of the parts of a path.
+/// Names of the parameters in a path.
 pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// Whether requests may carry an idempotency key.
+/// Whether requests may have an idempotency key.
 pub(crate) fn takes_key(method: &Method, asker: Asker) -> bool {
     *method == Method::POST && asker == Asker::Person
 }
@@ -186,7 +187,8 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     for (name, (schema, required)) in &sketch.query {
         let mut schema = schema.clone();
         let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let mut parameter = json!({"name": name, "in": "query", "required": required, "schema": schema});
+        let mut parameter =
+            json!({"name": name, "in": "query", "required": required, "schema": schema});
         if let Some(about) = about {
             parameter["description"] = about;
         }
@@ -205,7 +207,8 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     let mut asks = Map::new();
     asks.insert("parameters".into(), parameters.into());
     if let Some((schema, required)) = &sketch.body {
-        let body = json!({"required": required, "content": {"application/json": {"schema": schema}}});
+        let body =
+            json!({"required": required, "content": {"application/json": {"schema": schema}}});
         asks.insert("requestBody".into(), body);
     }
     asks.into()
@@ -218,7 +221,10 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
     if is_tagged(operation, sketch) {
         headers.insert("ETag".into(), header("ETag"));
-        answers.insert("304".into(), json!({"description": "The same as what `If-None-Match` names."}));
+        answers.insert(
+            "304".into(),
+            json!({"description": "The same as what `If-None-Match` names."}),
+        );
     }
     if sketch.located {
         headers.insert("Location".into(), header("Location"));
@@ -246,12 +252,15 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     }
     answers.insert(status.as_u16().to_string(), good);
     for status in refusals(operation, sketch) {
-        answers.insert(status.to_string(), json!({"$ref": format!("#/components/responses/{}", response(status))}));
+        answers.insert(
+            status.to_string(),
+            json!({"$ref": format!("#/components/responses/{}", response(status))}),
+        );
     }
     json!(answers)
 }
 
-/// The statuses that an operation may refuse with.
+/// The error statuses of an operation.
 fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
     let op = &operation.op;
     let changes = changes(&operation.method);
@@ -261,11 +270,11 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
             statuses.extend(codes);
         }
     };
-    // Tokens, a person's and a machine's, may ask so often; so may keys be used.
+    // Tokens of people and machines are rate-limited, as is the use of keys.
     on(sketch.asker != Asker::Anybody, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
-    // A name in a query or in a body that nothing has.
+    // A query or a body may name an unknown resource.
     on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
     on(sketch.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
@@ -275,7 +284,10 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
 }
 
 fn response(status: u16) -> String {
-    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Refused");
+    let reason = StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or("Refused");
     reason.split_whitespace().collect()
 }
 
@@ -361,13 +373,19 @@ fn input(name: &str) -> String {
     format!("{name}Input")
 }
 
-/// The types that are read otherwise than they are written, themselves or by what they hold.
+/// Types whose input and output schemas differ, directly or through a nested type.
 fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSet<String> {
-    let other = |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
-    let mut differ: BTreeSet<String> =
-        read.iter().filter(|(name, schema)| other(name, schema)).map(|(name, _)| name.clone()).collect();
+    let other =
+        |name: &String, schema: &Value| written.get(name).is_some_and(|written| written != schema);
+    let mut differ: BTreeSet<String> = read
+        .iter()
+        .filter(|(name, schema)| other(name, schema))
+        .map(|(name, _)| name.clone())
+        .collect();
     loop {
-        let holds = |(name, schema): &(&String, &Value)| !differ.contains(*name) && mentions(schema, &differ);
+        let holds = |(name, schema): &(&String, &Value)| {
+            !differ.contains(*name) && mentions(schema, &differ)
+        };
         let more: Vec<String> = read.iter().filter(holds).map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
             return differ;
@@ -378,21 +396,26 @@ fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSe
 
 fn mentions(schema: &Value, names: &BTreeSet<String>) -> bool {
     match schema {
-        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
-            ("$ref", Some(to)) => to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name)),
-            _ => mentions(value, names),
-        }),
+        Value::Object(fields) => {
+            fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
+                ("$ref", Some(to)) => {
+                    to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name))
+                }
+                _ => mentions(value, names),
+            })
+        }
         Value::Array(items) => items.iter().any(|item| mentions(item, names)),
         _ => false,
     }
 }
 
-/// The same, with references to what is read otherwise.
+/// Renames references to types whose input schema differs.
 fn renamed(schema: Value, differ: &BTreeSet<String>) -> Value {
     match schema {
         Value::Object(fields) => {
             let field = |(key, value): (String, Value)| {
-                let name = value.as_str().and_then(|to| to.strip_prefix(SCHEMAS)).map(str::to_owned);
+                let name =
+                    value.as_str().and_then(|to| to.strip_prefix(SCHEMAS)).map(str::to_owned);
                 match name {
                     Some(name) if key == "$ref" && differ.contains(&name) => {
                         (key, format!("{SCHEMAS}{}", input(&name)).into())

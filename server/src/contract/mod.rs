@@ -1,18 +1,18 @@
-//! `/api/v1` as it is described: one list of operations, out of which both the router and the OpenAPI document are made.
+//! The contract of `/api/v1`: one list of operations generates the router and the OpenAPI document.
 //!
-//! # Theory
+//! A separate description becomes outdated. So an operation is added together with its handler
+//! ([`Operations`]). Its types come from the handler's signature ([`Told`]): path, query and body
+//! from extractors, responses from the return type, both by their serde attributes. [`Op`] has the
+//! rest: id, summary, preconditions.
 //!
-//! A description that is written beside the code is wrong after a while. So an operation is added together with its handler
-//! ([`Operations`]), and what it takes and gives is read off the handler's own signature ([`Told`]): path, query and body from its
-//! extractors, answers from what it returns, both by the serde attributes that read and write them. What no type says (a name, one
-//! sentence, a precondition) stands in [`Op`].
-//!
-//! What holds for all operations alike is done here once, around each of them ([`around`]): words of a query that nobody knows are
-//! refused, whatever is read has an entity tag, preconditions are looked at, and a POST may carry an idempotency key.
+//! [`around`] adds the rules for all operations: it rejects unknown query parameters, adds entity
+//! tags, checks preconditions and handles idempotency keys.
 //!
 //! Invariants:
-//! * what is routed below `/api/v1` is described, and what is described is routed (a test asks the router itself);
-//! * the document that is committed is the one that is served (a test; `GANTRY_WRITE=1` writes it anew).
+//! * Every route below `/api/v1` is documented, and everything documented is routed. A test
+//!   compares both.
+//! * The committed document is the one that is served. A test compares both; `GANTRY_WRITE=1`
+//!   updates the file.
 
 mod around;
 mod document;
@@ -36,86 +36,91 @@ use crate::state::AppState;
 
 pub(crate) use api::names::ROOT;
 
-/// What no type says of an operation.
+/// The parts of an operation's description that its types don't have.
 #[derive(Debug, Clone)]
 pub(crate) struct Op {
-    /// Its name for programs; unique.
+    /// The unique operation id, for generated clients.
     pub id: &'static str,
-    /// What it does, in one line.
+    /// One-line summary.
     pub summary: &'static str,
-    /// More of it.
+    /// Further description.
     pub about: &'static str,
-    /// It looks at `If-Match`.
+    /// Whether it supports `If-Match`.
     pub on_version: bool,
-    /// Its answer shows a secret once, and is kept nowhere.
+    /// Whether its response shows a secret once and must not be cached.
     pub secret: bool,
-    /// Most bytes of its body.
+    /// Maximum body size in bytes.
     pub body: usize,
-    /// What it answers where its types don't say: the type of the content.
+    /// Content types of the response, if its type does not define them.
     pub content: &'static [&'static str],
-    /// Statuses beyond those that its types tell.
+    /// Statuses in addition to those of its types.
     pub also: &'static [u16],
 }
 
-/// An operation.
 pub(crate) fn op(id: &'static str, summary: &'static str) -> Op {
-    Op { id, summary, about: "", on_version: false, secret: false, body: limits::BODY, content: &[], also: &[] }
+    Op {
+        id,
+        summary,
+        about: "",
+        on_version: false,
+        secret: false,
+        body: limits::BODY,
+        content: &[],
+        also: &[],
+    }
 }
 
 impl Op {
-    /// Says more.
     pub(crate) fn about(self, about: &'static str) -> Self {
         Self { about, ..self }
     }
 
-    /// It looks at `If-Match`.
     pub(crate) fn on_version(self) -> Self {
         Self { on_version: true, ..self }
     }
 
-    /// Its answer shows a secret once.
     pub(crate) fn secret(self) -> Self {
         Self { secret: true, ..self }
     }
 
-    /// It takes so many bytes.
+    /// Sets the maximum body size in bytes.
     pub(crate) fn body(self, body: usize) -> Self {
         Self { body, ..self }
     }
 
-    /// It answers with one of these types of content.
+    /// Sets the content types of the response.
     pub(crate) fn content(self, content: &'static [&'static str]) -> Self {
         Self { content, ..self }
     }
 
-    /// It may answer with these statuses, too.
+    /// Adds statuses.
     pub(crate) fn also(self, also: &'static [u16]) -> Self {
         Self { also, ..self }
     }
 }
 
-/// One operation as it is known to the router and to the document.
+/// One operation of the router and the document.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     pub method: Method,
-    /// Below [`ROOT`].
+    /// Relative to [`ROOT`].
     pub path: &'static str,
     pub op: Op,
     pub told: fn(&mut Sketch<'_>),
 }
 
-/// The operations, and the router that has them.
+/// The operations and their router.
 pub(crate) struct Operations {
     router: Router<AppState>,
     list: Vec<Operation>,
     forms: Forms,
-    /// None: only the list is wanted.
+    /// `None` if only the list is needed.
     state: Option<AppState>,
 }
 
 macro_rules! methods {
     ($($name:ident $filter:ident;)*) => {$(
-        /// Adds an operation of this method.
+        /// Adds an operation with this method.
         pub(crate) fn $name<H, M, N>(self, path: &'static str, handler: H, op: Op) -> Self
         where
             H: Handler<M, AppState> + Told<N>,
@@ -127,14 +132,21 @@ macro_rules! methods {
 }
 
 impl Operations {
-    /// None yet; without a state only for their list.
+    /// An empty list. Without a state, it can't become a router.
     pub(crate) fn of(state: Option<&AppState>) -> Self {
         Self { router: Router::new(), list: Vec::new(), forms: Forms::new(), state: state.cloned() }
     }
 
     methods! { get GET; post POST; put PUT; patch PATCH; delete DELETE; }
 
-    fn add<H, M, N>(mut self, method: Method, filter: MethodFilter, path: &'static str, handler: H, op: Op) -> Self
+    fn add<H, M, N>(
+        mut self,
+        method: Method,
+        filter: MethodFilter,
+        path: &'static str,
+        handler: H,
+        op: Op,
+    ) -> Self
     where
         H: Handler<M, AppState> + Told<N>,
         M: 'static,
@@ -145,7 +157,7 @@ impl Operations {
             H::tell(&mut sketch);
             let rules = around::Rules::of(&operation, &sketch, state);
             let route = on(filter, handler)
-                // Not around the answer to other methods.
+                // A route layer, so that it does not apply to 405 responses.
                 .route_layer(from_fn_with_state(rules, around::pass))
                 .layer(DefaultBodyLimit::max(operation.op.body));
             self.router = self.router.route(path, route);
@@ -154,12 +166,11 @@ impl Operations {
         self
     }
 
-    /// The router, below [`ROOT`].
+    /// The router, relative to [`ROOT`].
     pub(crate) fn into_router(self) -> Router<AppState> {
         Router::new().nest(ROOT, self.router)
     }
 
-    /// The list.
     pub(crate) fn into_list(self) -> Vec<Operation> {
         self.list
     }

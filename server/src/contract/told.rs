@@ -1,4 +1,4 @@
-//! What a handler's signature says of its operation.
+//! Derives the description of an operation from its handler's signature.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::{Client, SignedIn};
 use crate::state::AppState;
 
-/// The two forms of every type: as it is read, and as it is written.
+/// Schema generators for the input and the output form of each type.
 pub(crate) struct Forms {
     pub read: SchemaGenerator,
     pub written: SchemaGenerator,
@@ -37,31 +37,30 @@ impl Forms {
     }
 }
 
-/// Who may ask.
+/// The required authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Asker {
-    /// Anybody.
     #[default]
     Anybody,
-    /// Somebody who is signed in, or their token.
+    /// A signed-in user, or their token.
     Person,
-    /// A machine, by its own token.
+    /// A machine with its own token.
     Machine,
 }
 
-/// An operation as far as its types tell it.
+/// The parts of an operation's description that its types define.
 pub(crate) struct Sketch<'f> {
     pub forms: &'f mut Forms,
     pub asker: Asker,
-    /// The parts of the path, in order.
+    /// Schemas of the path parameters, in order.
     pub places: Vec<Value>,
-    /// The words of the query, with whether they are required.
+    /// Schemas of the query parameters, and whether each is required.
     pub query: BTreeMap<String, (Value, bool)>,
-    /// The body, and whether it is required.
+    /// Schema of the body, and whether it is required.
     pub body: Option<(Value, bool)>,
-    /// The answer when all goes well; None: it is no JSON.
+    /// Status and schema of the successful response. `None` if it is not JSON.
     pub answer: Option<(StatusCode, Value)>,
-    /// Whether it names the address of what was made.
+    /// Whether the response has a `Location`.
     pub located: bool,
 }
 
@@ -79,21 +78,21 @@ impl<'f> Sketch<'f> {
     }
 }
 
-/// An extractor that tells what it takes from a request.
+/// An extractor that describes its input.
 pub(crate) trait Asks {
-    /// Adds that.
+    /// Adds its input.
     fn ask(sketch: &mut Sketch<'_>);
 }
 
-/// An answer that tells what it is.
+/// A response that describes itself.
 pub(crate) trait Says {
-    /// Adds that.
+    /// Adds the response.
     fn say(sketch: &mut Sketch<'_>);
 }
 
-/// A handler whose signature tells its operation. `N` is the tuple of its arguments.
+/// A handler whose signature describes its operation. `N` is the tuple of its arguments.
 pub(crate) trait Told<N> {
-    /// Adds all of it.
+    /// Adds all arguments and the response.
     fn tell(sketch: &mut Sketch<'_>);
 }
 
@@ -143,7 +142,7 @@ impl Asks for SignedIn {
 impl<T: JsonSchema> Asks for Place<T> {
     fn ask(sketch: &mut Sketch<'_>) {
         let schema = Value::from(sketch.forms.read.subschema_for::<T>());
-        // A tuple is one part after the other.
+        // A tuple has one element for each path parameter.
         match schema.get("prefixItems").and_then(Value::as_array) {
             Some(parts) => sketch.places.extend(parts.iter().cloned()),
             None => sketch.places.push(schema),
@@ -158,11 +157,12 @@ impl<T: JsonSchema> Asks for Asked<T> {
     }
 }
 
-/// The fields of a query. What may be left out is left out, never null.
+/// The fields of a query. An optional parameter is omitted, never null.
 fn words(schema: &Schema) -> BTreeMap<String, (Value, bool)> {
     let list = |key: &str| schema.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let required = list("required");
-    let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let properties =
+        schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let word = |(name, schema): (String, Value)| {
         let needed = required.iter().any(|required| required == name.as_str());
         (name, (without_null(schema), needed))
@@ -212,7 +212,7 @@ impl<T: JsonSchema> Says for Json<T> {
     }
 }
 
-/// Every answer with a status of its own is about something that was made.
+/// A response with an explicit status is about a created resource.
 impl<T: JsonSchema> Says for (StatusCode, Json<T>) {
     fn say(sketch: &mut Sketch<'_>) {
         let schema = sketch.forms.written.subschema_for::<T>();
@@ -220,14 +220,14 @@ impl<T: JsonSchema> Says for (StatusCode, Json<T>) {
     }
 }
 
-/// What was made, at its own address below [`ROOT`].
+/// A created resource with its path below [`ROOT`].
 #[derive(Debug)]
 pub(crate) struct Created<T>(pub String, pub T);
 
 impl<T: Serialize> IntoResponse for Created<T> {
     fn into_response(self) -> Response {
         let mut answer = (StatusCode::CREATED, Json(self.1)).into_response();
-        // Addresses are made of ids, which fit a header.
+        // Paths consist of ids, which are valid in a header.
         if let Ok(place) = HeaderValue::from_str(&format!("{ROOT}{}", self.0)) {
             answer.headers_mut().insert(header::LOCATION, place);
         }
@@ -242,7 +242,7 @@ impl<T: JsonSchema> Says for Created<T> {
     }
 }
 
-/// JSON about what has a version.
+/// JSON of a versioned resource.
 #[derive(Debug)]
 pub(crate) struct Versioned<T>(pub i64, pub T);
 
@@ -260,14 +260,14 @@ impl<T: JsonSchema> Says for Versioned<T> {
     }
 }
 
-/// With headers of its own.
+/// With extra headers.
 impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
     }
 }
 
-/// With a session that goes on under another cookie.
+/// With a renewed session cookie.
 impl<T: Says> Says for (CookieJar, T) {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
@@ -280,7 +280,7 @@ impl<T: Says> Says for Result<T, Refusal> {
     }
 }
 
-/// Of what types the content is stands in [`Op`](super::Op).
+/// [`Op`](super::Op) has the content types.
 impl Says for Response {
     fn say(_: &mut Sketch<'_>) {}
 }

@@ -1,8 +1,9 @@
-//! The permission matrix of the pages' own calls: every server function below `/call/`, asked by everybody, about what is theirs and what
-//! is not.
+//! The permission matrix of the server functions: every function below `/call/`, called by every
+//! client, on its own and on other resources.
 //!
-//! They are taken from the registry of server functions: one that is added there and not to the table here fails the test, and so does one
-//! that is in the table and gone. A token opens no page, so with one of those everybody is nobody.
+//! The functions come from the registry. The test fails if a function is missing in the table, or
+//! if the table has one that no longer exists. Tokens don't open pages, so every token counts as
+//! not signed in.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use leptos::server_fn::axum::server_fn_paths;
 use super::matrix::{ALL, Takes, Who, World};
 use super::*;
 
-/// A call: its name, what it takes, and what it is sent; JSON where it begins with a brace, else a form.
+/// A call: name, required permission, and body (JSON if it starts with a brace, otherwise a form).
 type Row = (&'static str, Takes, &'static str);
 
 const READING: &[Row] = &[
@@ -110,7 +111,11 @@ const WRITING: &[Row] = &[
     ("register-passkey", Takes::InPerson, r#"{"wish":{"name":"x","answer":{}}}"#),
     ("revoke-passkey", Takes::InPerson, "passkey=$passkey"),
     ("confirmation-options", Takes::InPerson, r#"{"passkey":"$passkey"}"#),
-    ("confirm-passkey", Takes::InPerson, r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#),
+    (
+        "confirm-passkey",
+        Takes::InPerson,
+        r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#,
+    ),
     ("verdict-options", Takes::LookInPerson, r#"{"submission":$submission,"kind":"approve"}"#),
     (
         "sign-verdict",
@@ -151,8 +156,13 @@ impl World {
         }
         sent = sent.replace("$version", &self.versions[place].to_string());
         sent = sent.replace("$edit", &self.edits[place].to_string());
-        let kind = if sent.starts_with('{') { "application/json" } else { "application/x-www-form-urlencoded" };
-        let mut request = self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
+        let kind = if sent.starts_with('{') {
+            "application/json"
+        } else {
+            "application/x-www-form-urlencoded"
+        };
+        let mut request =
+            self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
         request = request.header(header::ACCEPT, "application/json");
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
@@ -161,28 +171,33 @@ impl World {
     }
 }
 
-/// Whether it opens a call to somebody: a page's calls are asked with a session and by nothing else.
+/// Whether a client may call it. Server functions accept only a session.
 fn lets(takes: Takes, who: Who, own: bool) -> bool {
     let is_token = matches!(who, Who::ServiceToken | Who::OwnToken | Who::FullToken);
     takes == Takes::Open || (!is_token && takes.lets(who, own))
 }
 
 #[test]
-fn every_call_of_a_page_says_who_may() {
+fn every_server_function_is_in_the_matrix() {
     let known: BTreeSet<&str> = READING.iter().chain(WRITING).map(|(name, ..)| *name).collect();
     assert_eq!(known.len(), READING.len() + WRITING.len(), "each once");
-    let there: BTreeSet<&str> = server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
+    let there: BTreeSet<&str> =
+        server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
     assert!(there.len() > 60, "{there:?}");
     let unknown: Vec<_> = there.difference(&known).collect();
     assert!(unknown.is_empty(), "the tables do not say who may ask these: {unknown:?}");
     let gone: Vec<_> = known.difference(&there).collect();
     assert!(gone.is_empty(), "there are none of these: {gone:?}");
-    let open: Vec<_> = WRITING.iter().filter(|(_, takes, _)| *takes == Takes::Open).map(|(name, ..)| *name).collect();
+    let open: Vec<_> = WRITING
+        .iter()
+        .filter(|(_, takes, _)| *takes == Takes::Open)
+        .map(|(name, ..)| *name)
+        .collect();
     assert_eq!(open, ["put_first_steps_away"], "it keeps a cookie, and nothing here");
 }
 
 #[tokio::test]
-async fn everybody_calls_what_they_may_and_nothing_else() {
+async fn clients_call_only_permitted_server_functions() {
     let world = World::new().await;
     let before = world.house.state().await;
     let all = || READING.iter().chain(WRITING);
@@ -205,9 +220,18 @@ async fn everybody_calls_what_they_may_and_nothing_else() {
                 continue;
             }
             let answer = world.call(row, who, place).await;
-            let what = format!("{who:?} {} {}: {} {}", row.0, ["own", "other"][place], answer.status, answer.text());
+            let what = format!(
+                "{who:?} {} {}: {} {}",
+                row.0,
+                ["own", "other"][place],
+                answer.status,
+                answer.text()
+            );
             assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}");
-            assert!(answer.status.as_u16() < 500 && !answer.text().contains("missing field"), "{what}");
+            assert!(
+                answer.status.as_u16() < 500 && !answer.text().contains("missing field"),
+                "{what}"
+            );
         }
     }
 }

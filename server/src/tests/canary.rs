@@ -1,6 +1,7 @@
-//! Canaries: what lets somebody in, in a form that is recognised wherever it turns up, and then a look everywhere: answers, pages, errors,
-//! the log at its most talkative, the audit, the database. Secrets of runs never come here: a real worker has one, and is looked at in the
-//! same way, in `crates/cli/tests/whole/canary.rs`.
+//! Searches for leaked credentials. All credentials have a recognizable form. The tests search
+//! answers, pages, errors, the log at trace level, the audit and the database. Secrets of runs
+//! never reach the server. `crates/cli/tests/whole/canary.rs` searches for those with a real
+//! worker.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use super::*;
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG: &str = "canary-guess-borealis-4712";
 
-/// What was found out, and where each answer that may hold one of them came from.
+/// Where each credential was found, and the source of each expected one.
 struct Cage {
     house: House,
     canaries: Vec<(&'static str, String)>,
@@ -29,8 +30,17 @@ impl Cage {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
-        let mut request = Request::builder().method(method.clone()).uri(path).header(header::HOST, self.house.host);
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header(header::HOST, self.house.host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -52,16 +62,19 @@ impl Cage {
         .expect("tables");
         assert!(tables.len() > 30 && tables.iter().any(|table| table == "audit"), "{tables:?}");
         for table in tables {
-            let sql = format!("SELECT coalesce(string_agg(to_jsonb(t)::text, ' '), '') FROM {table} t");
-            let text: String =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(self.house.db.owner()).await.expect("a text");
+            let sql =
+                format!("SELECT coalesce(string_agg(to_jsonb(t)::text, ' '), '') FROM {table} t");
+            let text: String = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+                .fetch_one(self.house.db.owner())
+                .await
+                .expect("a text");
             self.check(&table, &text);
         }
     }
 }
 
-/// An admin with a password and two tokens; their session, somebody else's, and a link that somebody new has not used. With everything else
-/// that there can be: changes, reviews, runs, one of which was given a secret by its name.
+/// An admin with a password and two tokens, with the admin's session, another person's session, and
+/// the unused link of a new person. Also changes, reviews and runs, one of which got a secret.
 async fn caged() -> (Cage, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
@@ -71,20 +84,33 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
     let second = house.person("second", [Permission::Reviewer]).await;
     let json_of = |answer: Answer| answer.json();
     let set = house.post("/api/v1/me/password").method(Method::PUT).header(header::COOKIE, &root);
-    let set =
-        set.header(header::CONTENT_TYPE, "application/json").body(Body::from(json!({"new": PASSWORD}).to_string()));
+    let set = set
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(json!({"new": PASSWORD}).to_string()));
     let set = house.ask(set.expect("a request")).await;
     assert!(set.status.is_success(), "{}", set.text());
     let old_cookie = root;
     let root = set.cookie().split(';').next().expect("a pair").to_owned();
-    let made = json_of(house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]})).await);
+    let made = json_of(
+        house
+            .tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]}))
+            .await,
+    );
     let token = made["token"].as_str().expect("a token").to_owned();
     let added = json_of(house.tell("/api/v1/people", &root, json!({"name": "newcomer"})).await);
-    let link = added["link"]["link"].as_str().expect("a link").rsplit('=').next().expect("a token").to_owned();
+    let link = added["link"]["link"]
+        .as_str()
+        .expect("a link")
+        .rsplit('=')
+        .next()
+        .expect("a token")
+        .to_owned();
     let n1 = house.n1(&root).await;
     let path = format!("/api/v1/nodes/{}/tokens", n1.as_str().expect("an id"));
-    let node_token = json_of(house.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
-    let brought = json!({"/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}});
+    let node_token =
+        json_of(house.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
+    let brought =
+        json!({"/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}});
     let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
         .bind(told)
@@ -109,17 +135,21 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn nothing_that_lets_somebody_in_is_found_anywhere() {
+async fn credentials_are_leaked_nowhere() {
     let listening = Listening::begin();
     let (cage, root, readable) = caged().await;
-    let of = |name: &str| cage.canaries.iter().find(|(known, _)| *known == name).expect("a canary").1.clone();
+    let of = |name: &str| {
+        cage.canaries.iter().find(|(known, _)| *known == name).expect("a canary").1.clone()
+    };
     let bearer = format!("Bearer {}", of("the token"));
     let (as_root, as_token) = ([("cookie", root.as_str())], [("authorization", bearer.as_str())]);
     let page = [("cookie", root.as_str()), ("accept", "text/html")];
 
     let streams = ["/events", "/api/v1/watch"];
     let mut missing = Vec::new();
-    for path in readable.iter().filter(|path| !streams.iter().any(|stream| path.starts_with(stream))) {
+    for path in
+        readable.iter().filter(|path| !streams.iter().any(|stream| path.starts_with(stream)))
+    {
         for headers in [&as_root[..], &as_token, &page] {
             let answer = cage.ask(Method::GET, path, headers, Value::Null).await;
             if answer.status == StatusCode::NOT_FOUND {
@@ -129,13 +159,20 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
     }
     assert!(readable.len() > 80, "{readable:?}");
     missing.dedup();
-    // A script that nobody has, a binding that its node has not, and the page of a proposal on a node, of which there is none.
+    // An unknown script, a binding that the node does not have, and the page of a proposal on a
+    // node, of which there are none.
     let known = |path: &String| {
-        path.starts_with("/api/v1/scripts/") || path.contains("noderole=") || path.starts_with("/proposals/")
+        path.starts_with("/api/v1/scripts/")
+            || path.contains("noderole=")
+            || path.starts_with("/proposals/")
     };
     assert!(missing.iter().all(known), "{missing:?}");
     let metrics = cage.house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
-    assert!(metrics.status.is_success() && metrics.text().contains("gantry_"), "{}", metrics.text());
+    assert!(
+        metrics.status.is_success() && metrics.text().contains("gantry_"),
+        "{}",
+        metrics.text()
+    );
     cage.check("the metrics", metrics.text());
     for stream in streams {
         let mut tab = Tab::open_at(&cage.house, &root, stream, "").await;
@@ -146,12 +183,18 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         assert!(told[1].contains("Catalog"), "{told:?}");
         cage.check(stream, &told.concat());
     }
-    for path in ["/api/v1/people?filter=newcomer", "/api/v1/nodes/n1.house.example.com", "/settings/people?filter=root"]
-    {
-        assert!(cage.ask(Method::GET, path, &as_root, Value::Null).await.status.is_success(), "{path}");
+    for path in [
+        "/api/v1/people?filter=newcomer",
+        "/api/v1/nodes/n1.house.example.com",
+        "/settings/people?filter=root",
+    ] {
+        assert!(
+            cage.ask(Method::GET, path, &as_root, Value::Null).await.status.is_success(),
+            "{path}"
+        );
     }
 
-    // Errors, with what was sent in them.
+    // Errors that contain their input.
     let (put, post) = (Method::PUT, Method::POST);
     let wrong = [
         (put.clone(), "/api/v1/me/password", json!({"old": WRONG, "new": PASSWORD})),
@@ -165,7 +208,9 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         let answer = cage.ask(method, path, &as_root, body).await;
         assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
     }
-    let number = cage.ask(Method::PUT, "/api/v1/me/password", &as_root, json!({"new": 987_654_321_012_u64})).await;
+    let number = cage
+        .ask(Method::PUT, "/api/v1/me/password", &as_root, json!({"new": 987_654_321_012_u64}))
+        .await;
     assert!(!number.text().contains("987654321012"), "{}", number.text());
     for form in [
         format!("name=root&password={WRONG}"),
@@ -173,27 +218,55 @@ async fn nothing_that_lets_somebody_in_is_found_anywhere() {
         format!("token={WRONG}"),
         format!("name=nobody&password={PASSWORD}"),
     ] {
-        let request = cage.house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let request = request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
+        let request = cage
+            .house
+            .post("/sign-in")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request =
+            request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
         let answer = cage.house.ask(request).await;
         let kept = answer.cookie();
-        assert!(kept.is_empty() || kept.starts_with("gantry_name="), "the name for the next attempt alone: {kept}");
+        assert!(
+            kept.is_empty() || kept.starts_with("gantry_name="),
+            "the name for the next attempt alone: {kept}"
+        );
         cage.check("a refused sign-in", &format!("{:?} {}", answer.headers, answer.text()));
     }
     let stale = format!("Bearer {}x", of("the token"));
-    let refused = cage.ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], Value::Null).await;
-    assert_eq!((refused.status.as_u16(), refused.problem()["code"].as_str()), (401, Some("token_refused")));
-    cage.ask(Method::GET, &format!("/api/v1/nothing?token={}", of("the link")), &as_root, Value::Null).await;
+    let refused =
+        cage.ask(Method::GET, "/api/v1/people", &[("authorization", &stale)], Value::Null).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.problem()["code"].as_str()),
+        (401, Some("token_refused"))
+    );
+    cage.ask(
+        Method::GET,
+        &format!("/api/v1/nothing?token={}", of("the link")),
+        &as_root,
+        Value::Null,
+    )
+    .await;
 
-    // They do let in, so what was looked for is what counts.
-    assert!(cage.ask(Method::GET, "/api/v1/people/me", &as_token, Value::Null).await.status.is_success());
+    // The credentials are valid, so the search looked for the right values.
+    assert!(
+        cage.ask(Method::GET, "/api/v1/people/me", &as_token, Value::Null)
+            .await
+            .status
+            .is_success()
+    );
     let right = format!("name=root&password={PASSWORD}");
-    let request = cage.house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = cage
+        .house
+        .post("/sign-in")
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
     let in_again = cage.house.ask(request.body(Body::from(right)).expect("a request")).await;
     assert_eq!(in_again.status, StatusCode::SEE_OTHER);
     cage.stored().await;
     let log = listening.end();
-    assert!(log.contains("a sign-in by password was refused") && log.contains("/api/v1/people"), "it is the log");
+    assert!(
+        log.contains("a sign-in by password was refused") && log.contains("/api/v1/people"),
+        "it is the log"
+    );
     cage.check("the log", &log);
     let session = in_again.cookie().split([';', '=']).nth(1).expect("a value").to_owned();
     assert!(!log.contains(&session), "the new session in the log");

@@ -1,4 +1,4 @@
-//! Signing in and out, cookies, and what needs a session.
+//! Sign-in, sign-out, cookies, and paths that need a session.
 
 use super::listening::Listening;
 use super::*;
@@ -9,16 +9,24 @@ async fn spent(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn a_link_is_followed_for_free_and_spent_by_its_button() {
+async fn opening_a_link_does_not_use_it() {
     let house = House::new().await;
     let link = house.link().await;
     for _ in 0..3 {
-        // What stands behind # is not sent.
+        // Browsers don't send the fragment.
         let page = house.visit("/sign-in", "").await;
         assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
         let policy = page.header(header::CONTENT_SECURITY_POLICY);
-        let nonce = policy.split("'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).expect("a nonce");
-        let script = page.text().split("<script").find(|script| script.contains("#token=")).expect("the page's script");
+        let nonce = policy
+            .split("'nonce-")
+            .nth(1)
+            .and_then(|rest| rest.split('\'').next())
+            .expect("a nonce");
+        let script = page
+            .text()
+            .split("<script")
+            .find(|script| script.contains("#token="))
+            .expect("the page's script");
         assert!(script.contains(&format!("nonce=\"{nonce}\"")), "{script}");
     }
     let page = house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
@@ -28,7 +36,11 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
     let answer = house.ask(house.sign_in(&link)).await;
     assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
     let pair = answer.cookie().split(';').next().expect("a pair").to_owned();
-    assert_eq!(house.ask_get("/events?after=x", &pair).await.status, StatusCode::BAD_REQUEST, "signed in");
+    assert_eq!(
+        house.ask_get("/events?after=x", &pair).await.status,
+        StatusCode::BAD_REQUEST,
+        "signed in"
+    );
 
     let again = house.ask(house.sign_in(&link)).await;
     assert_eq!((again.status, again.cookie()), (StatusCode::UNAUTHORIZED, ""));
@@ -36,7 +48,7 @@ async fn a_link_is_followed_for_free_and_spent_by_its_button() {
 }
 
 #[tokio::test]
-async fn a_browser_that_is_refused_sees_the_page_again() {
+async fn rejected_sign_in_shows_the_page_again() {
     let house = House::new().await;
     let request = |next: &str| {
         house
@@ -48,7 +60,10 @@ async fn a_browser_that_is_refused_sees_the_page_again() {
     };
     let answer = house.ask(request("/runs?state=failed")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
-    assert_eq!(answer.header(header::LOCATION), "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=unknown");
+    assert_eq!(
+        answer.header(header::LOCATION),
+        "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=unknown"
+    );
     let elsewhere = house.ask(request("//evil.example")).await;
     assert_eq!(elsewhere.header(header::LOCATION), "/sign-in?problem=unknown");
     let form = house.post("/sign-in").body(Body::from("{}")).expect("a request");
@@ -56,11 +71,14 @@ async fn a_browser_that_is_refused_sees_the_page_again() {
 }
 
 #[tokio::test]
-async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
+async fn trailing_slash_redirects_to_page() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nodes/?filter=n1", &cookie).await;
-    assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::PERMANENT_REDIRECT, "/nodes?filter=n1"));
+    assert_eq!(
+        (page.status, page.header(header::LOCATION)),
+        (StatusCode::PERMANENT_REDIRECT, "/nodes?filter=n1")
+    );
     assert_eq!(
         house.ask_get("/api/v1/nodes/", &cookie).await.status,
         StatusCode::NOT_FOUND,
@@ -69,7 +87,7 @@ async fn a_page_with_a_slash_at_its_end_is_the_page_without() {
 }
 
 #[tokio::test]
-async fn strangers_learn_nothing_of_what_goes_on() {
+async fn unauthenticated_clients_see_no_data() {
     let house = House::new().await;
     house.furnish().await;
     let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
@@ -78,7 +96,7 @@ async fn strangers_learn_nothing_of_what_goes_on() {
         let page = house.visit(path, "").await;
         assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
     }
-    // Who does not ask for a page is not led away before it is made.
+    // A client that does not accept pages gets no redirect before the page is rendered.
     let page = house.ask_get("/nodes", "").await;
     assert!(!page.text().contains("cursor"), "{}", page.text());
     let cookie = house.cookie().await;
@@ -87,7 +105,7 @@ async fn strangers_learn_nothing_of_what_goes_on() {
 }
 
 #[tokio::test]
-async fn cookies_are_as_strict_as_the_way_there_allows() {
+async fn cookie_attributes_depend_on_public_address() {
     let near = House::new().await;
     let answer = near.ask(near.sign_in(&near.link().await)).await;
     let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
@@ -109,36 +127,51 @@ async fn cookies_are_as_strict_as_the_way_there_allows() {
 }
 
 #[tokio::test]
-async fn without_a_session_pages_lead_to_the_sign_in_and_programs_are_refused() {
+async fn missing_session_redirects_browsers_and_rejects_clients() {
     let house = House::new().await;
     for cookie in ["", "gantry_session=", "gantry_session=0000", "gantry_session=\u{1}"] {
         let Ok(cookie) = axum::http::HeaderValue::from_str(cookie) else { continue };
         let cookie = cookie.to_str().expect("text");
         let page = house.visit("/?a=b", cookie).await;
-        assert_eq!((page.status, page.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db"));
+        assert_eq!(
+            (page.status, page.header(header::LOCATION)),
+            (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db")
+        );
         for path in ["/api/v1/deployments", "/events", "/runs/1/log", "/graph/web/graph.svg"] {
             let answer = house.ask_get(path, cookie).await;
             assert_eq!(
                 (answer.status, answer.problem()["code"].as_str()),
                 (StatusCode::UNAUTHORIZED, Some("signed_out"))
             );
-            assert_eq!(answer.header(header::WWW_AUTHENTICATE), "Bearer realm=\"gantry\"", "{path}");
+            assert_eq!(
+                answer.header(header::WWW_AUTHENTICATE),
+                "Bearer realm=\"gantry\"",
+                "{path}"
+            );
             let detail = answer.problem()["detail"].as_str().unwrap_or_default().to_owned();
-            assert!(detail.contains("Authorization: Bearer gantry_") && !detail.contains("page"), "{path}: {detail}");
+            assert!(
+                detail.contains("Authorization: Bearer gantry_") && !detail.contains("page"),
+                "{path}: {detail}"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn signing_out_ends_the_session_here_or_everywhere() {
+async fn sign_out_ends_one_or_all_sessions() {
     let house = House::new().await;
     let (one, two) = (house.cookie().await, house.cookie().await);
     let out = |path: &str, cookie: &str| {
         house.post(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")
     };
     let answer = house.ask(out("/sign-out", &one)).await;
-    assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/sign-in"));
-    assert!(answer.cookie().starts_with("gantry_session=;") && answer.cookie().contains("Max-Age=0"));
+    assert_eq!(
+        (answer.status, answer.header(header::LOCATION)),
+        (StatusCode::SEE_OTHER, "/sign-in")
+    );
+    assert!(
+        answer.cookie().starts_with("gantry_session=;") && answer.cookie().contains("Max-Age=0")
+    );
     assert_eq!(house.ask_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(house.ask_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
     let three = house.cookie().await;
@@ -147,7 +180,7 @@ async fn signing_out_ends_the_session_here_or_everywhere() {
 }
 
 #[tokio::test]
-async fn a_disabled_person_is_out_with_the_next_request() {
+async fn disabling_takes_effect_on_next_request() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
@@ -156,7 +189,7 @@ async fn a_disabled_person_is_out_with_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_session_that_has_expired_is_none() {
+async fn expired_session_is_rejected() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
@@ -182,27 +215,38 @@ async fn secrets_never_reach_the_log() {
     }
 }
 
-/// Where people come by HTTPS a header says from where, and whoever is no proxy of ours can write that too.
+/// Over HTTPS, a header has the client's address, but clients can also send that header.
 #[tokio::test]
-async fn a_made_up_address_gives_no_more_tries() {
+async fn forged_client_address_gives_no_extra_attempts() {
     let host = "gantry.example.com";
     let house = House::at("https://gantry.example.com", host, |_| {}).await;
     let attempt = async |connected: &str, forwarded: String| {
         let connected: std::net::SocketAddr = connected.parse().expect("an address");
-        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let form = form.header("x-forwarded-for", forwarded).extension(axum::extract::ConnectInfo(connected));
+        let form = house
+            .post("/sign-in")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let form = form
+            .header("x-forwarded-for", forwarded)
+            .extension(axum::extract::ConnectInfo(connected));
         house.ask(form.body(Body::from("token=nonsense")).expect("a request")).await.status.as_u16()
     };
     let mut strangers = Vec::new();
     for number in 0..11 {
         strangers.push(attempt("198.51.100.4:4000", format!("203.0.113.{number}")).await);
     }
-    assert!(strangers[..10].iter().all(|status| *status == 401) && strangers[10] == 429, "{strangers:?}");
+    assert!(
+        strangers[..10].iter().all(|status| *status == 401) && strangers[10] == 429,
+        "{strangers:?}"
+    );
     let mut through_the_proxy = Vec::new();
     for number in 0..11 {
-        through_the_proxy.push(attempt("127.0.0.1:4000", format!("10.9.9.9, 203.0.113.{number}")).await);
+        through_the_proxy
+            .push(attempt("127.0.0.1:4000", format!("10.9.9.9, 203.0.113.{number}")).await);
     }
-    assert!(through_the_proxy.iter().all(|status| *status == 401), "each is somebody else: {through_the_proxy:?}");
+    assert!(
+        through_the_proxy.iter().all(|status| *status == 401),
+        "each is somebody else: {through_the_proxy:?}"
+    );
     for _ in 0..9 {
         attempt("127.0.0.1:4000", "203.0.113.7".to_owned()).await;
     }
@@ -210,11 +254,19 @@ async fn a_made_up_address_gives_no_more_tries() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_can_have_is_a_wrong_one() {
+async fn invalid_name_fails_like_a_wrong_one() {
     let house = House::new().await;
     for name in ["nobody", "a%00b", "%00", "ada%00"] {
-        let form = house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let answer = house.ask(form.body(Body::from(format!("name={name}&password=x"))).expect("a request")).await;
-        assert_eq!((answer.status.as_u16(), answer.problem()["code"].as_str()), (401, Some("sign_in_wrong")), "{name}");
+        let form = house
+            .post("/sign-in")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let answer = house
+            .ask(form.body(Body::from(format!("name={name}&password=x"))).expect("a request"))
+            .await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.problem()["code"].as_str()),
+            (401, Some("sign_in_wrong")),
+            "{name}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The description of the REST interface: the one that is committed, and the router's own routes.
+//! The OpenAPI document: the committed file, and the routes of the router.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,10 @@ use crate::rest;
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 
 #[tokio::test]
-async fn the_committed_document_is_the_served_one() {
+async fn committed_openapi_document_is_current() {
     let house = House::new().await;
-    let served = house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
+    let served =
+        house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
     assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
     assert_eq!(served.text(), rest::described());
     if std::env::var_os("GANTRY_WRITE").is_some() {
@@ -25,11 +26,14 @@ async fn the_committed_document_is_the_served_one() {
     );
 }
 
-/// What can be read and not done is refused with 422 as well as a key that stood for something else.
+/// 422 has two meanings: a valid request that can't be executed, and an idempotency key of another
+/// request.
 #[test]
-fn what_422_says_is_described() {
+fn meanings_of_422_are_documented() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
-    let said = document["components"]["responses"]["UnprocessableEntity"]["description"].as_str().expect("a text");
+    let said = document["components"]["responses"]["UnprocessableEntity"]["description"]
+        .as_str()
+        .expect("a text");
     for code in ["edit_refused", "data_unfit", "barclamp", "name_not_typed", "key_of_another"] {
         assert!(said.contains(&format!("`{code}`")), "{code}: {said}");
     }
@@ -44,41 +48,54 @@ fn what_422_says_is_described() {
     }
 }
 
-/// Whoever makes a form or a program by the document knows from it which numbers are taken.
+/// Generated forms and clients use the bounds of numbers.
 #[test]
-fn numbers_say_their_bounds() {
+fn number_schemas_have_bounds() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
-    for (schema, field, least, most) in
-        [("Prioritising", "priority", -100, 100), ("TokenWish", "days", 1, 365), ("Minting", "days", 1, 366)]
-    {
+    for (schema, field, least, most) in [
+        ("Prioritising", "priority", -100, 100),
+        ("TokenWish", "days", 1, 365),
+        ("Minting", "days", 1, 366),
+    ] {
         let said = &document["components"]["schemas"][schema]["properties"][field];
-        assert_eq!((&said["minimum"], &said["maximum"]), (&json!(least), &json!(most)), "{schema}: {said}");
+        assert_eq!(
+            (&said["minimum"], &said["maximum"]),
+            (&json!(least), &json!(most)),
+            "{schema}: {said}"
+        );
     }
 }
 
-/// Methods and paths below `/api/v1` as the router has them, by its own account of itself.
+/// Methods and paths below `/api/v1`, parsed from the router's `Debug` output.
 fn routed(router: &Router) -> BTreeSet<String> {
     let text = format!("{router:?}");
     let (mut methods, mut paths) = (BTreeMap::new(), BTreeMap::new());
     for piece in text.split("RouteId(").skip(1) {
         let Some((id, rest)) = piece.split_once("): ") else { continue };
         if let Some(path) = rest.strip_prefix('"') {
-            // A second router, for fallbacks, counts anew.
+            // The fallback router numbers its routes again.
             paths.entry(id).or_insert_with(|| path.split('"').next().expect("a path"));
         } else if let Some(routes) = rest.strip_prefix("MethodRouter(MethodRouter { ") {
-            let named =
-                routes.split(", ").take(9).filter(|field| !field.ends_with("None") && !field.starts_with("head"));
+            let named = routes
+                .split(", ")
+                .take(9)
+                .filter(|field| !field.ends_with("None") && !field.starts_with("head"));
             let named = named.filter_map(|field| field.split(':').next());
             methods.entry(id).or_insert_with(|| named.collect::<Vec<_>>());
         }
     }
-    assert!(paths.len() > 80 && methods.len() > 80, "routers tell of themselves otherwise than they did: {text}");
+    assert!(
+        paths.len() > 80 && methods.len() > 80,
+        "routers tell of themselves otherwise than they did: {text}"
+    );
     let below = paths.into_iter().filter(|(_, path)| path.starts_with("/api/"));
-    below.flat_map(|(id, path)| methods[id].iter().map(move |method| format!("{method} {path}"))).collect()
+    below
+        .flat_map(|(id, path)| methods[id].iter().map(move |method| format!("{method} {path}")))
+        .collect()
 }
 
 #[tokio::test]
-async fn what_is_routed_is_described() {
+async fn every_route_is_documented() {
     let house = House::new().await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let paths = document["paths"].as_object().expect("paths");
@@ -86,7 +103,7 @@ async fn what_is_routed_is_described() {
         item.as_object().expect("operations").keys().map(move |method| format!("{method} {path}"))
     });
     assert_eq!(routed(&house.routes), described.collect());
-    // Somebody's route that is not described is seen.
+    // An undocumented route is noticed.
     let more = house.routes.clone().route("/api/v1/forgotten", axum::routing::delete(|| async {}));
     assert!(routed(&more).contains("delete /api/v1/forgotten"));
 }
@@ -105,7 +122,7 @@ fn walk<'v>(value: &'v Value, references: &mut BTreeSet<&'v str>, names: &mut Ve
 }
 
 #[test]
-fn the_document_is_whole() {
+fn openapi_document_is_complete() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let (mut references, mut names) = (BTreeSet::new(), Vec::new());
     walk(&document, &mut references, &mut names);
@@ -116,17 +133,28 @@ fn the_document_is_whole() {
     let unique: BTreeSet<&str> = names.iter().copied().collect();
     assert_eq!(unique.len(), names.len(), "two operations have one name");
     for operation in rest::operations(None).into_list() {
-        assert!(!operation.op.summary.is_empty() && !operation.op.summary.ends_with('.'), "{operation:?}");
-        let answer = &document["paths"][format!("/api/v1{}", operation.path)][operation.method.as_str().to_lowercase()];
-        let good = answer["responses"].as_object().expect("answers").iter().find(|(status, _)| status.starts_with('2'));
+        assert!(
+            !operation.op.summary.is_empty() && !operation.op.summary.ends_with('.'),
+            "{operation:?}"
+        );
+        let answer = &document["paths"][format!("/api/v1{}", operation.path)]
+            [operation.method.as_str().to_lowercase()];
+        let good = answer["responses"]
+            .as_object()
+            .expect("answers")
+            .iter()
+            .find(|(status, _)| status.starts_with('2'));
         let content = good.and_then(|(_, good)| good["content"].as_object()).expect("content");
         assert!(!content.is_empty(), "{} does not say what it answers", operation.op.id);
-        assert!(answer["responses"].get("503").is_some() && answer["responses"].get("400").is_some());
+        assert!(
+            answer["responses"].get("503").is_some() && answer["responses"].get("400").is_some()
+        );
     }
 }
 
-/// Operations that make what has no address of its own: a verdict and a word of the discussion stand in their review, several nodes each at
-/// their own, what an import brought in the catalog, passkeys in the account, and a link or the secret of an app is shown once.
+/// Operations that create something without a URL of its own. Verdicts and comments are part of
+/// their review, imports of the catalog, passkeys of the account. Each of several nodes has its own
+/// URL. A link or an app's secret is shown once.
 const NOWHERE: [&str; 8] = [
     "giveVerdict",
     "openThread",
@@ -139,12 +167,13 @@ const NOWHERE: [&str; 8] = [
 ];
 
 #[test]
-fn what_makes_something_says_where_it_is() {
+fn creating_operations_return_a_location() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let mut nowhere = BTreeSet::new();
     for operation in rest::operations(None).into_list() {
         let path = format!("/api/v1{}", operation.path);
-        let answers = &document["paths"][path][operation.method.as_str().to_lowercase()]["responses"];
+        let answers =
+            &document["paths"][path][operation.method.as_str().to_lowercase()]["responses"];
         let Some(made) = answers.get("201") else { continue };
         if made["headers"].get("Location").is_none() {
             nowhere.insert(operation.op.id);
@@ -154,10 +183,11 @@ fn what_makes_something_says_where_it_is() {
 }
 
 #[tokio::test]
-async fn what_was_made_is_at_the_address_that_is_told() {
+async fn location_of_created_resource_works() {
     let house = House::new().await;
     house.furnish().await;
-    let root = house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+    let root =
+        house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let on_node = "/api/v1/nodes/n1.house.example.com/proposals";
     for (path, wish, field) in [
         ("/api/v1/deployments/web/proposals", json!({}), "proposal"),
@@ -175,34 +205,50 @@ async fn what_was_made_is_at_the_address_that_is_told() {
         );
         assert_eq!(house.ask_get(place, &root).await.status, StatusCode::OK, "{place}");
     }
-    let made = house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
+    let made =
+        house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
     let place = made.header(header::LOCATION);
-    let take_back = Request::delete(place).header(header::HOST, house.host).header(header::COOKIE, &root);
-    let taken = house.ask(take_back.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
+    let take_back =
+        Request::delete(place).header(header::HOST, house.host).header(header::COOKIE, &root);
+    let taken =
+        house.ask(take_back.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
     assert_eq!(taken.status, StatusCode::OK, "{place}: {}", taken.text());
 }
 
 #[tokio::test]
-async fn what_is_told_twice_the_same_needs_no_body() {
+async fn unchanged_response_returns_304() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let ask = async |path: &str, headers: &[(&str, &str)]| {
-        let request = headers.iter().fold(house.get(path), |request, (name, value)| request.header(*name, *value));
-        house.ask(request.header(header::COOKIE, &ada).body(Body::empty()).expect("a request")).await
+        let request = headers
+            .iter()
+            .fold(house.get(path), |request, (name, value)| request.header(*name, *value));
+        house
+            .ask(request.header(header::COOKIE, &ada).body(Body::empty()).expect("a request"))
+            .await
     };
     let path = "/api/v1/deployments";
     let first = ask(path, &[]).await;
     let tag = first.header(header::ETAG).to_owned();
     assert!(tag.starts_with('"') && first.status == StatusCode::OK, "a strong one: {tag}");
     let same = ask(path, &[("if-none-match", &tag)]).await;
-    assert_eq!((same.status, same.body.len(), same.header(header::ETAG)), (StatusCode::NOT_MODIFIED, 0, tag.as_str()));
-    // Other bytes have another tag, and both name the same answer.
+    assert_eq!(
+        (same.status, same.body.len(), same.header(header::ETAG)),
+        (StatusCode::NOT_MODIFIED, 0, tag.as_str())
+    );
+    // A compressed response has a different tag, and both match the resource.
     let packed = ask(path, &[("accept-encoding", "gzip")]).await;
     let of_packed = packed.header(header::ETAG).to_owned();
-    assert_eq!((packed.header(header::CONTENT_ENCODING), of_packed.ends_with("-gzip\"")), ("gzip", true));
+    assert_eq!(
+        (packed.header(header::CONTENT_ENCODING), of_packed.ends_with("-gzip\"")),
+        ("gzip", true)
+    );
     let same = ask(path, &[("if-none-match", &of_packed)]).await;
-    assert_eq!((same.status, same.header(header::ETAG)), (StatusCode::NOT_MODIFIED, of_packed.as_str()));
+    assert_eq!(
+        (same.status, same.header(header::ETAG)),
+        (StatusCode::NOT_MODIFIED, of_packed.as_str())
+    );
     let hold = json!({"held": true, "reason": "a while"});
     house.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
     let board = ask("/api/v1/deployments/web/board", &[]).await.header(header::ETAG).to_owned();
@@ -213,7 +259,7 @@ async fn what_is_told_twice_the_same_needs_no_body() {
 }
 
 #[tokio::test]
-async fn a_change_that_looks_at_no_version_says_so() {
+async fn unsupported_if_match_is_rejected() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -222,15 +268,25 @@ async fn a_change_that_looks_at_no_version_says_so() {
         request.headers_mut().insert(header::IF_MATCH, "\"7\"".parse().expect("a value"));
         house.ask(request).await
     };
-    let hold = ask("/api/v1/deployments/web/hold", json!({"held": true, "reason": "a while"})).await;
-    assert!(hold.problem()["detail"].as_str().is_some_and(|detail| detail.contains("no If-Match")), "{}", hold.text());
-    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let hold =
+        ask("/api/v1/deployments/web/hold", json!({"held": true, "reason": "a while"})).await;
+    assert!(
+        hold.problem()["detail"].as_str().is_some_and(|detail| detail.contains("no If-Match")),
+        "{}",
+        hold.text()
+    );
+    let proposal =
+        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+            .clone();
     let undo = ask(&format!("/api/v1/proposals/{proposal}/undo"), json!({"version": 1})).await;
-    assert_eq!((undo.status.as_u16(), undo.problem()["code"].as_str()), (412, Some("changed_meanwhile")));
+    assert_eq!(
+        (undo.status.as_u16(), undo.problem()["code"].as_str()),
+        (412, Some("changed_meanwhile"))
+    );
 }
 
 #[tokio::test]
-async fn what_needs_a_version_alone_takes_it_without_a_body() {
+async fn version_in_if_match_needs_no_body() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -238,11 +294,15 @@ async fn what_needs_a_version_alone_takes_it_without_a_body() {
     let place = opened.header(header::LOCATION);
     let discard = async |tag: Option<&str>| {
         let request = house.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
-        let request = tag.into_iter().fold(request, |request, tag| request.header(header::IF_MATCH, tag));
+        let request =
+            tag.into_iter().fold(request, |request, tag| request.header(header::IF_MATCH, tag));
         house.ask(request.body(Body::empty()).expect("a request")).await
     };
     let refused = discard(None).await;
-    assert_eq!((refused.status.as_u16(), refused.problem()["code"].as_str()), (428, Some("version_wanted")));
+    assert_eq!(
+        (refused.status.as_u16(), refused.problem()["code"].as_str()),
+        (428, Some("version_wanted"))
+    );
     let tag = house.ask_get(place, &ada).await.header(header::ETAG).to_owned();
     let done = discard(Some(&tag)).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.text());
@@ -256,7 +316,7 @@ async fn what_needs_a_version_alone_takes_it_without_a_body() {
 }
 
 #[tokio::test]
-async fn a_word_that_nobody_knows_is_no_filter() {
+async fn unknown_query_parameter_is_rejected() {
     let house = House::new().await;
     let ada = house.cookie().await;
     for (path, known) in [
@@ -271,36 +331,55 @@ async fn a_word_that_nobody_knows_is_no_filter() {
 }
 
 #[tokio::test]
-async fn another_method_is_none_whatever_it_carries() {
+async fn unsupported_method_returns_405() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    for (method, path) in [("TRACE", "/api/v1/deployments/web/hold"), ("DELETE", "/api/v1/barclamps?x=1")] {
+    for (method, path) in
+        [("TRACE", "/api/v1/deployments/web/hold"), ("DELETE", "/api/v1/barclamps?x=1")]
+    {
         let request = Request::builder().method(method).uri(path).header(header::HOST, house.host);
-        let request = request.header(header::COOKIE, &ada).header("x-gantry", "1").header("idempotency-key", "k");
-        let answer = house.ask(request.header(header::IF_MATCH, "\"1\"").body(Body::empty()).expect("a request")).await;
+        let request = request
+            .header(header::COOKIE, &ada)
+            .header("x-gantry", "1")
+            .header("idempotency-key", "k");
+        let answer = house
+            .ask(request.header(header::IF_MATCH, "\"1\"").body(Body::empty()).expect("a request"))
+            .await;
         assert_eq!(answer.problem()["code"], "method_not_allowed", "{method} {path}");
         assert!(answer.header(header::ALLOW).contains("POST"), "{method} {path}");
     }
 }
 
 #[tokio::test]
-async fn lists_are_asked_by_their_words() {
+async fn lists_filter_by_parameters() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, _) = (house.cookie().await, bo);
     let of = async |path: &str| house.ask_get(&format!("/api/v1/{path}"), &ada).await.json();
     let names = |page: &Value| {
-        page["deployments"].as_array().expect("a list").iter().map(|d| d["name"].clone()).collect::<Vec<_>>()
+        page["deployments"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|d| d["name"].clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=held").await), [""; 0]);
-    house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": true, "reason": "a while"})).await.json();
+    house
+        .tell("/api/v1/deployments/web/hold", &ada, json!({"held": true, "reason": "a while"}))
+        .await
+        .json();
     assert_eq!(names(&of("deployments?state=held").await), ["web"]);
     house.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
     assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=idle").await), ["system"]);
-    assert_eq!(names(&of("deployments?after=system").await), ["edge", "web"], "behind the first of the tree");
+    assert_eq!(
+        names(&of("deployments?after=system").await),
+        ["edge", "web"],
+        "behind the first of the tree"
+    );
     assert_eq!(names(&of("deployments?sort=-name&after=-name~-web").await), ["system", "edge"]);
     assert_eq!(of("targets?sort=number").await["targets"][0]["number"], 1);
     assert_eq!(of("targets?sort=number&before=number~-99").await["targets"], json!([]));
@@ -333,7 +412,17 @@ async fn lists_are_asked_by_their_words() {
             "{refused}"
         );
     }
-    for nowhere in ["nodes?deployment=x", "runs?deployment=x", "runs?node=x", "runs?worker=x", "targets?deployment=x"] {
-        assert_eq!(house.ask_get(&format!("/api/v1/{nowhere}"), &ada).await.status, StatusCode::NOT_FOUND, "{nowhere}");
+    for nowhere in [
+        "nodes?deployment=x",
+        "runs?deployment=x",
+        "runs?node=x",
+        "runs?worker=x",
+        "targets?deployment=x",
+    ] {
+        assert_eq!(
+            house.ask_get(&format!("/api/v1/{nowhere}"), &ada).await.status,
+            StatusCode::NOT_FOUND,
+            "{nowhere}"
+        );
     }
 }

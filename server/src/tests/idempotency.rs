@@ -1,4 +1,4 @@
-//! Idempotency keys: what is sent again is not done again.
+//! Idempotency keys: a repeated request is not executed again.
 
 use serde_json::json;
 
@@ -13,11 +13,15 @@ impl House {
         self.ask(request).await
     }
 
-    /// Where tokens of a new machine are made.
+    /// The path that creates tokens of a new node.
     async fn tokens_of_a_machine(&self, cookie: &str) -> String {
-        let host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+        let host_key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": host_key});
-        let made = self.tell(NODES, cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh})).await.json();
+        let made = self
+            .tell(NODES, cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
+            .await
+            .json();
         format!("{NODES}/{}/tokens", made["node"].as_str().expect("an id"))
     }
 }
@@ -27,31 +31,46 @@ fn node(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_sent_again_is_done_once() {
+async fn repeated_request_is_executed_once() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let admin = NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
+    let admin =
+        NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
     let cy = house.people.create_person(None, &admin).await.expect("cy");
-    let (ada, bo, cy) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(cy).await);
+    let (ada, bo, cy) =
+        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(cy).await);
     let first = house.keyed(NODES, &cy, "k-1", node("n2")).await;
     assert_eq!((first.status, first.header("idempotency-replayed")), (StatusCode::CREATED, ""));
     let again = house.keyed(NODES, &cy, "k-1", node("n2")).await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::CREATED, "true"));
-    assert_eq!((again.json(), again.header(header::CONTENT_TYPE)), (first.json(), "application/json"));
-    // The same without a key, or under another one, is another request.
+    assert_eq!(
+        (again.json(), again.header(header::CONTENT_TYPE)),
+        (first.json(), "application/json")
+    );
+    // Without a key, or with another one, it is another request.
     assert_eq!(house.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
     let other = house.keyed(NODES, &cy, "k-1", node("n3")).await;
-    assert_eq!((other.status.as_u16(), other.problem()["code"].as_str()), (422, Some("key_of_another")));
+    assert_eq!(
+        (other.status.as_u16(), other.problem()["code"].as_str()),
+        (422, Some("key_of_another"))
+    );
     let elsewhere = house.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
     assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
-    // Keys are each person's own.
+    // Keys belong to a person.
     assert_eq!(house.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
-    assert_eq!(house.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"), "");
-    // A refusal did nothing, and is no answer to keep.
+    assert_eq!(
+        house.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"),
+        ""
+    );
+    // An error changed nothing and is not stored.
     assert_eq!(house.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
     assert_eq!(house.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
     for wrong in ["", "with a blank", &"x".repeat(256)] {
-        assert_eq!(house.keyed(NODES, &cy, wrong, node("n5")).await.status, StatusCode::BAD_REQUEST, "{wrong:?}");
+        assert_eq!(
+            house.keyed(NODES, &cy, wrong, node("n5")).await.status,
+            StatusCode::BAD_REQUEST,
+            "{wrong:?}"
+        );
     }
     let mut twice = house.post_json(NODES, &cy, node("n5").to_string());
     for key in ["a", "b"] {
@@ -62,22 +81,25 @@ async fn what_is_sent_again_is_done_once() {
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
     let large = json!({"fqdn": "x".repeat(limits::BODY)});
     assert_eq!(house.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
-    // After a day it is forgotten, whether it was swept already or not.
+    // A key is forgotten after a day, even before the sweep deletes it.
     house.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
     assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
     assert!(store::idempotency::forget_keys(house.db.app()).await.expect("swept") >= 2);
-    assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"), "true");
+    assert_eq!(
+        house.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"),
+        "true"
+    );
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
+async fn abandoned_claim_expires() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let held = json!({"held": true, "reason": "a while"});
     let path = "/api/v1/deployments/web/hold";
     house.keyed(path, &ada, "k", held.clone()).await.json();
-    // As a server leaves it that was killed between the work and its note.
+    // The state after a server was killed between the work and storing its response.
     house.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
     let early = house.keyed(path, &ada, "k", held.clone()).await;
     assert_eq!((early.status.as_u16(), early.problem()["code"].as_str()), (409, Some("under_way")));
@@ -91,7 +113,7 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
         later.text()
     );
 
-    // Of many at once one is carried out, and the others get its answer or are told to wait.
+    // Of concurrent requests, one is executed. The others get its response or a 409.
     let (add, mut made, mut seen) = (node("n7"), 0, 0);
     let all = (0..8).map(|_| house.keyed(NODES, &ada, "many", add.clone()));
     for answer in futures::future::join_all(all).await {
@@ -104,9 +126,9 @@ async fn what_is_under_way_is_not_begun_again_and_who_died_blocks_nobody() {
     assert_eq!((made, seen), (1, 7));
 }
 
-/// The version that a request is made on is part of it, and so is the token that it comes by.
+/// The expected version and the token are part of the request.
 #[tokio::test]
-async fn another_version_or_another_token_is_another_request() {
+async fn version_and_token_distinguish_requests() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -119,34 +141,51 @@ async fn another_version_or_another_token_is_another_request() {
     };
     let (any, agent) = ("*", header::USER_AGENT);
     assert_eq!(send(agent.clone(), any).await.status, StatusCode::CREATED);
-    let code = |answer: Answer| (answer.status.as_u16(), answer.problem()["code"].as_str().map(str::to_owned));
-    assert_eq!(code(send(agent, any).await), (409, Some("shown_once".into())), "another program, the same request");
+    let code = |answer: Answer| {
+        (answer.status.as_u16(), answer.problem()["code"].as_str().map(str::to_owned))
+    };
+    assert_eq!(
+        code(send(agent, any).await),
+        (409, Some("shown_once".into())),
+        "another program, the same request"
+    );
     let another = (422, Some("key_of_another".to_owned()));
     assert_eq!(code(send(header::IF_MATCH, "\"3\"").await), another);
-    let token = house.tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]})).await.json();
+    let token = house
+        .tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]}))
+        .await
+        .json();
     let bearer = format!("Bearer {}", token["token"].as_str().expect("it is shown"));
     assert_eq!(code(send(header::AUTHORIZATION, &bearer).await), another);
 }
 
-/// What takes longer than a claim holds is not begun a second time beside it.
+/// A request that takes longer than a claim is not executed a second time.
 #[tokio::test]
-async fn a_claim_is_renewed_by_who_has_it() {
+async fn long_request_renews_its_claim() {
     use store::idempotency::{Claimed, Key, claim_key, renew_key};
     let house = House::new().await;
     let mut on = house.db.app().acquire().await.expect("a connection");
     let key = Key { person: house.ada, key: "long".into(), request: [7; 32] };
-    let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else { panic!("it is new") };
+    let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else {
+        panic!("it is new")
+    };
     house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
     assert!(renew_key(house.db.app(), &key, claim).await.expect("renewed"));
     assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::UnderWay(_)));
-    assert!(!renew_key(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"), "it is another's");
+    assert!(
+        !renew_key(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
+        "it is another's"
+    );
     house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)), "whose bearer is dead");
+    assert!(
+        matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)),
+        "whose bearer is dead"
+    );
     assert!(!renew_key(house.db.app(), &key, claim).await.expect("an answer"), "it was taken over");
 }
 
 #[tokio::test]
-async fn what_is_shown_once_is_kept_nowhere() {
+async fn response_with_secret_is_not_stored() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -154,11 +193,17 @@ async fn what_is_shown_once_is_kept_nowhere() {
     let made = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
     let token = made.json()["token"].as_str().expect("a token").to_owned();
     let again = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
-    assert_eq!((again.problem()["code"].as_str(), again.header("idempotency-replayed")), (Some("shown_once"), "true"));
+    assert_eq!(
+        (again.problem()["code"].as_str(), again.header("idempotency-replayed")),
+        (Some("shown_once"), "true")
+    );
     let rows: Vec<String> = sqlx::query_scalar("SELECT row_to_json(i)::text FROM idempotency i")
         .fetch_all(house.db.owner())
         .await
         .expect("rows");
     let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
-    assert!(!rows.is_empty() && rows.iter().all(|row| !row.contains(&token) && !row.contains(&hex)), "{rows:?}");
+    assert!(
+        !rows.is_empty() && rows.iter().all(|row| !row.contains(&token) && !row.contains(&hex)),
+        "{rows:?}"
+    );
 }

@@ -1,9 +1,9 @@
-//! The log as tests hear it.
+//! Captures the log of a test.
 //!
-//! Whether a place logs at all is decided once for the whole process, when it is first passed: by the listener of the thread that passes it,
-//! as long as there is one listener only. Tests run side by side in one process, so a listener of one thread would find places that another
-//! test passed before and that stay silent from then on. Hence one listener for the process, which never says "never" and writes what happens
-//! on the threads that asked to hear it.
+//! `tracing` caches for the whole process whether a callsite is enabled. The first thread that
+//! passes it decides, as long as there is only one subscriber. Tests run concurrently in one
+//! process, so a thread's subscriber would miss callsites that another test disabled. So there is
+//! one global subscriber that never answers "never". It writes the events of threads that capture.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -36,16 +36,19 @@ impl Write for Ear {
     }
 }
 
-/// Keeps everything that this thread logs, at its most talkative, from now on until [`Listening::end`].
+/// Captures everything that this thread logs, at trace level, until [`Listening::end`].
 pub(super) struct Listening(());
 
 impl Listening {
     pub(super) fn begin() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            let wanted =
-                dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some)).with_max_level_hint(LevelFilter::TRACE);
-            let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(|| Ear).with_filter(wanted);
+            let wanted = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some))
+                .with_max_level_hint(LevelFilter::TRACE);
+            let layer = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_writer(|| Ear)
+                .with_filter(wanted);
             tracing_subscriber::registry().with(layer).init();
         });
         HEARD.set(Some(Vec::new()));

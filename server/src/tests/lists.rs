@@ -1,10 +1,10 @@
-//! Lists by REST: sorted by closed sets of words, and read on from the place that a page names.
+//! Lists over REST: fixed sort orders, and cursors.
 
 use super::the_way::committed;
 use super::*;
 
 #[tokio::test]
-async fn orders_are_a_closed_set_for_each_list() {
+async fn unknown_sort_order_is_rejected() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -12,7 +12,10 @@ async fn orders_are_a_closed_set_for_each_list() {
         ("nodes", "name, -name, state, -state, deployment, -deployment"),
         ("runs", "queued, -queued, state, -state, took, -took"),
         ("submissions", "submitted, -submitted, title, -title"),
-        ("deployments", "tree, -tree, name, -name, nodes, -nodes, errors, -errors, target, -target"),
+        (
+            "deployments",
+            "tree, -tree, name, -name, nodes, -nodes, errors, -errors, target, -target",
+        ),
         ("barclamps", "name, -name, imported, -imported, roles, -roles"),
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
@@ -26,17 +29,23 @@ async fn orders_are_a_closed_set_for_each_list() {
         let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
-        assert!(detail.contains("is no order of this list") && detail.contains(known), "{path}: {detail}");
+        assert!(
+            detail.contains("is no order of this list") && detail.contains(known),
+            "{path}: {detail}"
+        );
         for word in known.split(", ").chain([""]) {
             let taken = house.ask_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
             assert_eq!(taken.status, StatusCode::OK, "{path} by {word}");
         }
-        assert_eq!(house.ask_get(&format!("/api/v1/{path}?order=name"), &ada).await.status, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            house.ask_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
+            StatusCode::BAD_REQUEST
+        );
     }
 }
 
 #[tokio::test]
-async fn a_filter_of_nodes_is_no_pattern() {
+async fn node_filter_matches_literally() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -51,7 +60,7 @@ async fn a_filter_of_nodes_is_no_pattern() {
 }
 
 #[tokio::test]
-async fn a_place_in_one_order_is_refused_in_another() {
+async fn cursor_of_other_sort_order_is_rejected() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -68,7 +77,10 @@ async fn a_place_in_one_order_is_refused_in_another() {
         ("audit?since=0", "audit?since=0&before=2720000000000000"),
         ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
         ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
-        ("nodes/n1.house.example.com/looks?before=7", "nodes/n1.house.example.com/looks?sort=at&before=7"),
+        (
+            "nodes/n1.house.example.com/looks?before=7",
+            "nodes/n1.house.example.com/looks?sort=at&before=7",
+        ),
         (
             "nodes/n1.house.example.com/results?sort=run&before=run~-7",
             "nodes/n1.house.example.com/results?before=run~-7",
@@ -82,7 +94,11 @@ async fn a_place_in_one_order_is_refused_in_another() {
             "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
         ),
     ] {
-        assert_eq!(house.ask_get(&format!("/api/v1/{good}"), &ada).await.status, StatusCode::OK, "{good}");
+        assert_eq!(
+            house.ask_get(&format!("/api/v1/{good}"), &ada).await.status,
+            StatusCode::OK,
+            "{good}"
+        );
         let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{bad}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
@@ -91,11 +107,12 @@ async fn a_place_in_one_order_is_refused_in_another() {
 }
 
 #[tokio::test]
-async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
+async fn stale_cursor_returns_documented_409() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
-    let asked = "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
+    let asked =
+        "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
     let refused = house.ask_get(asked, &ada).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
@@ -105,7 +122,7 @@ async fn a_page_of_carriers_whose_place_is_gone_says_so_as_the_document_does() {
 }
 
 #[tokio::test]
-async fn a_role_and_how_roles_hang_together_are_told() {
+async fn role_and_role_graph_are_returned() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
@@ -120,29 +137,38 @@ async fn a_role_and_how_roles_hang_together_are_told() {
     assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
     let graph = house.ask_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
-    assert_eq!(house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status,
+        StatusCode::NOT_FOUND
+    );
     let imports = house.ask_get("/api/v1/imports", &ada).await.json();
     assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
 }
 
-/// The database can't look for a NUL. Wherever somebody sends one, that is no fault of the server.
+/// PostgreSQL can't search for NUL. Sending one must never cause a server error.
 #[tokio::test]
-async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
+async fn nul_character_causes_no_server_error() {
     let house = House::new().await;
     committed(&house).await;
-    let root = house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+    let root =
+        house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let document: Value = serde_json::from_str(crate::rest::described()).expect("JSON");
     let mut asked = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
-        // A stream has no end to wait for, and what it is asked by never reaches a statement.
-        let Some(get) = item.get("get").filter(|_| path.as_str() != "/api/v1/watch") else { continue };
+        // A stream does not end, and its parameters never reach a statement.
+        let Some(get) = item.get("get").filter(|_| path.as_str() != "/api/v1/watch") else {
+            continue;
+        };
         let parameters = get["parameters"].as_array().cloned().unwrap_or_default();
         let names = |place: &str| -> Vec<String> {
             let there = parameters.iter().filter(|parameter| parameter["in"] == place);
             there.filter_map(|parameter| Some(parameter["name"].as_str()?.to_owned())).collect()
         };
-        let with = |value: &str| names("path").iter().fold(path.clone(), |p, n| p.replace(&format!("{{{n}}}"), value));
-        let mut addresses: Vec<String> = if path.contains('{') { vec![with("a%00b")] } else { Vec::new() };
+        let with = |value: &str| {
+            names("path").iter().fold(path.clone(), |p, n| p.replace(&format!("{{{n}}}"), value))
+        };
+        let mut addresses: Vec<String> =
+            if path.contains('{') { vec![with("a%00b")] } else { Vec::new() };
         for query in names("query") {
             let there = if path.contains("/deployments/") { with("web") } else { with("1") };
             addresses.push(format!("{there}?{query}=%00"));
@@ -159,6 +185,11 @@ async fn a_nul_is_refused_or_finds_nothing_wherever_it_is_sent() {
         assert!(!house.visit(page, &root).await.status.is_server_error(), "{page}");
     }
     let refused = house.ask_get("/api/v1/submissions?text=%00", &root).await;
-    assert_eq!(refused.problem()["status"], 400, "the field is looked at before the database is: {}", refused.text());
+    assert_eq!(
+        refused.problem()["status"],
+        400,
+        "the field is looked at before the database is: {}",
+        refused.text()
+    );
     assert!(refused.problem()["detail"].as_str().is_some_and(|said| said.contains("U+0000")));
 }

@@ -1,4 +1,5 @@
-//! Large logs: opened at their end, searched by parts, gone on with after a cut. What is counted is what is read and sent.
+//! Large logs: opened at their end, searched in parts, resumed after an interruption. The tests
+//! count the bytes that are read and sent.
 
 use api::console::{LogFound, LogPart};
 use engine::ids::RunId;
@@ -10,11 +11,11 @@ use store::running::{self, RunEnd};
 use super::the_way::under_way;
 use super::*;
 
-/// A stored piece, and lines in it: of 128 bytes each.
+/// Size of a stored chunk, with lines of 128 bytes.
 const PIECE: i64 = 8192;
 const LINES: i64 = PIECE / 128;
 
-/// Writes a log of so many pieces, as workers store them.
+/// Writes a log with this number of chunks, as workers store them.
 async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
     sqlx::query(
         "INSERT INTO run_log (run_id, at_offset, body)
@@ -41,7 +42,7 @@ fn cancelled() -> RunEnd {
     RunEnd::Cancelled { found: Default::default() }
 }
 
-/// Rows of logs that a connection has read.
+/// Number of log rows that a connection has read.
 async fn rows_read(pool: &PgPool) -> i64 {
     pool.execute("SELECT pg_stat_force_next_flush()").await.expect("to flush");
     sqlx::query_scalar(
@@ -63,49 +64,66 @@ async fn a_log_opens_at_its_end(pieces: i64) {
     assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
     let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
     assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
-    assert!(part.pieces.last().is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1))));
+    assert!(
+        part.pieces
+            .last()
+            .is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1)))
+    );
 
     let page = house.visit(&format!("/runs/{run}"), &cookie).await;
-    assert!(page.text().contains(&format!("piece {} line 63 ", pieces - 1)), "the page shows the end");
+    assert!(
+        page.text().contains(&format!("piece {} line 63 ", pieces - 1)),
+        "the page shows the end"
+    );
     assert!(page.body.len() < 1 << 20, "{} bytes of page", page.body.len());
 
-    // One connection, so that what it counts is what it did.
-    let alone = PgPoolOptions::new().max_connections(1).connect(house.db.app_url()).await.expect("a connection");
+    // A single connection, so that its counters cover only this test.
+    let alone = PgPoolOptions::new()
+        .max_connections(1)
+        .connect(house.db.app_url())
+        .await
+        .expect("a connection");
     let before = rows_read(&alone).await;
     let from = (length - 65536).unsigned_abs();
-    let read = running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
+    let read =
+        running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
     assert_eq!(read.len(), 8);
     let rows = rows_read(&alone).await - before;
     assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
 }
 
 #[tokio::test]
-async fn a_log_of_64_mib_opens_at_its_end_and_is_not_read() {
+async fn log_of_64_mib_opens_at_end() {
     a_log_opens_at_its_end(8_192).await;
 }
 
 #[tokio::test]
 #[ignore = "a gigabyte in the database: by hand"]
-async fn a_log_of_1_gib_opens_at_its_end_and_is_not_read() {
+async fn log_of_1_gib_opens_at_end() {
     a_log_opens_at_its_end(131_072).await;
 }
 
 #[tokio::test]
-async fn a_place_behind_the_end_of_a_log_is_refused() {
+async fn offset_after_log_end_is_rejected() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, 2).await;
-    let behind = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
+    let behind =
+        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
     assert_eq!(behind.status, StatusCode::BAD_REQUEST);
     assert!(behind.text().contains(&format!("has {length} bytes so far")), "{}", behind.text());
-    let end = house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
-    assert_eq!((end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)), (Some(length), Some(0)));
+    let end =
+        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
+    assert_eq!(
+        (end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)),
+        (Some(length), Some(0))
+    );
 }
 
-/// What is written down of cancelling is what was done.
+/// The audit must not record a cancellation that did not happen.
 #[tokio::test]
-async fn a_run_that_is_not_there_is_not_cancelled_and_nothing_is_noted() {
+async fn canceling_unknown_run_is_not_audited() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -131,7 +149,7 @@ async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFoun
 }
 
 #[tokio::test]
-async fn a_search_goes_through_a_large_log_by_bounded_parts() {
+async fn search_reads_large_log_in_bounded_parts() {
     const PIECES: i64 = 4_096;
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
@@ -139,9 +157,13 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
     let length = write(&house, run, PIECES).await;
     let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
     loop {
-        let query = format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
+        let query =
+            format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
         let found = search(&house, run, &cookie, &query).await;
-        assert!(found.searched - searched <= control::logs::SEARCHED as i64, "one request searches so much");
+        assert!(
+            found.searched - searched <= control::logs::SEARCHED as i64,
+            "one request searches so much"
+        );
         (asked, searched, after) = (asked + 1, found.searched, found.next);
         hits.extend(found.hits);
         if !found.more {
@@ -157,18 +179,24 @@ async fn a_search_goes_through_a_large_log_by_bounded_parts() {
         "case counts unless said otherwise"
     );
 
-    // What comes later is found from where the search was.
+    // Later output is found from the cursor of the earlier search.
     let late = "größer am Ende".as_bytes();
-    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late).await.expect("to append");
-    let found = search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}")).await;
+    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
+        .await
+        .expect("to append");
+    let found =
+        search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}"))
+            .await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
-    let found = search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}")).await;
+    let found =
+        search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"))
+            .await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
     running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
 }
 
 #[tokio::test]
-async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
+async fn search_hits_are_paged() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -184,8 +212,16 @@ async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
         }
     }
     assert_eq!(lines, (1..=10 * LINES).collect::<Vec<_>>());
-    for wrong in ["text=", "text=a%0Ab", "text=a&after=7", "text=a&after=x.y", "after=0.0", "text=a&regex=true"] {
-        let answer = house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
+    for wrong in [
+        "text=",
+        "text=a%0Ab",
+        "text=a&after=7",
+        "text=a&after=x.y",
+        "after=0.0",
+        "text=a&regex=true",
+    ] {
+        let answer =
+            house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
     }
     let nobody = house.ask_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
@@ -193,7 +229,7 @@ async fn many_hits_come_by_pages_and_bad_wishes_are_refused() {
 }
 
 #[tokio::test]
-async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
+async fn interrupted_download_resumes_exactly() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
@@ -201,12 +237,15 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece).await.expect("to append");
+        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+            .await
+            .expect("to append");
         offset += piece.len() as u64;
     }
     let path = format!("/runs/{run}/log");
     let get = async |range: &str, of: &str| {
-        let mut request = house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
+        let mut request =
+            house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
         if !of.is_empty() {
             request = request.header(header::IF_RANGE, of);
         }
@@ -220,7 +259,8 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
         };
         let answer = get(&range, "").await;
         assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
-        let told = format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
+        let told =
+            format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
         assert_eq!(answer.header(header::CONTENT_RANGE), told);
         got.extend_from_slice(&answer.body);
     }
@@ -229,7 +269,11 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     let behind = get(&format!("bytes={}-", log.len()), "").await;
     assert_eq!(behind.status, StatusCode::RANGE_NOT_SATISFIABLE);
     assert_eq!(behind.header(header::CONTENT_RANGE), format!("bytes */{}", log.len()));
-    assert_eq!(get("bytes=5-9", "\"other\"").await.status, StatusCode::OK, "not the one that it knows");
+    assert_eq!(
+        get("bytes=5-9", "\"other\"").await.status,
+        StatusCode::OK,
+        "not the one that it knows"
+    );
 
     running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
     let whole = house.ask_get(&path, &cookie).await;
@@ -239,9 +283,9 @@ async fn a_download_that_broke_off_is_gone_on_with_byte_for_byte() {
     assert!(rest.status == StatusCode::PARTIAL_CONTENT && rest.body == log[9..]);
 }
 
-/// A download holds its place until it ended, or until its reader is gone.
+/// A download keeps its permit until it ends or its client disconnects.
 #[tokio::test]
-async fn there_are_only_so_many_downloads() {
+async fn downloads_are_limited() {
     let mut known = None;
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.downloads = crate::places::Places::new(2, 1);
@@ -259,26 +303,41 @@ async fn there_are_only_so_many_downloads() {
     let (fay, gil) = (admin("fay").await, admin("gil").await);
     let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
     let begin = async |path: &str, cookie: &str| {
-        let request = house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
+        let request =
+            house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
         house.router.clone().oneshot(request).await.expect("an answer")
     };
     let first = begin(&log, &cookie).await;
     assert_eq!((first.status(), downloads.free()), (StatusCode::OK, 1));
     let more = house.ask_get(&log, &cookie).await;
-    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_downloads")));
+    assert_eq!(
+        (more.status.as_u16(), more.problem()["code"].as_str()),
+        (429, Some("too_many_downloads"))
+    );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let second = begin(export, &fay).await;
     assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
     for path in [log.as_str(), export] {
-        assert_eq!(house.ask_get(path, &gil).await.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert_eq!(
+            house.ask_get(path, &gil).await.status,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "{path}"
+        );
     }
-    // One is read to its end, and of the other nobody reads any more.
+    // One is read to its end, and the client of the other disconnects.
     let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
     assert_eq!((whole.len() as i64, downloads.free()), (2 * PIECE, 1));
     drop(second);
     assert_eq!(downloads.free(), 2);
     assert_eq!(house.ask_get(export, &gil).await.status, StatusCode::OK);
-    let behind = house.get(&log).header(header::COOKIE, &gil).header(header::RANGE, format!("bytes={}-", 2 * PIECE));
+    let behind = house
+        .get(&log)
+        .header(header::COOKIE, &gil)
+        .header(header::RANGE, format!("bytes={}-", 2 * PIECE));
     let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
-    assert_eq!((behind.status, downloads.free()), (StatusCode::RANGE_NOT_SATISFIABLE, 2), "it takes none");
+    assert_eq!(
+        (behind.status, downloads.free()),
+        (StatusCode::RANGE_NOT_SATISFIABLE, 2),
+        "it takes none"
+    );
 }

@@ -1,4 +1,4 @@
-//! Machines by REST, and what a machine's own token opens: its reports, and nothing else.
+//! Nodes over REST, and the permissions of a node's token: its reports, and nothing else.
 
 use axum::http::Method;
 use leptos::server_fn::axum::server_fn_paths;
@@ -6,28 +6,41 @@ use serde_json::json;
 
 use super::*;
 
-const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+const HOST_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
 impl House {
-    /// A machine and how it is called.
+    /// Adds a node and returns its name.
     async fn machine(&self, cookie: &str) -> String {
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": HOST_KEY});
-        let added = self.tell("/api/v1/nodes", cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh})).await;
+        let added = self
+            .tell("/api/v1/nodes", cookie, json!({"fqdn": "m1.rack1.example.com", "ssh": ssh}))
+            .await;
         format!("/api/v1/nodes/{}", added.json()["node"].as_str().expect("an id"))
     }
 
-    async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.host);
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, self.host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        self.ask(request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request")).await
+        self.ask(
+            request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request"),
+        )
+        .await
     }
 }
 
 #[tokio::test]
-async fn a_machine_is_changed_on_the_version_that_was_seen() {
+async fn node_change_requires_current_version() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -36,7 +49,7 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     assert!(seen.header(header::ETAG).starts_with("\"1."), "{}", seen.header(header::ETAG));
     assert_eq!(seen.json()["version"], 1);
     let by_name = house.ask_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
-    // The position of the live stream moves with every event of the house.
+    // The cursor of the live stream changes with every event.
     let without_cursor = |answer: &Answer| {
         let mut node = answer.json();
         node.as_object_mut().expect("a node").remove("cursor").expect("a cursor");
@@ -48,15 +61,23 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     let patch = Method::PATCH;
     let door = json!({"description": "By the door"});
     let unsaid = house.send(patch.clone(), &path, &own, door.clone()).await;
-    assert_eq!((unsaid.status.as_u16(), unsaid.problem()["code"].as_str()), (428, Some("version_wanted")));
+    assert_eq!(
+        (unsaid.status.as_u16(), unsaid.problem()["code"].as_str()),
+        (428, Some("version_wanted"))
+    );
     for wrong in ["1", "*", "W/\"1\"", "\"one\""] {
-        let refused = house.send(patch.clone(), &path, &[own[0], own[1], ("if-match", wrong)], door.clone()).await;
+        let refused = house
+            .send(patch.clone(), &path, &[own[0], own[1], ("if-match", wrong)], door.clone())
+            .await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
     let changed = house.send(patch.clone(), &path, &on("\"1\""), door.clone()).await;
     assert_eq!((changed.header(header::ETAG), changed.json()), ("\"2\"", json!({"version": 2})));
     let late = house.send(patch.clone(), &path, &on("\"1\""), json!({"serial": "x"})).await;
-    assert_eq!((late.status.as_u16(), late.problem()["code"].as_str()), (412, Some("changed_meanwhile")));
+    assert_eq!(
+        (late.status.as_u16(), late.problem()["code"].as_str()),
+        (412, Some("changed_meanwhile"))
+    );
     let unknown = house.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
     assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "what workers see is no part of it");
     let way = json!({"way": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
@@ -71,7 +92,11 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
         (Method::DELETE, format!("{tokens}/00000000-0000-0000-0000-000000000001"), Value::Null),
     ] {
         let late = house.send(method, &path, &on("\"2\""), body).await;
-        assert_eq!((late.status.as_u16(), late.problem()["code"].as_str()), (412, Some("changed_meanwhile")), "{path}");
+        assert_eq!(
+            (late.status.as_u16(), late.problem()["code"].as_str()),
+            (412, Some("changed_meanwhile")),
+            "{path}"
+        );
     }
     house.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
     house.send(Method::PUT, &availability, &own, out.clone()).await.json();
@@ -81,10 +106,16 @@ async fn a_machine_is_changed_on_the_version_that_was_seen() {
     assert_eq!(shown["way"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
     let looks = house.ask_get(&format!("{path}/looks"), &ada).await.json();
     assert_eq!(looks, json!({"looks": [], "next": null}));
-    assert_eq!(house.ask_get(&format!("{path}/looks?before=x"), &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        house.ask_get(&format!("{path}/looks?before=x"), &ada).await.status,
+        StatusCode::BAD_REQUEST
+    );
 
     let delete = Method::DELETE;
-    assert_eq!(house.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(), 412);
+    assert_eq!(
+        house.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(),
+        412
+    );
     house.send(delete, &path, &on("\"3\""), Value::Null).await.json();
     assert_eq!(house.ask_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
 }
@@ -103,19 +134,30 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
     for body in [way.clone(), json!({"hints": {"rack": 7}})] {
         let refused = house.send(Method::PATCH, &path, &headers, body).await;
         let problem = refused.problem();
-        assert_eq!((refused.status.as_u16(), problem["code"].as_str()), (409, Some("in_blueprint")));
-        assert!(problem["detail"].as_str().is_some_and(|said| said.contains("--propose")), "{problem}");
+        assert_eq!(
+            (refused.status.as_u16(), problem["code"].as_str()),
+            (409, Some("in_blueprint"))
+        );
+        assert!(
+            problem["detail"].as_str().is_some_and(|said| said.contains("--propose")),
+            "{problem}"
+        );
     }
     let by_reason = json!({"way": {"root": "/srv/elsewhere"}, "reason": "its disk was moved"});
-    assert_eq!(house.send(Method::PATCH, &path, &headers, by_reason).await.status, StatusCode::BAD_REQUEST);
-    let proposal = house.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
-    let edits = json!([{"edit": "set_connection", "node": n1, "connection": {"root": "/srv/elsewhere"}}]);
+    assert_eq!(
+        house.send(Method::PATCH, &path, &headers, by_reason).await.status,
+        StatusCode::BAD_REQUEST
+    );
+    let proposal =
+        house.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
+    let edits =
+        json!([{"edit": "set_connection", "node": n1, "connection": {"root": "/srv/elsewhere"}}]);
     let version = house.append(&ada, proposal.as_i64().expect("a number"), 0, edits).await;
     assert_eq!(version, 1);
 }
 
 #[tokio::test]
-async fn a_machine_is_called_by_its_name_everywhere() {
+async fn node_name_works_everywhere() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -127,7 +169,8 @@ async fn a_machine_is_called_by_its_name_everywhere() {
     assert_eq!(changed.json(), json!({"version": 2}));
     let out = json!({"available": false, "reason": "new disks"});
     house.send(Method::PUT, &format!("{path}/availability"), &own, out).await.json();
-    let made = house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
+    let made =
+        house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
     let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
     house.send(Method::DELETE, &token, &own, Value::Null).await.json();
     assert_eq!(house.ask_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
@@ -137,14 +180,19 @@ async fn a_machine_is_called_by_its_name_everywhere() {
         "{}",
         proposed.text()
     );
-    let nobody = house.send(Method::DELETE, "/api/v1/nodes/m7.rack1.example.com", &own, Value::Null).await;
+    let nobody =
+        house.send(Method::DELETE, "/api/v1/nodes/m7.rack1.example.com", &own, Value::Null).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
-    assert!(nobody.problem()["detail"].as_str().is_some_and(|said| said.contains("no node m7.rack1.example.com")));
+    assert!(
+        nobody.problem()["detail"]
+            .as_str()
+            .is_some_and(|said| said.contains("no node m7.rack1.example.com"))
+    );
     house.send(Method::DELETE, path, &own, Value::Null).await.json();
 }
 
 #[tokio::test]
-async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
+async fn node_list_is_added_atomically() {
     const MANY: &str = "/api/v1/nodes/many";
     let house = House::new().await;
     let bo = house.furnish().await;
@@ -152,15 +200,25 @@ async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
     let text = |text: &str| json!({"text": text});
     let there = async || {
         let nodes = house.ask_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
-        nodes.as_array().expect("a list").iter().map(|node| node["fqdn"].clone()).collect::<Vec<_>>()
+        nodes
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|node| node["fqdn"].clone())
+            .collect::<Vec<_>>()
     };
     let lines = |problem: &Value| {
         let errors = problem["errors"].as_array().cloned().unwrap_or_default();
         errors.iter().map(|error| error["at"].clone()).collect::<Vec<_>>()
     };
-    let wrong = "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
+    let wrong =
+        "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
     let wrong = house.tell(MANY, &ada, text(wrong)).await.problem();
-    assert_eq!((&wrong["status"], lines(&wrong)), (&json!(400), vec![json!("line 2"), json!("line 4")]), "{wrong}");
+    assert_eq!(
+        (&wrong["status"], lines(&wrong)),
+        (&json!(400), vec![json!("line 2"), json!("line 4")]),
+        "{wrong}"
+    );
     assert_eq!(there().await, [""; 0]);
 
     let good = format!(
@@ -183,18 +241,22 @@ async fn a_text_of_nodes_is_added_whole_or_not_at_all() {
     let again = keyed().await;
     assert_eq!((again.json(), again.header("idempotency-replayed")), (made.json(), "true"));
     let twice = house.tell(MANY, &ada, text(&good)).await.problem();
-    assert_eq!((&twice["code"], lines(&twice)), (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")]));
+    assert_eq!(
+        (&twice["code"], lines(&twice)),
+        (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")])
+    );
 
     let many = "m4.rack1.example.com root=/srv/m4\n".repeat(api::limits::INVENTORY + 1);
     let long = "#".repeat(api::limits::INVENTORY_BYTES + 1);
-    for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)] {
+    for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)]
+    {
         assert_eq!(house.tell(MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(there().await, names);
 }
 
 #[tokio::test]
-async fn text_of_nodes_counts_each_address() {
+async fn node_list_counts_each_address() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -203,7 +265,8 @@ async fn text_of_nodes_counts_each_address() {
         let addresses: String = (1..=api::limits::ADDRESSES).map(address).collect();
         format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
     };
-    let tell = async |text: String| house.tell("/api/v1/nodes/many", &ada, json!({"text": text})).await;
+    let tell =
+        async |text: String| house.tell("/api/v1/nodes/many", &ada, json!({"text": text})).await;
     let all: String = (1..=api::limits::INVENTORY).map(line).collect();
     let made = tell(all).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
@@ -215,12 +278,14 @@ async fn text_of_nodes_counts_each_address() {
     assert!(refused.header(header::RETRY_AFTER).parse::<u64>().is_ok_and(|wait| wait <= 3_600));
     let detail = refused.problem()["detail"].clone();
     assert!(
-        detail.as_str().is_some_and(|detail| detail.contains("4000 addresses of nodes within one hour")),
+        detail
+            .as_str()
+            .is_some_and(|detail| detail.contains("4000 addresses of nodes within one hour")),
         "{detail}"
     );
 }
 
-/// By REST, as one record, as a text and as a change, and by the page.
+/// Over REST (single node, text list, change) and on the page.
 #[tokio::test]
 async fn record_of_refused_address_is_rejected_everywhere() {
     let house = House::new().await;
@@ -228,12 +293,21 @@ async fn record_of_refused_address_is_rejected_everywhere() {
     let ada = house.cookie().await;
     let path = house.machine(&ada).await;
     let own = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
-    let addresses =
-        ["169.254.169.254", "fe80::1", "metadata.google.internal", "127.0.0.1", "localhost", "::", "fd00:ec2::254"];
+    let addresses = [
+        "169.254.169.254",
+        "fe80::1",
+        "metadata.google.internal",
+        "127.0.0.1",
+        "localhost",
+        "::",
+        "fd00:ec2::254",
+    ];
     for address in addresses {
-        let ssh = json!({"addresses": ["10.0.3.8", address], "key": "deploy/ssh", "host_key": HOST_KEY});
+        let ssh =
+            json!({"addresses": ["10.0.3.8", address], "key": "deploy/ssh", "host_key": HOST_KEY});
         let wish = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
-        let line = format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
+        let line =
+            format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
         let way = json!({"way": {"addresses": [address]}});
         let form = format!(
             "fqdn=m2.rack1.example.com&root=&address={address}&port=22&user=root&key=deploy%2Fssh&host_key={}",
@@ -254,12 +328,15 @@ async fn record_of_refused_address_is_rejected_everywhere() {
     assert_eq!(nodes["nodes"], json!([]));
 }
 
-/// Every operation of the REST interface, with `1` for each part of its path; but the document, which is for everybody.
+/// Every REST operation, with `1` for each path parameter, except the public OpenAPI document.
 fn rest_routes() -> Vec<(Method, String)> {
-    let list =
-        crate::rest::operations(None).into_list().into_iter().filter(|operation| operation.op.id != "getDocument");
+    let list = crate::rest::operations(None)
+        .into_list()
+        .into_iter()
+        .filter(|operation| operation.op.id != "getDocument");
     list.map(|operation| {
-        let part = |part: &str| if part.starts_with('{') { "1".to_owned() } else { part.to_owned() };
+        let part =
+            |part: &str| if part.starts_with('{') { "1".to_owned() } else { part.to_owned() };
         let path = operation.path.split('/').map(part).collect::<Vec<_>>().join("/");
         (operation.method, format!("/api/v1{path}"))
     })
@@ -267,7 +344,7 @@ fn rest_routes() -> Vec<(Method, String)> {
 }
 
 #[tokio::test]
-async fn a_machines_token_reports_and_opens_nothing_else() {
+async fn node_token_only_permits_reports() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -288,7 +365,11 @@ async fn a_machines_token_reports_and_opens_nothing_else() {
     ];
     for (method, what, body) in &reports {
         let place = format!("/api/v1/self/{what}");
-        assert_eq!(house.send(method.clone(), &place, &itself, body.clone()).await.json(), json!({}), "{what}");
+        assert_eq!(
+            house.send(method.clone(), &place, &itself, body.clone()).await.json(),
+            json!({}),
+            "{what}"
+        );
         let strangers: [&[(&str, &str)]; 4] = [
             &[("x-gantry", "1")],
             &[("authorization", "Bearer nonsense"), ("x-gantry", "1")],
@@ -304,52 +385,84 @@ async fn a_machines_token_reports_and_opens_nothing_else() {
             );
         }
         let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
-        assert_eq!(house.send(method.clone(), &place, &page, body.clone()).await.status, StatusCode::FORBIDDEN);
+        assert_eq!(
+            house.send(method.clone(), &place, &page, body.clone()).await.status,
+            StatusCode::FORBIDDEN
+        );
     }
     let large = json!({"x": "y".repeat(2 * api::limits::FACTS)});
     let refused = house.send(Method::PUT, "/api/v1/self/facts", &itself, large).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(house.ask_get(&path, &ada).await.json()["facts"][0]["facts"], json!({"cpu": {"cores": 4}}));
+    assert_eq!(
+        house.ask_get(&path, &ada).await.json()["facts"][0]["facts"],
+        json!({"cpu": {"cores": 4}})
+    );
 
-    // As a bearer, as a cookie of either name, everywhere.
+    // As a bearer token and as a cookie of either name.
     let cookies = [format!("gantry_session={token}"), format!("__Host-gantry={token}")];
     let mut ways: Vec<Vec<(&str, &str)>> = vec![itself.to_vec()];
     ways.extend(cookies.iter().map(|cookie| vec![("cookie", cookie.as_str()), ("x-gantry", "1")]));
     let routes = rest_routes();
-    assert!(routes.len() > 50 && routes.iter().any(|(_, path)| path == "/api/v1/self/facts"), "{routes:?}");
-    let others = ["/events?topics=nodes", "/runs/1/log", "/graph/web/graph.svg", "/reviews/1/graph.svg"];
-    let mut all: Vec<(Method, String)> = routes.into_iter().filter(|(_, path)| !path.contains("/self/")).collect();
+    assert!(
+        routes.len() > 50 && routes.iter().any(|(_, path)| path == "/api/v1/self/facts"),
+        "{routes:?}"
+    );
+    let others =
+        ["/events?topics=nodes", "/runs/1/log", "/graph/web/graph.svg", "/reviews/1/graph.svg"];
+    let mut all: Vec<(Method, String)> =
+        routes.into_iter().filter(|(_, path)| !path.contains("/self/")).collect();
     all.extend(others.map(|path| (Method::GET, path.to_owned())));
     all.extend(["/sign-out", "/sign-out/everywhere"].map(|path| (Method::POST, path.to_owned())));
     for (method, path) in &all {
         for way in &ways {
             let answer = house.send(method.clone(), path, way, json!({})).await;
-            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}: {}", answer.text());
+            assert_eq!(
+                answer.status,
+                StatusCode::UNAUTHORIZED,
+                "{method} {path}: {}",
+                answer.text()
+            );
         }
     }
-    // What is around every page, and a cookie by which a browser keeps a list put away: both are there for whoever comes.
+    // The frame of every page, and a function that sets a display cookie. Both are public.
     let open = ["/call/frame", "/call/put_first_steps_away"];
-    let calls: Vec<_> = server_fn_paths().filter(|(path, _)| !open.iter().any(|open| path.ends_with(open))).collect();
+    let calls: Vec<_> = server_fn_paths()
+        .filter(|(path, _)| !open.iter().any(|open| path.ends_with(open)))
+        .collect();
     assert!(calls.len() > 40, "{calls:?}");
     for (path, method) in calls {
         for way in &ways {
             let answer = house.send(method.clone(), path, way, json!({})).await;
-            // What can't be read is refused before anybody is asked for; nothing else is.
+            // Only a malformed request is rejected before authentication.
             assert!(
                 matches!(answer.status.as_u16(), 400 | 401 | 422 | 500),
                 "{path}: {} {}",
                 answer.status,
                 answer.text()
             );
-            assert!(answer.status != StatusCode::INTERNAL_SERVER_ERROR || answer.text().contains("missing"), "{path}");
+            assert!(
+                answer.status != StatusCode::INTERNAL_SERVER_ERROR
+                    || answer.text().contains("missing"),
+                "{path}"
+            );
         }
     }
-    for page in
-        ["/", "/deployments", "/nodes", "/nodes/m1.rack1.example.com", "/runs", "/reviews", "/catalog", "/blueprints"]
-    {
+    for page in [
+        "/",
+        "/deployments",
+        "/nodes",
+        "/nodes/m1.rack1.example.com",
+        "/runs",
+        "/reviews",
+        "/catalog",
+        "/blueprints",
+    ] {
         for way in &ways {
-            let request = way.iter().fold(house.get(page), |request, (name, value)| request.header(*name, *value));
-            let request = request.header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
+            let request = way
+                .iter()
+                .fold(house.get(page), |request, (name, value)| request.header(*name, *value));
+            let request =
+                request.header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
             let answer = house.ask(request).await;
             assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
             assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{page}");

@@ -1,9 +1,12 @@
-//! The permission matrix: every endpoint, asked by everybody, about what is theirs and what is not.
+//! The permission matrix: every endpoint, called by every client, on its own and on other
+//! resources.
 //!
-//! The endpoints are taken from the router itself: one that is added to it and not to the table here fails the test, and so does one that
-//! is in the table and gone. What everybody but those who may is answered is asserted for each; and that nothing whatever was changed by
-//! all that asking. Then those who may ask the same, and are not refused for who they are (what they ask may be out of date by then). Each
-//! endpoint does what it is for at least once, if need be in a world of its own: else a refusal would say nothing of who asked.
+//! The endpoints come from the router. The test fails if one is missing in the table, or if the
+//! table has one that no longer exists. First, every client without permission calls each endpoint.
+//! The test checks each response, and that nothing changed. Then the permitted clients call the
+//! same. They must not get a permission error, though their request may be outdated by then. At
+//! least once, each endpoint must succeed, if necessary in a world of its own. Otherwise its
+//! rejections would prove nothing about permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +18,7 @@ use serde_json::json;
 use super::the_way::working;
 use super::*;
 
-/// Who asks.
+/// The clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     Nobody,
@@ -25,64 +28,75 @@ pub(super) enum Who {
     Operator,
     Reviewer,
     Admin,
-    /// An operator of `web` alone.
+    /// An operator of `web` only.
     OwnOperator,
-    /// A reviewer of `web` alone.
+    /// A reviewer of `web` only.
     OwnReviewer,
-    /// A service account's, an operator everywhere.
+    /// A service account's token, operator everywhere.
     ServiceToken,
-    /// Of a person who may everything everywhere, bound to operate in `web`.
+    /// A token of a person with all permissions, restricted to operating `web`.
     OwnToken,
-    /// Of the same, for all that a token may be for.
+    /// A token of the same person, with all permissions that a token can have.
     FullToken,
 }
 
 use Who::*;
 
-pub(super) const ALL: [Who; 11] =
-    [Nobody, Nothing, Viewer, Operator, Reviewer, Admin, OwnOperator, OwnReviewer, ServiceToken, OwnToken, FullToken];
+pub(super) const ALL: [Who; 11] = [
+    Nobody,
+    Nothing,
+    Viewer,
+    Operator,
+    Reviewer,
+    Admin,
+    OwnOperator,
+    OwnReviewer,
+    ServiceToken,
+    OwnToken,
+    FullToken,
+];
 
-/// What an endpoint takes.
+/// The permission that an endpoint requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// Nothing: anybody.
+    /// None.
     Open,
-    /// A machine's own token, which nobody here has.
+    /// A node's token, which no client here has.
     Machine,
-    /// To come from this machine, as nobody here does.
+    /// A connection from this machine, which no client here has.
     Near,
-    /// To be signed in, or a token.
+    /// A session or a token.
     SignedIn,
-    /// To be signed in, in person.
+    /// A session.
     InPerson,
-    /// To look.
+    /// Viewer.
     Look,
-    /// To look, in person.
+    /// Viewer, in a session.
     LookInPerson,
-    /// To operate where it is.
+    /// Operator of the resource's deployment.
     Operate,
-    /// To operate everywhere.
+    /// Operator everywhere.
     OperateAll,
-    /// To review where it is, in person.
+    /// Reviewer of the resource's deployment, in a session.
     Review,
-    /// Either of these.
+    /// Operator or reviewer of the resource's deployment.
     OperateOrReview,
-    /// To operate where it is or to decide about people, in person.
+    /// Operator of the resource's deployment or admin, in a session.
     OperateOrAdminInPerson,
-    /// The same, by whatever.
+    /// Operator of the resource's deployment or admin.
     OperateOrAdmin,
-    /// Any permission but that to look, wherever.
+    /// Any permission except viewer, in any deployment.
     Answers,
-    /// To decide about people.
+    /// Admin.
     Admins,
-    /// To decide about people, in person.
+    /// Admin, in a session.
     AdminsInPerson,
 }
 
 impl Takes {
     pub(super) fn lets(self, who: Who, own: bool) -> bool {
-        let operates =
-            matches!(who, Operator | ServiceToken | FullToken) || (own && matches!(who, OwnOperator | OwnToken));
+        let operates = matches!(who, Operator | ServiceToken | FullToken)
+            || (own && matches!(who, OwnOperator | OwnToken));
         let reviews = who == Reviewer || (own && who == OwnReviewer);
         let token = matches!(who, ServiceToken | OwnToken | FullToken);
         let admin = matches!(who, Admin | FullToken);
@@ -106,18 +120,24 @@ impl Takes {
     }
 }
 
-/// An endpoint: how it is asked, with what in the place of its ids.
+/// An endpoint: its request and the source of its ids.
 struct Row {
     method: Method,
     path: &'static str,
     takes: Takes,
-    /// Of what the ids are, in their order.
+    /// The kinds of its ids, in order.
     of: &'static [&'static str],
     query: &'static str,
     body: Value,
 }
 
-fn row(method: Method, path: &'static str, takes: Takes, of: &'static [&'static str], body: Value) -> Row {
+fn row(
+    method: Method,
+    path: &'static str,
+    takes: Takes,
+    of: &'static [&'static str],
+    body: Value,
+) -> Row {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     Row { method, path, takes, of, query, body }
 }
@@ -165,7 +185,12 @@ fn table() -> Vec<Row> {
             &["deployment"],
             json!({"priority": 1, "reason": "because"}),
         ),
-        post("/api/v1/deployments/{name}/restore", Operate, &["deployment"], json!({"target": 1, "partial": true})),
+        post(
+            "/api/v1/deployments/{name}/restore",
+            Operate,
+            &["deployment"],
+            json!({"target": 1, "partial": true}),
+        ),
         post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
         get("/api/v1/nodes/{id}/noderoles", Look, &["node"]),
         get("/api/v1/nodes/{id}/results", Look, &["node"]),
@@ -176,7 +201,12 @@ fn table() -> Vec<Row> {
         get("/api/v1/proposals/{id}", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/report", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/noderole?node=$node&noderole=app", Look, &["proposal"]),
-        post("/api/v1/proposals/{id}/foresee", Operate, &["proposal"], json!({"edits": [{"edit": "set_role_data"}]})),
+        post(
+            "/api/v1/proposals/{id}/foresee",
+            Operate,
+            &["proposal"],
+            json!({"edits": [{"edit": "set_role_data"}]}),
+        ),
         post(
             "/api/v1/proposals/{id}/edits",
             Operate,
@@ -194,18 +224,53 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
         get("/api/v1/submissions/{id}/report", Look, &["submission"]),
         get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
-        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
-        post("/api/v1/submissions/{id}/opened", LookInPerson, &["submission"], json!({"anchors": []})),
+        post(
+            "/api/v1/submissions/{id}/verdicts/options",
+            LookInPerson,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
+        post(
+            "/api/v1/submissions/{id}/opened",
+            LookInPerson,
+            &["submission"],
+            json!({"anchors": []}),
+        ),
         post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
-        post("/api/v1/submissions/{id}/threads", OperateOrReview, &["submission"], json!({"body": "why"})),
+        post(
+            "/api/v1/submissions/{id}/threads",
+            OperateOrReview,
+            &["submission"],
+            json!({"body": "why"}),
+        ),
         post("/api/v1/threads/{id}/replies", OperateOrReview, &["thread"], json!({"body": "so"})),
         post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
-        // Whoever opened it, or who may review: ada opened it.
+        // The thread's author or a reviewer. ada opened it.
         post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
-        post("/api/v1/submissions/{id}/verdicts", Review, &["submission"], json!({"kind": "approve"})),
-        post("/api/v1/submissions/{id}/commit", OperateOrReview, &["submission"], json!({"name": "$deployment"})),
-        post("/api/v1/proposals/{id}/submit", Operate, &["proposal"], json!({"version": "$version", "title": "again"})),
-        post("/api/v1/proposals/{id}/discard", Operate, &["proposal"], json!({"version": "$version"})),
+        post(
+            "/api/v1/submissions/{id}/verdicts",
+            Review,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
+        post(
+            "/api/v1/submissions/{id}/commit",
+            OperateOrReview,
+            &["submission"],
+            json!({"name": "$deployment"}),
+        ),
+        post(
+            "/api/v1/proposals/{id}/submit",
+            Operate,
+            &["proposal"],
+            json!({"version": "$version", "title": "again"}),
+        ),
+        post(
+            "/api/v1/proposals/{id}/discard",
+            Operate,
+            &["proposal"],
+            json!({"version": "$version"}),
+        ),
         get("/api/v1/targets", Look, &[]),
         get("/api/v1/targets/compare?from=1&to=1", Look, &[]),
         get("/api/v1/noderoles/{id}", Look, &["noderole"]),
@@ -230,8 +295,18 @@ fn table() -> Vec<Row> {
             &[],
             json!({"files": {"b.yml": "barclamp: {name: b, version: '1', description: x}\nroles: []\n"}}),
         ),
-        post("/api/v1/nodes", OperateAll, &[], json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"})),
-        post("/api/v1/nodes/many", OperateAll, &[], json!({"text": "m8.house.example.com root=/srv/m8"})),
+        post(
+            "/api/v1/nodes",
+            OperateAll,
+            &[],
+            json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}),
+        ),
+        post(
+            "/api/v1/nodes/many",
+            OperateAll,
+            &[],
+            json!({"text": "m8.house.example.com root=/srv/m8"}),
+        ),
         row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
         row(
             put.clone(),
@@ -241,13 +316,24 @@ fn table() -> Vec<Row> {
             json!({"available": false, "reason": "x"}),
         ),
         post("/api/v1/nodes/{id}/tokens", OperateOrAdminInPerson, &["node"], json!({"name": "x"})),
-        row(delete.clone(), "/api/v1/nodes/{id}/tokens/{token}", OperateOrAdmin, &["node", "node_token"], Value::Null),
+        row(
+            delete.clone(),
+            "/api/v1/nodes/{id}/tokens/{token}",
+            OperateOrAdmin,
+            &["node", "node_token"],
+            Value::Null,
+        ),
         row(delete.clone(), "/api/v1/nodes/{id}", OperateAll, &["spare"], Value::Null),
         post("/api/v1/self/startup", Machine, &[], json!({"boot_id": "x"})),
         post("/api/v1/self/shutdown", Machine, &[], json!({})),
         post("/api/v1/self/bootenv", Machine, &[], json!({"bootenv": "x"})),
         row(put.clone(), "/api/v1/self/facts", Machine, &[], json!({})),
-        post("/api/v1/deployments/{name}/hold", Operate, &["deployment"], json!({"held": true, "reason": "because"})),
+        post(
+            "/api/v1/deployments/{name}/hold",
+            Operate,
+            &["deployment"],
+            json!({"held": true, "reason": "because"}),
+        ),
         post("/api/v1/execution", OperateAll, &[], json!({"enabled": false, "reason": "because"})),
     ];
     rows.extend(of_people());
@@ -271,13 +357,29 @@ fn of_people() -> Vec<Row> {
         ),
         post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
         row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
-        row(delete.clone(), "/api/v1/people/{id}/second-factor", AdminsInPerson, &["victim"], Value::Null),
+        row(
+            delete.clone(),
+            "/api/v1/people/{id}/second-factor",
+            AdminsInPerson,
+            &["victim"],
+            Value::Null,
+        ),
         row(delete.clone(), "/api/v1/passkeys/{id}", InPerson, &["victim_session"], Value::Null),
-        post("/api/v1/passkeys/{id}/confirm", InPerson, &["victim_session"], json!({"nonce": "0", "answer": {}})),
+        post(
+            "/api/v1/passkeys/{id}/confirm",
+            InPerson,
+            &["victim_session"],
+            json!({"nonce": "0", "answer": {}}),
+        ),
         post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
         post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
         post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
-        post("/api/v1/submissions/{id}/verdicts/options", LookInPerson, &["submission"], json!({"kind": "approve"})),
+        post(
+            "/api/v1/submissions/{id}/verdicts/options",
+            LookInPerson,
+            &["submission"],
+            json!({"kind": "approve"}),
+        ),
         get("/api/v1/me/second-factor", SignedIn, &[]),
         post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
         post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),
@@ -289,7 +391,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),
         get("/api/v1/me/sessions", SignedIn, &[]),
-        // Of another, who may nothing but look: `what_is_another_s` has what comes of it.
+        // Of another person with viewer permission only. `what_is_another_s` checks the results.
         row(delete.clone(), "/api/v1/me/sessions/{id}", InPerson, &["victim_session"], Value::Null),
         row(put, "/api/v1/me/password", InPerson, &[], json!({"new": "too short"})),
         get("/api/v1/tokens", SignedIn, &[]),
@@ -298,20 +400,23 @@ fn of_people() -> Vec<Row> {
         row(delete.clone(), "/api/v1/tokens/{id}", InPerson, &["victim_token"], Value::Null),
         row(delete, "/api/v1/me/sessions", InPerson, &[], Value::Null),
         post("/sign-in", Open, &[], Value::Null),
-        // A token has no session that could end, and nothing happens.
+        // A token has no session to end, so nothing happens.
         post("/sign-out", SignedIn, &[], Value::Null),
         post("/sign-out/everywhere", InPerson, &[], Value::Null),
     ]
 }
 
-/// What nobody gets done here, and why not.
+/// Endpoints that never succeed here, with the reason.
 const NEVER: [(&str, &str); 17] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
     ("POST /api/v1/noderoles/{id}/retry", "no step here is in ERROR"),
     ("POST /api/v1/runs/{id}/cancel", "the run has ended"),
-    ("DELETE /api/v1/me/sessions/{id}", "it is another's: `each_ends_what_is_their_own` ends one's own"),
+    (
+        "DELETE /api/v1/me/sessions/{id}",
+        "it is another's: `each_ends_what_is_their_own` ends one's own",
+    ),
     ("POST /api/v1/me/second-factor", "nobody here has a factor: `second_factor` presents one"),
     ("POST /api/v1/me/second-factor/options", "nobody here has a passkey"),
     ("POST /api/v1/me/totp/confirm", "it takes the code of an app: `second_factor` sends one"),
@@ -328,31 +433,41 @@ const NEVER: [(&str, &str); 17] = [
     ),
 ];
 
-/// What a router has, by its own word: each path with the methods that it takes.
+/// The endpoints of a router, parsed from its `Debug` output.
 pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
     let routes = format!("{:?}", house.routes);
     let paths: BTreeSet<&str> = routes.split('"').filter(|text| text.starts_with('/')).collect();
     let mut found = BTreeSet::new();
-    for path in paths.into_iter().filter(|path| !path.starts_with("/call/") && !path.contains("__private__")) {
-        let concrete = path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
+    for path in paths
+        .into_iter()
+        .filter(|path| !path.starts_with("/call/") && !path.contains("__private__"))
+    {
+        let concrete =
+            path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
         let concrete = concrete.collect::<Vec<_>>().join("/");
-        let request = Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
-        let request = request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
+        let request =
+            Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
+        let request =
+            request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
         let answer = house.ask(request).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
-        let allowed = answer.header(header::ALLOW).split(',').map(str::trim).filter(|m| !matches!(*m, "HEAD" | ""));
+        let allowed = answer
+            .header(header::ALLOW)
+            .split(',')
+            .map(str::trim)
+            .filter(|m| !matches!(*m, "HEAD" | ""));
         found.extend(allowed.map(|method| (method.to_owned(), path.to_owned())));
     }
     found
 }
 
-/// Everybody, by the header that they send.
+/// The header of each client.
 pub(super) type Everybody = BTreeMap<Who, (&'static str, String)>;
 
 pub(super) struct World {
     pub(super) house: House,
     pub(super) everybody: Everybody,
-    /// In `web`, and in `edge`.
+    /// Ids in `web` and in `edge`.
     pub(super) places: [BTreeMap<&'static str, String>; 2],
     pub(super) versions: [i64; 2],
     pub(super) edits: [Value; 2],
@@ -364,32 +479,47 @@ impl World {
         house.furnish().await;
         let ada = house.cookie().await;
         let cy = house.person("cy", [Permission::Reviewer]).await;
-        let added = house.tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"})).await;
+        let added = house
+            .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
+            .await;
         let n2 = added.json()["node"].clone();
         let n1 = house.n1(&ada).await;
         let victim = NewPerson::human("victim", [Permission::Viewer]);
         let victim = house.people.create_person(None, &victim).await.expect("a person");
         house.cookie_of(victim).await;
         let sql = "SELECT id::text FROM session WHERE person_id = (SELECT id FROM person WHERE name = 'victim')";
-        let victim_session: String = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
+        let victim_session: String =
+            sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
         let as_victim = house.people.sign_in_as_owner("victim").await.expect("an actor");
-        let wish =
-            TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
-        let victim_token = house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
+        let wish = TokenWish {
+            name: "x".into(),
+            days: 1,
+            scopes: vec!["viewer".into()],
+            deployment: None,
+            person: None,
+        };
+        let victim_token =
+            house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
         let worker = working(&house, &["noop"]).await;
         let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
         for (deployment, node) in [("web", &n1), ("edge", &n2)] {
             let id = house.id_of(deployment, &ada).await;
             let bind = json!([{"edit": "bind", "deployment": id, "node": node, "role": "app"}]);
             house.passes(&ada, deployment, bind, &[&cy]).await;
-            let edit = json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
+            let edit =
+                json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
             let (proposal, version) = house.draft(&ada, deployment, json!([edit])).await;
             let submit = json!({"version": version, "title": "a change"});
-            let made = house.tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit).await.json();
+            let made = house
+                .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
+                .await
+                .json();
             let submission = made["submission"].to_string();
             let threads = format!("/api/v1/submissions/{submission}/threads");
-            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"].to_string();
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
+                .to_string();
+            let text =
+                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let (noderole, run) = house.bound(&text(node)).await;
             let node_token = house.node_token(&ada, &text(node)).await;
             let bare = format!("spare-{deployment}");
@@ -410,7 +540,7 @@ impl World {
                 ("victim_token", victim_token.clone()),
                 ("passkey", "00000000-0000-0000-0000-000000000000".to_owned()),
                 ("node_token", node_token),
-                // A bare record of a machine, which nothing is bound to.
+                // A node without bindings.
                 ("spare", spare),
                 ("hash", "0".repeat(64)),
                 ("target", "1".to_owned()),
@@ -430,10 +560,11 @@ impl World {
         }
     }
 
-    /// Everything that is read by a GET, pages too, each with what is there in the place of its ids.
+    /// All GET paths, including pages, with existing ids.
     pub(super) async fn readable(&self) -> BTreeSet<String> {
         let table = table();
-        let of_table = |path: &str| table.iter().find(|row| row.method == Method::GET && row.path == path);
+        let of_table =
+            |path: &str| table.iter().find(|row| row.method == Method::GET && row.path == path);
         let concrete = |path: &str| match of_table(path) {
             Some(row) => self.filled(row, 0),
             None => self.page(path),
@@ -442,12 +573,13 @@ impl World {
         all.iter().filter(|(method, _)| method == "GET").map(|(_, path)| concrete(path)).collect()
     }
 
-    /// A page about what is there.
+    /// A page with existing ids.
     fn page(&self, path: &str) -> String {
         let places = &self.places[0];
         let parts: Vec<&str> = path.split('/').collect();
         let filled = parts.iter().enumerate().map(|(at, part)| {
-            let before = at.checked_sub(1).and_then(|at| parts.get(at)).copied().unwrap_or_default();
+            let before =
+                at.checked_sub(1).and_then(|at| parts.get(at)).copied().unwrap_or_default();
             let of = match before {
                 _ if !part.starts_with(['{', '*']) => return *part,
                 "nodes" => "node",
@@ -468,8 +600,10 @@ impl World {
 
     fn filled(&self, row: &Row, place: usize) -> String {
         let mut ids = row.of.iter().map(|what| self.places[place][what].as_str());
-        let parts =
-            row.path.split('/').map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
+        let parts = row
+            .path
+            .split('/')
+            .map(|part| if part.starts_with('{') { ids.next().expect("an id") } else { part });
         let path = parts.collect::<Vec<_>>().join("/");
         let query = row.query.replace("$victim", &self.places[place]["victim"]);
         let query = query.replace("$node", &self.places[place]["node"]);
@@ -478,12 +612,15 @@ impl World {
 
     async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
         let path = self.filled(row, place);
-        let mut request = Request::builder().method(row.method.clone()).uri(path).header(header::HOST, self.house.host);
+        let mut request = Request::builder()
+            .method(row.method.clone())
+            .uri(path)
+            .header(header::HOST, self.house.host);
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
         }
         request = request.header("x-gantry", "1");
-        // What has no version is refused whoever asks.
+        // A missing version is an error for every client.
         let versioned = match (&row.method, row.path) {
             (&Method::PATCH, "/api/v1/nodes/{id}") => {
                 Some(("node", "SELECT version FROM node WHERE id = $1::text::uuid"))
@@ -502,7 +639,8 @@ impl World {
             Value::Null => Body::empty(),
             body => {
                 request = request.header(header::CONTENT_TYPE, "application/json");
-                let filled = body.to_string().replace("\"$version\"", &self.versions[place].to_string());
+                let filled =
+                    body.to_string().replace("\"$version\"", &self.versions[place].to_string());
                 Body::from(
                     filled
                         .replace("$deployment", &self.places[place]["deployment"])
@@ -514,10 +652,12 @@ impl World {
         self.house.ask(request.body(body).expect("a request")).await
     }
 
-    /// What has to have happened in `web` before a call can do what it is for.
+    /// Prepares `web` so that a call can succeed.
     async fn make_ready(&mut self, wanted: &Row) {
         let table = table();
-        let of = |path: &str| table.iter().find(|row| row.method == Method::POST && row.path == path).expect("a row");
+        let of = |path: &str| {
+            table.iter().find(|row| row.method == Method::POST && row.path == path).expect("a row")
+        };
         let resolve = of("/api/v1/threads/{id}/resolve");
         match wanted.path {
             "/api/v1/submissions/{id}/commit" => {
@@ -541,28 +681,44 @@ impl World {
         }
     }
 
-    /// What is another's: in person everybody is told that they have no such thing, and it stays. Only an admin takes back anybody's token.
+    /// For another person's resource, a session gets 404 and the resource stays. Only an admin may
+    /// revoke any token.
     async fn what_is_another_s(&self, table: &[Row]) {
-        for (path, unless) in [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))] {
-            let row = table.iter().find(|row| row.method == Method::DELETE && row.path == path).expect("a row");
-            for who in ALL.into_iter().filter(|who| row.takes.lets(*who, true) && Some(*who) != unless) {
+        for (path, unless) in
+            [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))]
+        {
+            let row = table
+                .iter()
+                .find(|row| row.method == Method::DELETE && row.path == path)
+                .expect("a row");
+            for who in
+                ALL.into_iter().filter(|who| row.takes.lets(*who, true) && Some(*who) != unless)
+            {
                 let answer = self.ask(row, who, 0).await;
-                assert_eq!(answer.status, StatusCode::NOT_FOUND, "{who:?} {path}: {}", answer.text());
+                assert_eq!(
+                    answer.status,
+                    StatusCode::NOT_FOUND,
+                    "{who:?} {path}: {}",
+                    answer.text()
+                );
             }
         }
     }
 }
 
 impl House {
-    /// A token of a machine: by what it is named.
+    /// Creates a token of a node and returns its id.
     async fn node_token(&self, cookie: &str, node: &str) -> String {
-        let made = self.tell(&format!("/api/v1/nodes/{node}/tokens"), cookie, json!({"name": "its unit"})).await.json();
+        let made = self
+            .tell(&format!("/api/v1/nodes/{node}/tokens"), cookie, json!({"name": "its unit"}))
+            .await
+            .json();
         let sql = "SELECT id::text FROM token WHERE hash = sha256(convert_to($1, 'UTF8'))";
         let named = sqlx::query_scalar(sql).bind(made["token"].as_str().expect("a token"));
         named.fetch_one(self.db.owner()).await.expect("its row")
     }
 
-    /// A noderole on a node, with a run of it.
+    /// A noderole on a node, with a run.
     async fn bound(&self, node: &str) -> (String, String) {
         let sql = "WITH of AS (SELECT s.* FROM step s JOIN node n ON n.id = s.node_id WHERE n.id = $1::text::uuid LIMIT 1)
             INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome,
@@ -572,7 +728,7 @@ impl House {
         sqlx::query_as(sql).bind(node).fetch_one(self.db.owner()).await.expect("a run")
     }
 
-    /// Everything that anybody could have changed; not what only says that they tried.
+    /// Everything that a client could have changed, except records of rejected attempts.
     pub(super) async fn state(&self) -> Vec<(String, String)> {
         let mut state = Vec::new();
         for table in [
@@ -608,7 +764,10 @@ impl House {
             let sql = format!(
                 "SELECT coalesce(md5(string_agg(r, '' ORDER BY r)), '') FROM (SELECT (to_jsonb(t){leave_out})::text AS r FROM {table} t) x"
             );
-            let hash = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(self.db.owner()).await.expect("a row");
+            let hash = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+                .fetch_one(self.db.owner())
+                .await
+                .expect("a row");
             state.push((table.to_owned(), hash));
         }
         state
@@ -630,12 +789,20 @@ async fn everybody(house: &House) -> Everybody {
     }
     for (name, permission) in [("own-operator", "operator"), ("own-reviewer", "reviewer")] {
         let sql = "INSERT INTO scoped_grant SELECT p.id, $2, d.id FROM person p, deployment d WHERE p.name = $1 AND d.name = 'web'";
-        sqlx::query(sql).bind(name).bind(permission).execute(house.db.owner()).await.expect("a grant");
+        sqlx::query(sql)
+            .bind(name)
+            .bind(permission)
+            .execute(house.db.owner())
+            .await
+            .expect("a grant");
     }
     let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
     house.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
     let all = house.people.sign_in_as_owner("all").await.expect("an actor");
-    let service = NewPerson { kind: PersonKind::Service, ..NewPerson::human("service", [Permission::Operator]) };
+    let service = NewPerson {
+        kind: PersonKind::Service,
+        ..NewPerson::human("service", [Permission::Operator])
+    };
     let service = house.people.create_person(None, &service).await.expect("a person");
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
@@ -651,7 +818,7 @@ async fn everybody(house: &House) -> Everybody {
 }
 
 #[tokio::test]
-async fn everybody_does_what_they_may_and_nothing_else() {
+async fn clients_use_only_permitted_endpoints() {
     let world = World::new().await;
     let table = table();
     let known: BTreeSet<(String, String)> =
@@ -661,7 +828,8 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     let pages: BTreeSet<&(String, String)> =
         found.iter().filter(|(method, path)| method == "GET" && is_page(path)).collect();
     assert!(pages.len() > 15, "{pages:?}");
-    let unknown: Vec<_> = found.iter().filter(|one| !known.contains(*one) && !pages.contains(one)).collect();
+    let unknown: Vec<_> =
+        found.iter().filter(|one| !known.contains(*one) && !pages.contains(one)).collect();
     assert!(unknown.is_empty(), "the table does not say who may ask these: {unknown:?}");
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "the router does not have these: {gone:?}");
@@ -680,9 +848,14 @@ async fn everybody_does_what_they_may_and_nothing_else() {
                     _ if who == Nobody => 401,
                     _ => 403,
                 };
-                let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
+                let what =
+                    format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
                 assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
-                assert_eq!(answer.header(header::CONTENT_TYPE), "application/problem+json", "{what}");
+                assert_eq!(
+                    answer.header(header::CONTENT_TYPE),
+                    "application/problem+json",
+                    "{what}"
+                );
             }
         }
     }
@@ -692,13 +865,18 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     for row in &table {
         let mut done = false;
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
-            // Who signs out can't ask anything more; that has a test of its own.
+            // After signing out, a client can't call anything. A separate test covers that.
             if !row.takes.lets(who, place == 0) || row.path.starts_with("/sign-") {
                 continue;
             }
             let answer = world.ask(row, who, place).await;
             let what = format!("{who:?} {} {} {}", row.method, row.path, ["own", "other"][place]);
-            assert!(!matches!(answer.status.as_u16(), 401 | 403), "{what}: {} {}", answer.status, answer.text());
+            assert!(
+                !matches!(answer.status.as_u16(), 401 | 403),
+                "{what}: {} {}",
+                answer.status,
+                answer.text()
+            );
             assert!(answer.status.as_u16() < 500, "{what}: {} {}", answer.status, answer.text());
             done |= answer.status.is_success();
         }
@@ -709,7 +887,8 @@ async fn everybody_does_what_they_may_and_nothing_else() {
     gets_done(nothing).await;
 }
 
-/// Of what nobody got done, because what it is about was used up by then or never there, all that can be is done in a world of its own.
+/// Some endpoints did not succeed because their resource was missing or used up. Calls each of them
+/// in its own world.
 async fn gets_done(rows: Vec<&Row>) {
     let known: BTreeSet<&str> = NEVER.iter().map(|(name, _)| *name).collect();
     let (mut never, mut failed) = (BTreeSet::new(), Vec::new());
@@ -728,7 +907,10 @@ async fn gets_done(rows: Vec<&Row>) {
             failed.push(format!("{who:?} {name}: {} {}", answer.status, answer.text()));
         }
     }
-    assert!(failed.is_empty(), "nobody gets these done, and the table does not say why: {failed:#?}");
+    assert!(
+        failed.is_empty(),
+        "nobody gets these done, and the table does not say why: {failed:#?}"
+    );
     let never: BTreeSet<&str> = never.iter().map(String::as_str).collect();
     assert_eq!(never, known, "of these somebody got something done, though the table says why not");
 }
@@ -746,15 +928,22 @@ async fn each_ends_what_is_their_own() {
     let other = house.cookie_of(viewer).await;
     let sessions = house.ask_get("/api/v1/me/sessions", &of(Viewer)).await.json();
     let sessions = sessions["sessions"].as_array().expect("a list");
-    let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"].clone();
+    let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"]
+        .clone();
     let path = format!("/api/v1/me/sessions/{}", id.as_str().expect("an id"));
     for who in [Nothing, Admin] {
         assert_eq!(delete(&of(who), &path).await.status, StatusCode::NOT_FOUND, "{who:?}");
     }
-    assert!(house.ask_get("/api/v1/people/me", &other).await.status.is_success(), "it is still there");
+    assert!(
+        house.ask_get("/api/v1/people/me", &other).await.status.is_success(),
+        "it is still there"
+    );
     assert!(delete(&of(Viewer), &path).await.status.is_success());
     assert_eq!(house.ask_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
-    assert!(house.ask_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(), "this one goes on");
+    assert!(
+        house.ask_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
+        "this one goes on"
+    );
 
     let wish = json!({"name": "mine", "scopes": ["viewer"]});
     let made = house.tell("/api/v1/tokens", &of(Viewer), wish).await.json();
@@ -770,7 +959,7 @@ async fn each_ends_what_is_their_own() {
     assert_eq!(asks().await, StatusCode::UNAUTHORIZED);
 }
 
-/// Pages of the console, which send whoever is not signed in to do that.
+/// Pages of the console, which redirect to the sign-in page.
 fn is_page(path: &str) -> bool {
     let first = path.split('/').nth(1).unwrap_or_default();
     let pages = [
@@ -796,7 +985,7 @@ fn is_page(path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_page_sends_who_is_not_signed_in_to_do_that() {
+async fn every_page_redirects_to_sign_in() {
     let house = House::new().await;
     let pages: Vec<String> = endpoints(&house)
         .await

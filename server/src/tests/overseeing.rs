@@ -1,4 +1,4 @@
-//! How it stands, who did what, how far a target has come, and what is counted.
+//! Overview, audit, rollout of a target, and metrics.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,23 @@ use uuid::Uuid;
 use super::*;
 
 impl House {
-    /// A change of `web` that is committed; gives its answer.
+    /// Commits a change of `web` and returns the response.
     async fn committed(&self, ada: &str, bo: &str) -> Answer {
         let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
-        let node = self.ask_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
+        let node =
+            self.ask_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
         let opened = self.tell("/api/v1/deployments/web/proposals", ada, json!({})).await.json();
         let proposal = opened["proposal"].as_i64().expect("an id");
-        let version = self.ask_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"].clone();
+        let version =
+            self.ask_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"]
+                .clone();
         let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
         let edits = json!({"version": version, "edits": [bind]});
-        let edited = self.tell(&format!("/api/v1/proposals/{proposal}/edits"), ada, edits).await.json();
+        let edited =
+            self.tell(&format!("/api/v1/proposals/{proposal}/edits"), ada, edits).await.json();
         let submit = json!({"version": edited["version"], "title": "app on n1"});
-        let submitted = self.tell(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit).await.json();
+        let submitted =
+            self.tell(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit).await.json();
         let of = |what: &str| format!("/api/v1/submissions/{}/{what}", submitted["submission"]);
         self.tell(&of("verdicts"), bo, json!({"kind": "approve", "reason": "fine"})).await.json();
         self.tell(&of("commit"), ada, json!({})).await
@@ -31,7 +36,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_target_is_followed_to_its_end() {
+async fn rollout_is_followed_to_its_end() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -40,29 +45,34 @@ async fn a_target_is_followed_to_its_end() {
     assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/targets/2"));
     let view = house.ask_get(&place, &ada).await.json();
     assert_eq!((&view["way"], &view["target"]["number"]), (&json!("under_way"), &json!(2)));
-    let all: i64 =
-        ["blocked", "todo", "transition", "active", "error"].iter().map(|s| view["steps"][s].as_i64().unwrap()).sum();
+    let all: i64 = ["blocked", "todo", "transition", "active", "error"]
+        .iter()
+        .map(|s| view["steps"][s].as_i64().unwrap())
+        .sum();
     assert!(all > 0 && view["applied"].as_i64().unwrap() < all, "{view}");
 
-    // Whoever waits is answered when it is done, not when the time is over.
+    // A waiting client gets its response at the end of the rollout, not after the timeout.
     let finish = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let done =
-            "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
+        let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
         sqlx::query(done).execute(house.db.owner()).await.expect("the owner may");
     };
     let waits = format!("{place}?wait=30");
-    let waited = async { tokio::time::timeout(Duration::from_secs(20), house.ask_get(&waits, &ada)).await };
+    let waited =
+        async { tokio::time::timeout(Duration::from_secs(20), house.ask_get(&waits, &ada)).await };
     let ((), waited) = tokio::join!(finish, waited);
     let view = waited.expect("before its time is over").json();
     assert_eq!((&view["way"], &view["applied"]), (&json!("converged"), &json!(all)));
 
-    assert_eq!(house.ask_get(&format!("{place}?wait=31"), &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        house.ask_get(&format!("{place}?wait=31"), &ada).await.status,
+        StatusCode::BAD_REQUEST
+    );
     assert_eq!(house.ask_get("/api/v1/targets/99", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn how_it_stands_is_told_at_once() {
+async fn overview_shows_current_state() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -76,11 +86,16 @@ async fn how_it_stands_is_told_at_once() {
         pid: 12,
         version: "0.1.0".into(),
     };
-    running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60)).await.expect("hello");
+    running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+        .await
+        .expect("hello");
     let view = house.ask_get("/api/v1/overview", &ada).await.json();
     assert_eq!((&view["target"], &view["enabled"]), (&json!(2), &json!(true)));
     assert_eq!(view["deployments"], json!({"all": 3, "held": 0, "proposed": 0}));
-    assert_eq!((&view["nodes"]["all"], &view["workers"]), (&json!(1), &json!({"alive": 0, "capacity": 0})));
+    assert_eq!(
+        (&view["nodes"]["all"], &view["workers"]),
+        (&json!(1), &json!({"alive": 0, "capacity": 0}))
+    );
     assert!(view["stuck"].as_array().is_some_and(|stuck| !stuck.is_empty()), "{view}");
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
@@ -90,9 +105,18 @@ async fn how_it_stands_is_told_at_once() {
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
     let workers = house.ask_get("/api/v1/workers?alive=true", &ada).await.json();
     let worker = &workers["workers"][0];
-    assert_eq!((&worker["name"], &worker["phase"], &worker["held"]), (&json!("w-7"), &json!("confirmed"), &json!(0)));
-    assert_eq!(house.ask_get("/api/v1/workers?alive=false", &ada).await.json()["workers"], json!([]));
-    assert_eq!(house.ask_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"], json!([]));
+    assert_eq!(
+        (&worker["name"], &worker["phase"], &worker["held"]),
+        (&json!("w-7"), &json!("confirmed"), &json!(0))
+    );
+    assert_eq!(
+        house.ask_get("/api/v1/workers?alive=false", &ada).await.json()["workers"],
+        json!([])
+    );
+    assert_eq!(
+        house.ask_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"],
+        json!([])
+    );
     let before = format!("/api/v1/workers?before={}", Uuid::from_u128(7));
     assert_eq!(house.ask_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
 
@@ -102,31 +126,53 @@ async fn how_it_stands_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn the_audit_is_read_checked_and_taken_away() {
+async fn audit_is_listed_verified_and_exported() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let eve = house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.expect("eve");
-    let (ada, bo, eve) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+    let eve = house
+        .people
+        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
+        .await
+        .expect("eve");
+    let (ada, bo, eve) =
+        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
     house.committed(&ada, &bo).await.json();
     for path in ["/api/v1/audit", "/api/v1/audit/chain", "/api/v1/audit/export"] {
-        assert_eq!(house.ask_get(path, &eve).await.status, StatusCode::FORBIDDEN, "{path}: who only looks");
+        assert_eq!(
+            house.ask_get(path, &eve).await.status,
+            StatusCode::FORBIDDEN,
+            "{path}: who only looks"
+        );
     }
-    let of = async |query: &str| house.ask_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone();
+    let of = async |query: &str| {
+        house.ask_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
+    };
     let commits = of("action=submission.commit&who=ada").await;
     assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
     assert_eq!(of("action=submission.commit&who=bo").await, json!([]));
     let subject = commits[0]["subject"].as_str().expect("a subject");
-    assert!(of(&format!("subject={subject}&who=bo")).await.as_array().is_some_and(|entries| !entries.is_empty()));
+    assert!(
+        of(&format!("subject={subject}&who=bo"))
+            .await
+            .as_array()
+            .is_some_and(|entries| !entries.is_empty())
+    );
     let at = commits[0]["at"].as_i64().expect("a moment");
     assert_eq!(of(&format!("action=submission.commit&since={}", at + 1)).await, json!([]));
     assert_eq!(of(&format!("action=submission.commit&until={}", at + 1)).await, commits);
-    assert_eq!(of(&format!("action=submission.commit&since={}&until={}", at - 1, at + 1)).await, commits);
+    assert_eq!(
+        of(&format!("action=submission.commit&since={}&until={}", at - 1, at + 1)).await,
+        commits
+    );
     assert_eq!(of("until=1000").await, json!([]), "before there was anything");
     let all = of("").await;
     let before = all[0]["id"].as_i64().expect("an id");
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
     for wrong in ["who=nobody", "since=9e9", "action=a&actoin=b", "until=99999999999999999"] {
-        assert!(house.ask_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(), "{wrong}");
+        assert!(
+            house.ask_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
+            "{wrong}"
+        );
     }
 
     let unsealed = house.ask_get("/api/v1/audit/chain", &ada).await.json();
@@ -138,23 +184,32 @@ async fn the_audit_is_read_checked_and_taken_away() {
     let proven = engine::audit::export::verify(export.text().lines()).expect("it holds");
     let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
-    assert!(proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1, "{proven:?}");
+    assert!(
+        proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1,
+        "{proven:?}"
+    );
     let later = house.ask_get("/api/v1/audit/export?after=2", &ada).await;
     assert_eq!(
-        engine::audit::export::verify(later.text().lines()).map(|later| (later.chain.first, later.chain.hash)),
+        engine::audit::export::verify(later.text().lines())
+            .map(|later| (later.chain.first, later.chain.hash)),
         Ok((3, held.hash))
     );
 
-    // The database's own entries are listed on request.
+    // Entries of the database are listed on request.
     let sources = async |query: &str| {
         let entries = of(query).await;
-        entries.as_array().expect("a list").iter().map(|entry| entry["source"].clone()).collect::<Vec<_>>()
+        entries
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|entry| entry["source"].clone())
+            .collect::<Vec<_>>()
     };
     assert!(sources("").await.iter().all(|source| source == "application"));
     assert!(sources("source=all").await.contains(&json!("database")));
     assert_eq!(sources("source=database&action=verdict.insert").await, [json!("database")]);
 
-    // What the owner of the database changes shows.
+    // Manipulation by the database's owner is detected.
     for statement in [
         "ALTER TABLE audit DISABLE TRIGGER USER",
         "UPDATE audit SET subject = 'another' WHERE id = (SELECT audit_id FROM seal WHERE seq = 3)",
@@ -162,15 +217,22 @@ async fn the_audit_is_read_checked_and_taken_away() {
         sqlx::query(statement).execute(house.db.owner()).await.expect("the owner may");
     }
     let broken = house.ask_get("/api/v1/audit/chain", &ada).await.json();
-    assert_eq!((&broken["broken"], &broken["next"]), (&json!("entry 3 is not what was sealed"), &Value::Null));
+    assert_eq!(
+        (&broken["broken"], &broken["next"]),
+        (&json!("entry 3 is not what was sealed"), &Value::Null)
+    );
     let export = house.ask_get("/api/v1/audit/export", &ada).await;
-    assert_eq!(engine::audit::export::verify(export.text().lines()), Err(engine::audit::Broken::Content(3)));
+    assert_eq!(
+        engine::audit::export::verify(export.text().lines()),
+        Err(engine::audit::Broken::Content(3))
+    );
 }
 
 impl House {
     pub(super) async fn collect(&self, headers: &[(&str, &str)], from: [u8; 4]) -> Answer {
-        let request =
-            headers.iter().fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
+        let request = headers
+            .iter()
+            .fold(Request::get("/metrics"), |request, (name, value)| request.header(*name, *value));
         let mut request = request.body(Body::empty()).expect("a request");
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from((from, 40_000))));
         self.ask(request).await
@@ -178,7 +240,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn metrics_are_collected_by_those_who_may() {
+async fn metrics_require_access() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -202,7 +264,7 @@ async fn metrics_are_collected_by_those_who_may() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
-    // Labels are never what somebody sent.
+    // Labels never contain client input.
     assert!(!text.contains("77777") && !text.contains("secret-1"), "{text}");
 
     type Sent<'h> = (&'h [(&'h str, &'h str)], [u8; 4]);
@@ -213,23 +275,35 @@ async fn metrics_are_collected_by_those_who_may() {
         (&[own, ("authorization", "Bearer x")], far),
     ];
     for (headers, from) in from_others {
-        assert_eq!(house.collect(headers, from).await.status, StatusCode::FORBIDDEN, "{headers:?} {from:?}");
+        assert_eq!(
+            house.collect(headers, from).await.status,
+            StatusCode::FORBIDDEN,
+            "{headers:?} {from:?}"
+        );
     }
     let token = "0123456789abcdef";
-    let change = |state: &mut AppState| state.metrics_token = Some(Hash::of_bytes(token.as_bytes()));
+    let change =
+        |state: &mut AppState| state.metrics_token = Some(Hash::of_bytes(token.as_bytes()));
     let house = House::at("https://gantry.example.com", "gantry.example.com", change).await;
     let bearer = format!("Bearer {token}");
     assert_eq!(house.collect(&[("authorization", &bearer)], far).await.status, StatusCode::OK);
     for wrong in ["Bearer 0123456789abcdee", "Basic 0123456789abcdef", ""] {
-        assert_eq!(house.collect(&[("authorization", wrong), own], near).await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(
+            house.collect(&[("authorization", wrong), own], near).await.status,
+            StatusCode::UNAUTHORIZED
+        );
     }
     let house = House::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
     let refused = house.collect(&[("host", "gantry.example.com")], near).await;
-    assert_eq!(refused.status, StatusCode::FORBIDDEN, "a proxy is in front: everybody comes from here");
+    assert_eq!(
+        refused.status,
+        StatusCode::FORBIDDEN,
+        "a proxy is in front: everybody comes from here"
+    );
 }
 
 #[tokio::test]
-async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
+async fn workers_are_filtered_and_sorted() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -243,15 +317,26 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
             pid: 12,
             version: "0.1.0".into(),
         };
-        running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60)).await.expect("hello");
-        let later = "UPDATE worker SET lease_until = now() + make_interval(mins => $1) WHERE name = $2";
+        running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+            .await
+            .expect("hello");
+        let later =
+            "UPDATE worker SET lease_until = now() + make_interval(mins => $1) WHERE name = $2";
         let minutes = 10 - i32::try_from(n).expect("small");
-        sqlx::query(later).bind(minutes).bind(name).execute(house.db.owner()).await.expect("the owner may");
+        sqlx::query(later)
+            .bind(minutes)
+            .bind(name)
+            .execute(house.db.owner())
+            .await
+            .expect("the owner may");
     }
     let names = async |query: &str| {
         let page = house.ask_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
         let workers = page["workers"].as_array().expect("workers").clone();
-        workers.into_iter().map(|worker| worker["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+        workers
+            .into_iter()
+            .map(|worker| worker["name"].as_str().expect("a name").to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names("").await, ["alps", "alpha", "beta"]);
     assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
@@ -260,7 +345,10 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
     let behind = |name: &str| format!("sort=name&before=name~-{name}");
     assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
     assert_eq!(names(&behind("b")).await, ["beta"], "a place stays one when its worker is gone");
-    assert_eq!(house.ask_get("/api/v1/workers?sort=size", &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        house.ask_get("/api/v1/workers?sort=size", &ada).await.status,
+        StatusCode::BAD_REQUEST
+    );
 
     let one = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
     assert_eq!((&one["name"], &one["held"]), (&json!("alpha"), &json!(0)));
@@ -269,7 +357,7 @@ async fn workers_are_found_by_name_and_in_the_order_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn things_are_found_by_what_they_are_called() {
+async fn search_finds_resources_by_name() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -279,17 +367,30 @@ async fn things_are_found_by_what_they_are_called() {
         let answer = house.ask_get(&format!("/api/v1/search?{query}"), who).await.json();
         let hits = answer["hits"].as_array().expect("hits").clone();
         let name = |hit: &Value| {
-            let named = ["name", "fqdn", "role", "title"].iter().find_map(|key| hit[key].as_str()).unwrap_or_default();
+            let named = ["name", "fqdn", "role", "title"]
+                .iter()
+                .find_map(|key| hit[key].as_str())
+                .unwrap_or_default();
             format!("{} {named}", hit["kind"].as_str().unwrap_or_default())
         };
         hits.iter().map(name).collect::<Vec<_>>()
     };
     assert_eq!(found("q=we", &ada).await, ["deployment web"]);
-    assert_eq!(found("q=WEB", &ada).await, ["deployment web"], "small and capital letters are the same");
+    assert_eq!(
+        found("q=WEB", &ada).await,
+        ["deployment web"],
+        "small and capital letters are the same"
+    );
     assert_eq!(found("q=n1.house", &ada).await, ["node n1.house.example.com"]);
     let apps = found("q=app", &ada).await;
-    assert!(apps.contains(&"role app".to_owned()) && apps.contains(&"review app on n1".to_owned()), "{apps:?}");
-    assert!(found("q=1", &ada).await.contains(&"review app on n1".to_owned()), "a review by its number");
+    assert!(
+        apps.contains(&"role app".to_owned()) && apps.contains(&"review app on n1".to_owned()),
+        "{apps:?}"
+    );
+    assert!(
+        found("q=1", &ada).await.contains(&"review app on n1".to_owned()),
+        "a review by its number"
+    );
     assert_eq!(found("q=nothing-like-it", &ada).await, Vec::<String>::new());
     assert_eq!(
         found("q=100%25", &ada).await,
@@ -302,7 +403,11 @@ async fn things_are_found_by_what_they_are_called() {
     let hit = house.ask_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
     assert_eq!(hit, json!({"kind": "role", "role": "ceph-osd", "barclamp": "storage"}));
     house.ask_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
-    assert_eq!(found("q=root", &ada).await, Vec::<String>::new(), "people are found by admins alone");
+    assert_eq!(
+        found("q=root", &ada).await,
+        Vec::<String>::new(),
+        "people are found by admins alone"
+    );
     assert_eq!(found("q=root", &root).await, ["person root"]);
     for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
         let answer = house.ask_get(&format!("/api/v1/search?{wrong}"), &ada).await;
@@ -311,12 +416,18 @@ async fn things_are_found_by_what_they_are_called() {
 }
 
 #[tokio::test]
-async fn the_first_steps_are_what_happened() {
+async fn first_steps_reflect_actual_events() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let eve = house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.expect("eve");
-    let (ada, bo, eve) = (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
-    let steps = async || house.ask_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
+    let eve = house
+        .people
+        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
+        .await
+        .expect("eve");
+    let (ada, bo, eve) =
+        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+    let steps =
+        async || house.ask_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
     let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
@@ -327,13 +438,27 @@ async fn the_first_steps_are_what_happened() {
     assert_eq!(of(&steps().await).0, nothing);
     let control = Control::new(Store::over(house.db.app().clone()));
     let seeded = house.people.sign_in_as_owner("ada").await.expect("ada");
-    let binds = [(RoleName::parse("app").expect("a role"), Fqdn::parse("n1.house.example.com").expect("a name"))];
-    control.propose_binding(&seeded, "edge", "First application on the edge", &binds).await.expect("a change");
-    assert_eq!(of(&steps().await), (nothing, (Some(json!("web")), Some(Value::Null))), "a demo begins with it");
+    let binds = [(
+        RoleName::parse("app").expect("a role"),
+        Fqdn::parse("n1.house.example.com").expect("a name"),
+    )];
+    control
+        .propose_binding(&seeded, "edge", "First application on the edge", &binds)
+        .await
+        .expect("a change");
+    assert_eq!(
+        of(&steps().await),
+        (nothing, (Some(json!("web")), Some(Value::Null))),
+        "a demo begins with it"
+    );
     let first = house.count("submission").await;
     let verdicts = format!("/api/v1/submissions/{first}/verdicts");
     house.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
-    assert_eq!(of(&steps().await).0, is(false, false, false, false, false, false), "it is not theirs either");
+    assert_eq!(
+        of(&steps().await).0,
+        is(false, false, false, false, false, false),
+        "it is not theirs either"
+    );
     assert_eq!(
         house.ask_get("/api/v1/overview", &eve).await.json()["first_steps"],
         Value::Null,
@@ -361,7 +486,11 @@ async fn the_first_steps_are_what_happened() {
     sqlx::query(run).bind("failed").execute(house.db.owner()).await.expect("a run");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));
     sqlx::query(run).bind("succeeded").execute(house.db.owner()).await.expect("a run");
-    assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false), "it was tried again by itself");
+    assert_eq!(
+        of(&steps().await).0,
+        is(true, true, true, true, true, false),
+        "it was tried again by itself"
+    );
     let retry = "INSERT INTO audit (actor, action, subject) SELECT $1, 'step.retry', noderole_id::text FROM step \
                  WHERE generation = 2 ORDER BY rank, id LIMIT 1";
     sqlx::query(retry).bind(house.ada.0).execute(house.db.owner()).await.expect("an entry");
@@ -369,9 +498,13 @@ async fn the_first_steps_are_what_happened() {
 
     let hours = house.ask_get("/api/v1/overview", &ada).await.json()["hours"].clone();
     let hours = hours.as_array().expect("hours");
-    let sum = |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();
+    let sum =
+        |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();
     assert_eq!((hours.len(), sum("runs"), sum("failed")), (24, 2, 1));
     assert!(
-        hours.windows(2).all(|two| two[1]["from"].as_i64() == two[0]["from"].as_i64().map(|from| from + 3_600_000))
+        hours
+            .windows(2)
+            .all(|two| two[1]["from"].as_i64()
+                == two[0]["from"].as_i64().map(|from| from + 3_600_000))
     );
 }

@@ -18,7 +18,9 @@ impl House {
     async fn registered(&self, cookie: &str, key: &Authenticator) -> Value {
         let options = self.tell("/api/v1/me/passkeys/options", cookie, json!({})).await.json();
         let answer = key.create(ORIGIN, &options["options"]);
-        let made = self.tell("/api/v1/me/passkeys", cookie, json!({"name": "Laptop", "answer": answer})).await;
+        let made = self
+            .tell("/api/v1/me/passkeys", cookie, json!({"name": "Laptop", "answer": answer}))
+            .await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         made.json()
     }
@@ -29,19 +31,23 @@ impl House {
         assert!(store::passkeys::confirm_as_owner(&mut owner, id).await.expect("it is confirmed"));
     }
 
-    /// A submission of ada, and where its verdicts are given.
+    /// Submits a change as ada. Returns the review and the path of its verdicts.
     async fn verdicts(&self, ada: &str) -> (i64, String) {
         let node = self.n1(ada).await;
         let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
-        let bind = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
+        let bind =
+            json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let draft = self.draft(ada, "web", bind).await;
         let id = self.submit(ada, draft).await;
         (id, format!("/api/v1/submissions/{id}/verdicts"))
     }
 
-    /// A signed approval.
+    /// Signs an approval.
     async fn signature(&self, cookie: &str, verdicts: &str, key: &Authenticator) -> Value {
-        let asked = self.tell(&format!("{verdicts}/options"), cookie, json!({"kind": "approve"})).await.json();
+        let asked = self
+            .tell(&format!("{verdicts}/options"), cookie, json!({"kind": "approve"}))
+            .await
+            .json();
         json!({"nonce": asked["nonce"], "answer": key.get(ORIGIN, &asked["options"])})
     }
 }
@@ -63,14 +69,24 @@ async fn signed_approval_passes_the_gate() {
 
     let (id, verdicts) = house.verdicts(&ada).await;
     let options = format!("{verdicts}/options");
-    assert_eq!(code(&house.tell(&options, &bo, json!({"kind": "approve"})).await), (409, "no_passkey".into()));
+    assert_eq!(
+        code(&house.tell(&options, &bo, json!({"kind": "approve"})).await),
+        (409, "no_passkey".into())
+    );
     house.confirmed(&passkey).await;
     let signature = house.signature(&bo, &verdicts, &key).await;
-    let signed = house.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
+    let signed =
+        house.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
     assert_eq!(signed.status, StatusCode::CREATED, "{}", signed.text());
     let review = house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json();
-    assert_eq!((&review["may_sign"], &review["verdicts"][0]["signed"]), (&json!(true), &json!("Laptop")));
-    house.tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"})).await.json();
+    assert_eq!(
+        (&review["may_sign"], &review["verdicts"][0]["signed"]),
+        (&json!(true), &json!("Laptop"))
+    );
+    house
+        .tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"}))
+        .await
+        .json();
 
     let path = format!("/api/v1/passkeys/{}", passkey["id"].as_str().expect("an id"));
     let request = |cookie: &str| {
@@ -90,16 +106,27 @@ async fn wrong_signature_is_rejected() {
     let key = Authenticator::new();
     house.confirmed(&house.registered(&bo, &key).await).await;
     let (_, verdicts) = house.verdicts(&ada).await;
-    let asked = house.tell(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"})).await.json();
+    let asked =
+        house.tell(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"})).await.json();
     let (nonce, options) = (&asked["nonce"], &asked["options"]);
     let give = async |kind: &str, nonce: &Value, answer: Value| {
         let signature = json!({"nonce": nonce, "answer": answer});
-        house.tell(&verdicts, &bo, json!({"kind": kind, "reason": "x", "signature": signature})).await
+        house
+            .tell(&verdicts, &bo, json!({"kind": kind, "reason": "x", "signature": signature}))
+            .await
     };
     let good = key.get(ORIGIN, options);
     let rejected = (400, "passkey_rejected".to_owned());
-    assert_eq!(code(&give("approve", &json!("0".repeat(32)), good.clone()).await), rejected, "another nonce");
-    assert_eq!(code(&give("approve", nonce, key.get("http://evil.example", options)).await), rejected, "another site");
+    assert_eq!(
+        code(&give("approve", &json!("0".repeat(32)), good.clone()).await),
+        rejected,
+        "another nonce"
+    );
+    assert_eq!(
+        code(&give("approve", nonce, key.get("http://evil.example", options)).await),
+        rejected,
+        "another site"
+    );
     assert_eq!(code(&give("reject", nonce, good.clone()).await), rejected, "another verdict");
     assert_eq!(code(&give("approve", nonce, json!({"id": "x"})).await), rejected, "malformed");
     assert_eq!(code(&give("approve", &json!("x"), good.clone()).await), (400, "invalid".into()));
@@ -118,21 +145,37 @@ async fn wrong_registration_is_rejected() {
     let register = async |answer: Value| {
         house.tell("/api/v1/me/passkeys", &ada, json!({"name": "Laptop", "answer": answer})).await
     };
-    let options = async || house.tell("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"].clone();
+    let options = async || {
+        house.tell("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"].clone()
+    };
     let key = Authenticator::new();
     let begun = options().await;
     let good = key.create(ORIGIN, &begun);
     let evil = register(key.create("http://evil.example", &begun)).await;
     assert_eq!(code(&evil), (400, "passkey_rejected".into()));
-    for answer in [json!({}), json!(null), json!([1]), json!({"id": "x", "response": {"clientDataJSON": "!"}})] {
+    for answer in [
+        json!({}),
+        json!(null),
+        json!([1]),
+        json!({"id": "x", "response": {"clientDataJSON": "!"}}),
+    ] {
         options().await;
         assert_eq!(code(&register(answer).await), (400, "passkey_rejected".into()));
     }
     options().await;
-    assert_eq!(code(&register(good).await), (400, "passkey_rejected".into()), "an answer to earlier options");
+    assert_eq!(
+        code(&register(good).await),
+        (400, "passkey_rejected".into()),
+        "an answer to earlier options"
+    );
     let token = house.token(&ada, &["operator"]).await;
-    let request = house.post("/api/v1/me/passkeys/options").header(header::AUTHORIZATION, format!("Bearer {token}"));
-    assert_eq!(house.ask(request.body(Body::empty()).expect("a request")).await.status, StatusCode::FORBIDDEN);
+    let request = house
+        .post("/api/v1/me/passkeys/options")
+        .header(header::AUTHORIZATION, format!("Bearer {token}"));
+    assert_eq!(
+        house.ask(request.body(Body::empty()).expect("a request")).await.status,
+        StatusCode::FORBIDDEN
+    );
     let by_address = House::new().await;
     let cookie = by_address.cookie().await;
     let refused = by_address.tell("/api/v1/me/passkeys/options", &cookie, json!({})).await;

@@ -1,4 +1,4 @@
-//! Coming in by name and password and by token, over the web.
+//! Sign-in with a password and with a token.
 
 use axum::http::Method;
 use serde_json::json;
@@ -10,24 +10,35 @@ impl House {
         self.person("root", [Permission::Operator, Permission::Admin]).await
     }
 
-    /// A request with these headers and nothing that a browser or `X-Gantry` would add.
-    async fn bare(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, self.host);
+    /// A request with only these headers: none of a browser, and no `X-Gantry`.
+    async fn bare(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, self.host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
+        let request = request
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(body.to_string()));
         self.ask(request.expect("a request")).await
     }
 
     pub(super) async fn token(&self, cookie: &str, scopes: &[&str]) -> String {
-        let made = self.tell("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
+        let made =
+            self.tell("/api/v1/tokens", cookie, json!({"name": "t", "scopes": scopes})).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         made.json()["token"].as_str().expect("a token").to_owned()
     }
 
     async fn form(&self, path: &str, cookie: &str, form: &str) -> Answer {
-        let request = self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html");
+        let request =
+            self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html");
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
     }
@@ -38,7 +49,7 @@ fn code(answer: &Answer) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
+async fn token_overrides_cookies() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;
@@ -47,21 +58,36 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
     let open = "/api/v1/deployments/web/proposals";
     let opened = house.bare(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(opened.status, StatusCode::CREATED, "without X-Gantry: {}", opened.text());
-    let audit: Value = sqlx::query_scalar("SELECT detail FROM audit WHERE action = 'proposal.open'")
-        .fetch_one(house.db.owner())
-        .await
-        .expect("it was audited");
+    let audit: Value =
+        sqlx::query_scalar("SELECT detail FROM audit WHERE action = 'proposal.open'")
+            .fetch_one(house.db.owner())
+            .await
+            .expect("it was audited");
     assert!(audit["by_token"].is_string(), "{audit}");
 
     let wish = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
     let refused = house.tell("/api/v1/tokens", &root, wish).await;
     assert_eq!(code(&refused), (400, "invalid".to_owned()));
-    assert!(refused.problem()["detail"].as_str().is_some_and(|said| said.starts_with("deployment: admin")));
+    assert!(
+        refused.problem()["detail"]
+            .as_str()
+            .is_some_and(|said| said.starts_with("deployment: admin"))
+    );
 
-    let me =
-        house.bare(get.clone(), "/api/v1/people/me", &[("authorization", &bearer), ("cookie", "x=y")], json!({})).await;
+    let me = house
+        .bare(
+            get.clone(),
+            "/api/v1/people/me",
+            &[("authorization", &bearer), ("cookie", "x=y")],
+            json!({}),
+        )
+        .await;
     assert_eq!(me.json()["permissions"], json!(["operator"]));
-    assert_eq!(me.json()["person"]["grants"].as_array().map(Vec::len), Some(2), "of the person all is told");
+    assert_eq!(
+        me.json()["person"]["grants"].as_array().map(Vec::len),
+        Some(2),
+        "of the person all is told"
+    );
     for wrong in ["Bearer gantry_0", "Bearer nonsense", "Basic YTpi", "Bearer"] {
         let both = [("authorization", wrong), ("cookie", root.as_str()), ("x-gantry", "1")];
         let refused = house.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
@@ -71,20 +97,28 @@ async fn a_token_is_proof_enough_and_cookies_beside_it_count_for_nothing() {
     }
     let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
     assert_eq!(code(&house.bare(post, open, &page, json!({})).await), (403, "other_origin".into()));
-    let events = house.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
+    let events =
+        house.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
     assert_eq!(events.status, StatusCode::BAD_REQUEST, "let in");
-    let of_a_page =
-        house.bare(get, "/deployments", &[("authorization", &bearer), ("accept", "text/html")], json!({})).await;
+    let of_a_page = house
+        .bare(
+            get,
+            "/deployments",
+            &[("authorization", &bearer), ("accept", "text/html")],
+            json!({}),
+        )
+        .await;
     assert_eq!(of_a_page.status, StatusCode::SEE_OTHER, "pages are for people");
 }
 
 #[tokio::test]
-async fn of_two_admins_who_say_what_somebody_may_the_second_is_told() {
+async fn concurrent_permission_change_conflicts() {
     let house = House::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
     let seen = house.ask_get(&place, &root).await;
-    let (tag, version) = (seen.header(header::ETAG).to_owned(), seen.json()["version"].as_i64().expect("a version"));
+    let (tag, version) =
+        (seen.header(header::ETAG).to_owned(), seen.json()["version"].as_i64().expect("a version"));
     assert!(tag.starts_with(&format!("\"{version}.")), "{tag}");
     let change = async |permission: &str, on: Option<&str>| {
         let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
@@ -102,7 +136,7 @@ async fn of_two_admins_who_say_what_somebody_may_the_second_is_told() {
 }
 
 #[tokio::test]
-async fn whoever_is_kept_out_or_let_in_is_so_on_the_version_that_was_seen() {
+async fn disabling_requires_current_version() {
     let house = House::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
@@ -114,20 +148,33 @@ async fn whoever_is_kept_out_or_let_in_is_so_on_the_version_that_was_seen() {
     let tag = async || house.ask_get(&place, &root).await.header(header::ETAG).to_owned();
     let seen = tag().await;
     assert_eq!(decide("link", Some(&seen)).await.status, StatusCode::CREATED);
-    assert_eq!(decide("disable", Some(&seen)).await.status, StatusCode::OK, "a link changes nothing of what they may");
+    assert_eq!(
+        decide("disable", Some(&seen)).await.status,
+        StatusCode::OK,
+        "a link changes nothing of what they may"
+    );
     for what in ["disable", "enable", "link"] {
-        assert_eq!(code(&decide(what, Some(&seen)).await), (412, "changed_meanwhile".into()), "{what}");
+        assert_eq!(
+            code(&decide(what, Some(&seen)).await),
+            (412, "changed_meanwhile".into()),
+            "{what}"
+        );
     }
     assert_eq!(house.ask_get(&place, &root).await.json()["disabled"], true, "nothing was done");
     assert_eq!(decide("enable", Some(&tag().await)).await.status, StatusCode::OK);
-    assert_eq!(decide("disable", None).await.status, StatusCode::OK, "whoever names no version relies on none");
+    assert_eq!(
+        decide("disable", None).await.status,
+        StatusCode::OK,
+        "whoever names no version relies on none"
+    );
 }
 
 #[tokio::test]
-async fn a_token_that_asks_too_often_waits_and_others_do_not() {
+async fn rate_limit_applies_per_token() {
     let house = House::new().await;
     let root = house.root().await;
-    let (one, other) = (house.token(&root, &["viewer"]).await, house.token(&root, &["viewer"]).await);
+    let (one, other) =
+        (house.token(&root, &["viewer"]).await, house.token(&root, &["viewer"]).await);
     let ask = async |token: &str| {
         let bearer = format!("Bearer {token}");
         house.bare(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
@@ -143,7 +190,7 @@ async fn a_token_that_asks_too_often_waits_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_first_link_leads_to_the_password_and_that_lets_in() {
+async fn first_link_requires_setting_a_password() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;
@@ -151,28 +198,60 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     let made = house.tell("/api/v1/people", &root, wish.clone()).await.json();
     assert_eq!(code(&house.tell("/api/v1/people", &root, wish).await), (409, "name_taken".into()));
     let link = made["link"]["link"].as_str().expect("a link");
-    let answer =
-        house.form("/sign-in", "", &format!("next=/runs&token={}", link.rsplit('=').next().expect("one"))).await;
+    let answer = house
+        .form(
+            "/sign-in",
+            "",
+            &format!("next=/runs&token={}", link.rsplit('=').next().expect("one")),
+        )
+        .await;
     assert_eq!(answer.header(header::LOCATION), "/settings/account?set=1");
     let dee = answer.cookie().split(';').next().expect("a pair").to_owned();
     let page = house.visit("/settings/account?set=1", &dee).await;
-    assert!(page.status.is_success() && page.text().contains("Set a password first"), "{}", page.text());
-    // It may do nothing else.
+    assert!(
+        page.status.is_success() && page.text().contains("Set a password first"),
+        "{}",
+        page.text()
+    );
+    // The session may do nothing else.
     for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
-        assert_eq!(code(&house.ask_get(path, &dee).await), (403, "password_needed".into()), "{path}");
+        assert_eq!(
+            code(&house.ask_get(path, &dee).await),
+            (403, "password_needed".into()),
+            "{path}"
+        );
     }
-    // A passkey is no substitute for the password.
-    for path in ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"] {
-        assert_eq!(code(&house.tell(path, &dee, json!({})).await), (403, "password_needed".into()), "{path}");
+    // A passkey does not replace the password.
+    for path in
+        ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"]
+    {
+        assert_eq!(
+            code(&house.tell(path, &dee, json!({})).await),
+            (403, "password_needed".into()),
+            "{path}"
+        );
     }
     let away = house.visit("/nodes", &dee).await;
-    assert_eq!((away.status, away.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/settings/account?set=1"));
+    assert_eq!(
+        (away.status, away.header(header::LOCATION)),
+        (StatusCode::SEE_OTHER, "/settings/account?set=1")
+    );
     // As a form without scripts sends it.
-    let set = house.form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp").await;
-    assert!(set.status.is_success() || set.status.is_redirection(), "{} {}", set.status, set.text());
+    let set =
+        house.form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp").await;
+    assert!(
+        set.status.is_success() || set.status.is_redirection(),
+        "{} {}",
+        set.status,
+        set.text()
+    );
     let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
     assert!(rotated.starts_with("gantry_session=") && rotated != dee);
-    assert_eq!(house.ask_get("/api/v1/people/me", &dee).await.status, StatusCode::UNAUTHORIZED, "the one before");
+    assert_eq!(
+        house.ask_get("/api/v1/people/me", &dee).await.status,
+        StatusCode::UNAUTHORIZED,
+        "the one before"
+    );
     let me = house.ask_get("/api/v1/people/me", &rotated).await.json();
     assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
     let page = house.visit("/settings/account", &rotated).await;
@@ -186,23 +265,36 @@ async fn a_first_link_leads_to_the_password_and_that_lets_in() {
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
     let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
     assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
-    // The name stays for the next attempt, whoever has it, and no password does.
+    // The entered name is kept for the next attempt, whether or not it exists. The password is not.
     for (answer, name) in [(&wrong, "dee"), (&nobody, "nobody")] {
         let cookie = answer.cookie();
         assert!(cookie.starts_with(&format!("gantry_name={name}; ")), "{cookie}");
         assert!(
-            cookie.contains("Path=/sign-in") && cookie.contains("HttpOnly") && !cookie.contains("nonsense"),
+            cookie.contains("Path=/sign-in")
+                && cookie.contains("HttpOnly")
+                && !cookie.contains("nonsense"),
             "{cookie}"
         );
     }
     let astray = house.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
-    assert!(astray.headers.get(header::SET_COOKIE).is_none(), "a password in the wrong field is not kept");
-    let begun = house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
+    assert!(
+        astray.headers.get(header::SET_COOKIE).is_none(),
+        "a password in the wrong field is not kept"
+    );
+    let begun =
+        house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
-    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.status, StatusCode::UNAUTHORIZED, "ended by it");
+    assert_eq!(
+        house.ask_get("/api/v1/people/me", &rotated).await.status,
+        StatusCode::UNAUTHORIZED,
+        "ended by it"
+    );
     let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
     let sessions = house.ask_get("/api/v1/me/sessions", &dee).await.json();
-    assert_eq!((sessions["sessions"].as_array().map(Vec::len), &sessions["next"]), (Some(1), &Value::Null));
+    assert_eq!(
+        (sessions["sessions"].as_array().map(Vec::len), &sessions["next"]),
+        (Some(1), &Value::Null)
+    );
 }
 
 #[tokio::test]
@@ -211,20 +303,30 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     house.furnish().await;
     let (root, second) = (house.root().await, house.person("second", [Permission::Admin]).await);
     let wish = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
-    let id = house.tell("/api/v1/people", &root, wish).await.json()["id"].as_str().expect("an id").to_owned();
+    let id = house.tell("/api/v1/people", &root, wish).await.json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let place = format!("/api/v1/people/{id}");
     let seen = house.ask_get(&place, &root).await.json();
     assert_eq!(seen["approvals_limited"][0]["admin"], "root", "{seen}");
-    assert!(seen["approvals_limited"][0]["until"].is_i64() || seen["approvals_limited"][0]["until"].is_string());
+    assert!(
+        seen["approvals_limited"][0]["until"].is_i64()
+            || seen["approvals_limited"][0]["until"].is_string()
+    );
     let kinds: Vec<&Value> =
         seen["access_changes"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
     assert_eq!(kinds, ["link", "granted", "created"]);
     let page = house.visit(&format!("/settings/people/{id}"), &second).await;
     assert!(page.text().contains("Confirm access"), "{}", page.text());
     let confirm = format!("{place}/confirm");
-    assert_eq!(code(&house.tell(&confirm, &root, json!({})).await), (403, "may_not_confirm".into()));
+    assert_eq!(
+        code(&house.tell(&confirm, &root, json!({})).await),
+        (403, "may_not_confirm".into())
+    );
     let bearer = format!("Bearer {}", house.token(&second, &["admin"]).await);
-    let by_token = house.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
+    let by_token =
+        house.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(code(&by_token), (403, "in_person".into()));
     let by_page = house.form("/call/confirm-person", &second, &format!("person={id}")).await;
     assert!(
@@ -240,7 +342,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
 }
 
 #[tokio::test]
-async fn the_list_of_people_is_filtered_and_goes_on() {
+async fn people_list_is_filtered_and_paged() {
     let house = House::new().await;
     let root = house.root().await;
     for n in 0..60 {
@@ -248,31 +350,44 @@ async fn the_list_of_people_is_filtered_and_goes_on() {
         house.people.create_person(None, &new).await.expect("a person");
     }
     let first = house.ask_get("/api/v1/people?filter=p", &root).await.json();
-    assert_eq!((first["people"].as_array().map(Vec::len), &first["next"]), (Some(50), &json!("p49")));
+    assert_eq!(
+        (first["people"].as_array().map(Vec::len), &first["next"]),
+        (Some(50), &json!("p49"))
+    );
     let rest = house.ask_get("/api/v1/people?filter=p&after=p49", &root).await.json();
     assert_eq!((rest["people"].as_array().map(Vec::len), &rest["next"]), (Some(10), &Value::Null));
-    assert_eq!(house.ask_get("/api/v1/people?kind=service", &root).await.json()["people"], json!([]));
-    assert_eq!(house.ask_get("/api/v1/people?kind=robot", &root).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        house.ask_get("/api/v1/people?kind=service", &root).await.json()["people"],
+        json!([])
+    );
+    assert_eq!(
+        house.ask_get("/api/v1/people?kind=robot", &root).await.status,
+        StatusCode::BAD_REQUEST
+    );
     let page = house.visit("/settings/people?filter=p0", &root).await;
     assert!(page.text().contains("p09") && !page.text().contains("p10"), "{}", page.text());
 }
 
 #[tokio::test]
-async fn what_was_typed_comes_back_with_a_refusal_and_no_password_does() {
+async fn rejected_form_keeps_input_except_password() {
     let house = House::new().await;
     house.furnish().await;
     let root = house.root().await;
     let send = async |path: &str, from: &str, form: &str| {
-        let request = house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
+        let request =
+            house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
         let request = request.header(header::REFERER, format!("http://127.0.0.1{from}"));
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = request.header(header::CONTENT_LENGTH, form.len());
         let answer = house.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
         answer.header(header::LOCATION).to_owned()
     };
-    let token = send("/call/make-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on").await;
+    let token =
+        send("/call/make-token", "/settings/account?set=1", "name=ci+bot&days=soon&viewer=on")
+            .await;
     let begins = "http://127.0.0.1/settings/account?set=1&typed.name=ci%20bot&typed.days=soon&typed.viewer=on&__path=";
     assert!(token.starts_with(begins), "{token}");
-    let password = send("/call/set-password", "/settings/account", "old=x&new=short&again=short").await;
+    let password =
+        send("/call/set-password", "/settings/account", "old=x&new=short&again=short").await;
     assert!(password.contains("__err=") && !password.contains("typed."), "{password}");
 }

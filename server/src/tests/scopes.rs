@@ -1,15 +1,16 @@
-//! Proposals by what they may touch, by REST; and holding a deployment.
+//! Scopes of proposals over REST, and putting a deployment on hold.
 
 use serde_json::json;
 
 use super::*;
 
 #[tokio::test]
-async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
+async fn node_proposal_is_opened_and_listed() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let node =
+        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let path = format!("/api/v1/nodes/{}/proposals", node.as_str().expect("an id"));
     assert_eq!(house.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
     let opened = house.tell(&path, &ada, json!({})).await;
@@ -31,41 +32,68 @@ async fn a_proposal_on_a_node_is_opened_listed_and_shown() {
         .iter()
         .map(|p| (&p["scope"]["deployment"], &p["scope"]["node"]["fqdn"]))
         .collect();
-    assert_eq!(scopes, [(&json!("web"), &Value::Null), (&json!("system"), &json!("n1.house.example.com"))]);
+    assert_eq!(
+        scopes,
+        [(&json!("web"), &Value::Null), (&json!("system"), &json!("n1.house.example.com"))]
+    );
     let shown = house.ask_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
-    assert_eq!((&shown["scope"]["node"]["id"], &shown["added"], &shown["version"]), (&node, &json!(1), &json!(1)));
-    let submitted =
-        house.tell(&format!("/api/v1/proposals/{id}/submit"), &ada, json!({"version": 1, "title": "bootstrap"})).await;
+    assert_eq!(
+        (&shown["scope"]["node"]["id"], &shown["added"], &shown["version"]),
+        (&node, &json!(1), &json!(1))
+    );
+    let submitted = house
+        .tell(
+            &format!("/api/v1/proposals/{id}/submit"),
+            &ada,
+            json!({"version": 1, "title": "bootstrap"}),
+        )
+        .await;
     let review = format!("/api/v1/submissions/{}", submitted.json()["submission"]);
     assert_eq!(house.ask_get(&review, &bo).await.json()["node"], "n1.house.example.com");
-    assert_eq!(house.ask_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"], "n1.house.example.com");
+    assert_eq!(
+        house.ask_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"],
+        "n1.house.example.com"
+    );
     let found = async |query: &str| {
         let page = house.ask_get(&format!("/api/v1/{query}"), &bo).await.json();
         let list = page.get("reviews").or(page.get("proposals")).expect("a list");
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
     let none = (0, Value::Null);
-    assert_eq!(found("submissions?whose=for_me&deployment=system&text=BOOT").await, (1, Value::Null));
+    assert_eq!(
+        found("submissions?whose=for_me&deployment=system&text=BOOT").await,
+        (1, Value::Null)
+    );
     assert_eq!(found("submissions?whose=mine&fate=any").await, none);
     assert_eq!(found("submissions?fate=committed").await, none);
     assert_eq!(found("submissions?before=1").await, none);
     assert_eq!(found("proposals?drafts=true").await, (1, Value::Null), "the one on web");
     assert_eq!(found("proposals?mine=true").await, none);
     for wrong in ["submissions?whose=nobody", "submissions?of=web", "proposals?before=x"] {
-        assert_eq!(house.ask_get(&format!("/api/v1/{wrong}"), &bo).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+        assert_eq!(
+            house.ask_get(&format!("/api/v1/{wrong}"), &bo).await.status,
+            StatusCode::BAD_REQUEST,
+            "{wrong}"
+        );
     }
     let unknown = format!("/api/v1/nodes/{}/proposals", uuid::Uuid::nil());
     assert_eq!(house.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn where_people_overrule_each_other_is_told() {
+async fn overriding_edits_are_reported() {
     let house = House::new().await;
     house.furnish().await;
-    let cy = house.people.create_person(None, &NewPerson::human("cy", [Permission::Operator])).await.expect("a person");
+    let cy = house
+        .people
+        .create_person(None, &NewPerson::human("cy", [Permission::Operator]))
+        .await
+        .expect("a person");
     let (ada, cy) = (house.cookie().await, house.cookie_of(cy).await);
     let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
-    let id = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"].clone();
+    let id =
+        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+            .clone();
     let path = format!("/api/v1/proposals/{id}/edits");
     for (who, version, port) in [(&ada, 0, 1), (&cy, 1, 2)] {
         let edit = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}});
@@ -80,7 +108,7 @@ async fn where_people_overrule_each_other_is_told() {
 }
 
 #[tokio::test]
-async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
+async fn priority_is_set_and_shown_on_board() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -88,10 +116,19 @@ async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
     let web = board().await;
     assert_eq!(web["priority"], 0);
     let form = |priority: &str| {
-        format!("deployment={}&priority={priority}&reason=because", web["id"].as_str().expect("an id"))
+        format!(
+            "deployment={}&priority={priority}&reason=because",
+            web["id"].as_str().expect("an id")
+        )
     };
-    let by_page = async |who: &str, priority: &str| house.post_form("/call/prioritise", who, &form(priority)).await;
-    assert_eq!(by_page(&bo, "5").await.status, StatusCode::FORBIDDEN, "a reviewer does not operate");
+    let by_page = async |who: &str, priority: &str| {
+        house.post_form("/call/prioritise", who, &form(priority)).await
+    };
+    assert_eq!(
+        by_page(&bo, "5").await.status,
+        StatusCode::FORBIDDEN,
+        "a reviewer does not operate"
+    );
     for wrong in ["x", "", "1.5", "101", "-101", "99999999999"] {
         assert_eq!(by_page(&ada, wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
@@ -99,47 +136,77 @@ async fn a_priority_is_set_by_page_and_by_rest_and_read_on_the_board() {
         let wish = json!({"priority": wrong, "reason": "because"});
         let refused = house.tell("/api/v1/deployments/web/priority", &ada, wish).await.problem();
         let detail = refused["detail"].as_str().expect("a text");
-        assert!(refused["status"] == 400 && detail.contains("from -100 to 100"), "{wrong}: {detail}");
+        assert!(
+            refused["status"] == 400 && detail.contains("from -100 to 100"),
+            "{wrong}: {detail}"
+        );
     }
     assert_eq!(board().await["priority"], 0, "whoever is refused changes nothing");
 
     assert!(by_page(&ada, "-5").await.status.is_success());
     assert_eq!(board().await["priority"], -5);
     let by_rest = json!({"priority": 7, "reason": "the shop opens at nine"});
-    assert_eq!(house.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(), json!({}));
+    assert_eq!(
+        house.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(),
+        json!({})
+    );
     assert_eq!(board().await["priority"], 7);
-    assert_eq!(house.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"], "state");
+    assert_eq!(
+        house.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"],
+        "state"
+    );
     let sql = "SELECT body FROM event WHERE kind = 'priority' ORDER BY id";
-    let told: Vec<Value> = sqlx::query_scalar(sql).fetch_all(house.db.owner()).await.expect("events");
+    let told: Vec<Value> =
+        sqlx::query_scalar(sql).fetch_all(house.db.owner()).await.expect("events");
     let id = &web["id"];
     let wanted = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
     assert_eq!(told, wanted, "whoever looks at the board hears of it");
 }
 
 #[tokio::test]
-async fn a_hold_is_taken_and_given_back_with_a_reason() {
+async fn hold_is_set_and_released_with_reason() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
     let path = "/api/v1/deployments/web/hold";
     let held = json!({"held": true, "reason": "the switch is replaced"});
-    assert_eq!(house.tell(path, &bo, held.clone()).await.problem()["code"], "forbidden", "a reviewer does not operate");
+    assert_eq!(
+        house.tell(path, &bo, held.clone()).await.problem()["code"],
+        "forbidden",
+        "a reviewer does not operate"
+    );
     assert_eq!(house.tell(path, "", held.clone()).await.status, StatusCode::UNAUTHORIZED);
     let nowhere = house.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
     assert_eq!(nowhere.problem()["code"], "not_found");
-    for wrong in [json!({"held": true}), json!({"held": "yes", "reason": "x"}), json!({"held": true, "reason": " "})] {
-        assert_eq!(house.tell(path, &ada, wrong.clone()).await.status, StatusCode::BAD_REQUEST, "{wrong}");
+    for wrong in [
+        json!({"held": true}),
+        json!({"held": "yes", "reason": "x"}),
+        json!({"held": true, "reason": " "}),
+    ] {
+        assert_eq!(
+            house.tell(path, &ada, wrong.clone()).await.status,
+            StatusCode::BAD_REQUEST,
+            "{wrong}"
+        );
     }
     let board = |name: &'static str| house.ask_get(name, &ada);
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
 
     assert_eq!(house.tell(path, &ada, held).await.json(), json!({}));
     let web = board("/api/v1/deployments/web/board").await.json();
-    assert_eq!(web["hold"], json!({"deployment": "web", "by": "ada", "reason": "the switch is replaced"}));
-    assert_eq!(board("/api/v1/deployments/edge/board").await.json()["hold"], Value::Null, "a sibling goes on");
+    assert_eq!(
+        web["hold"],
+        json!({"deployment": "web", "by": "ada", "reason": "the switch is replaced"})
+    );
+    assert_eq!(
+        board("/api/v1/deployments/edge/board").await.json()["hold"],
+        Value::Null,
+        "a sibling goes on"
+    );
     house.tell(path, &ada, json!({"held": false, "reason": "it is there"})).await.json();
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
-    let sql = "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";
+    let sql =
+        "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";
     let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count");
     assert_eq!(audited, 2);
 }

@@ -1,4 +1,5 @@
-//! The second factor over HTTP: the short list of addresses before it, its operations, and the form without scripts.
+//! The second factor over HTTP: the paths that are allowed without it, its operations, and the form
+//! without scripts.
 
 use ::passkeys::authenticator::Authenticator;
 use axum::http::Method;
@@ -13,27 +14,37 @@ fn code_of(answer: &Answer) -> (u16, String) {
     (answer.status.as_u16(), answer.problem()["code"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The code of a secret, some steps from now.
+/// The code of a secret, this number of time steps from now.
 fn code(secret: &str, steps: i64) -> String {
-    let app = Builder::new().with_secret(Secret::try_from_base32(secret).expect("base32")).build().expect("an app");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let app = Builder::new()
+        .with_secret(Secret::try_from_base32(secret).expect("base32"))
+        .build()
+        .expect("an app");
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a time")
+        .as_secs();
     app.generate(now.saturating_add_signed(30 * steps)).to_string()
 }
 
 impl House {
-    /// A person with a password, an operator.
+    /// An operator with a password.
     async fn dee(&self) -> PersonId {
         self.furnish().await;
         let new = NewPerson::human("dee", [Permission::Viewer, Permission::Operator]);
         let dee = self.people.create_person(None, &new).await.expect("a person");
         let cookie = self.cookie_of(dee).await;
-        let set = self.bare_json(Method::PUT, "/api/v1/me/password", &cookie, json!({ "new": PASSWORD })).await;
+        let set = self
+            .bare_json(Method::PUT, "/api/v1/me/password", &cookie, json!({ "new": PASSWORD }))
+            .await;
         assert_eq!(set.status, StatusCode::OK, "{}", set.text());
         dee
     }
 
     async fn by_password(&self) -> String {
-        let answer = self.posted("/sign-in", "", &format!("name=dee&password={}", PASSWORD.replace(' ', "+"))).await;
+        let answer = self
+            .posted("/sign-in", "", &format!("name=dee&password={}", PASSWORD.replace(' ', "+")))
+            .await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
         answer.cookie().split(';').next().expect("a pair").to_owned()
     }
@@ -46,7 +57,8 @@ impl House {
 
     /// As a form without scripts sends it.
     async fn posted(&self, path: &str, cookie: &str, form: &str) -> Answer {
-        let request = self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html");
+        let request =
+            self.post(path).header(header::COOKIE, cookie).header(header::ACCEPT, "text/html");
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
     }
@@ -63,14 +75,24 @@ impl House {
 }
 
 #[tokio::test]
-async fn session_without_its_factor_reaches_a_short_list() {
+async fn session_without_factor_reaches_few_paths() {
     // Passkeys need a host name.
     let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     house.dee().await;
     let secret = house.set_up(&house.by_password().await).await;
     let dee = house.by_password().await;
-    for path in ["/api/v1/nodes", "/api/v1/people/me", "/api/v1/me/sessions", "/events?after=1", "/graph/x/graph.svg"] {
-        assert_eq!(code_of(&house.ask_get(path, &dee).await), (403, "second_factor_needed".into()), "{path}");
+    for path in [
+        "/api/v1/nodes",
+        "/api/v1/people/me",
+        "/api/v1/me/sessions",
+        "/events?after=1",
+        "/graph/x/graph.svg",
+    ] {
+        assert_eq!(
+            code_of(&house.ask_get(path, &dee).await),
+            (403, "second_factor_needed".into()),
+            "{path}"
+        );
     }
     for call in ["/call/nodes", "/call/account", "/call/frame"] {
         let answer = house.ask(house.post_json(call, &dee, "{}")).await;
@@ -80,23 +102,37 @@ async fn session_without_its_factor_reaches_a_short_list() {
     assert_eq!(away.header(header::LOCATION), "/second-factor?next=%2Fruns%3Fstate%3Dfailed");
     let page = house.visit("/second-factor?next=%2Fruns", &dee).await;
     assert_eq!(page.status, StatusCode::OK);
-    assert!(page.text().contains("one-time-code") && !page.text().contains(&secret), "{}", page.text());
+    assert!(
+        page.text().contains("one-time-code") && !page.text().contains(&secret),
+        "{}",
+        page.text()
+    );
     let state = house.ask_get("/api/v1/me/second-factor", &dee).await.json();
     assert_eq!(state, json!({ "totp": true, "passkeys": 0, "demanded": false, "needed": true }));
     let set_up = house.bare_json(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
-    assert_eq!(code_of(&set_up), (403, "second_factor_needed".into()), "a stolen password enrols nothing");
-    let options = house.bare_json(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
+    assert_eq!(
+        code_of(&set_up),
+        (403, "second_factor_needed".into()),
+        "a stolen password enrols nothing"
+    );
+    let options =
+        house.bare_json(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
     assert_eq!(code_of(&options), (403, "second_factor_needed".into()));
     let options = house.ask(house.post_json("/call/passkey-options", &dee, "{}")).await;
     assert_eq!(options.status, StatusCode::FORBIDDEN);
     assert!(options.text().contains("second_factor_needed"), "{}", options.text());
 
-    let present = async |body: Value| house.bare_json(Method::POST, "/api/v1/me/second-factor", &dee, body).await;
+    let present = async |body: Value| {
+        house.bare_json(Method::POST, "/api/v1/me/second-factor", &dee, body).await
+    };
     assert_eq!(code_of(&present(json!({})).await), (400, "invalid".into()));
     let number = present(json!({ "code": 987654 })).await;
     assert_eq!(number.status, StatusCode::BAD_REQUEST);
     assert!(!number.text().contains("987654"), "{}", number.text());
-    assert_eq!(code_of(&present(json!({ "code": code(&secret, 9) })).await), (403, "code_wrong".into()));
+    assert_eq!(
+        code_of(&present(json!({ "code": code(&secret, 9) })).await),
+        (403, "code_wrong".into())
+    );
     let now = code(&secret, 0);
     assert_eq!(present(json!({ "code": now })).await.status, StatusCode::OK);
     assert_eq!(code_of(&present(json!({ "code": now })).await), (403, "code_used".into()));
@@ -106,21 +142,32 @@ async fn session_without_its_factor_reaches_a_short_list() {
 }
 
 #[tokio::test]
-async fn token_is_not_asked_for_a_factor() {
+async fn token_needs_no_second_factor() {
     let house = House::new().await;
     house.dee().await;
     let dee = house.by_password().await;
     house.set_up(&dee).await;
-    let made =
-        house.bare_json(Method::POST, "/api/v1/tokens", &dee, json!({ "name": "t", "scopes": ["viewer"] })).await;
+    let made = house
+        .bare_json(
+            Method::POST,
+            "/api/v1/tokens",
+            &dee,
+            json!({ "name": "t", "scopes": ["viewer"] }),
+        )
+        .await;
     let bearer = format!("Bearer {}", made.json()["token"].as_str().expect("a token"));
     let ask = async |method: Method, path: &str| {
         let request = Request::builder().method(method).uri(path).header(header::HOST, house.host);
-        let request = request.header(header::AUTHORIZATION, &bearer).header(header::CONTENT_TYPE, "application/json");
+        let request = request
+            .header(header::AUTHORIZATION, &bearer)
+            .header(header::CONTENT_TYPE, "application/json");
         house.ask(request.body(Body::from(r#"{"code": "123456"}"#)).expect("a request")).await
     };
     assert_eq!(ask(Method::GET, "/api/v1/nodes").await.status, StatusCode::OK);
-    assert_eq!(code_of(&ask(Method::POST, "/api/v1/me/second-factor").await), (403, "in_person".into()));
+    assert_eq!(
+        code_of(&ask(Method::POST, "/api/v1/me/second-factor").await),
+        (403, "in_person".into())
+    );
 }
 
 #[tokio::test]
@@ -133,14 +180,23 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let here = "/second-factor?next=%2Fsettings%2Faccount";
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, here));
     let page = house.visit(here, &dee).await;
-    let secret =
-        page.text().split("secret=").nth(1).and_then(|rest| rest.split('&').next()).expect("a secret").to_owned();
+    let secret = page
+        .text()
+        .split("secret=")
+        .nth(1)
+        .and_then(|rest| rest.split('&').next())
+        .expect("a secret")
+        .to_owned();
     assert!(page.text().contains(&secret[..4]) && page.text().contains("value=\"confirm\""));
     let other = house.by_password().await;
-    assert!(!house.visit(here, &other).await.text().contains(&secret), "another session does not see it");
+    assert!(
+        !house.visit(here, &other).await.text().contains(&secret),
+        "another session does not see it"
+    );
     let wrong = post(&dee, "act=confirm&code=12345&next=/settings/account").await;
     assert_eq!(wrong.header(header::LOCATION), format!("{here}&problem=wrong"));
-    let confirmed = post(&dee, &format!("act=confirm&code={}&next=/settings/account", code(&secret, -1))).await;
+    let confirmed =
+        post(&dee, &format!("act=confirm&code={}&next=/settings/account", code(&secret, -1))).await;
     assert_eq!(confirmed.header(header::LOCATION), "/settings/account");
     let account = house.visit("/settings/account", &dee).await;
     assert!(account.text().contains("Remove the authenticator app"), "{}", account.text());
@@ -148,41 +204,66 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let dee = house.by_password().await;
     let used = post(&dee, &format!("act=present&code={}&next=/runs", code(&secret, -1))).await;
     assert_eq!(used.header(header::LOCATION), "/second-factor?next=%2Fruns&problem=used");
-    assert!(house.visit("/second-factor?problem=used", &dee).await.text().contains("Each code works once"));
+    assert!(
+        house
+            .visit("/second-factor?problem=used", &dee)
+            .await
+            .text()
+            .contains("Each code works once")
+    );
     let refused = post(&dee, "act=remove").await;
     assert_eq!(refused.header(header::LOCATION), "/second-factor?problem=other");
-    let foreign = post(&dee, &format!("act=present&code={}&next=//evil.example", code(&secret, 0))).await;
+    let foreign =
+        post(&dee, &format!("act=present&code={}&next=//evil.example", code(&secret, 0))).await;
     assert_eq!(foreign.header(header::LOCATION), "/");
     let removed = post(&dee, "act=remove&next=/settings/account").await;
     assert_eq!(removed.header(header::LOCATION), "/settings/account");
-    assert_eq!(house.ask_get("/api/v1/nodes", &house.by_password().await).await.status, StatusCode::OK);
+    assert_eq!(
+        house.ask_get("/api/v1/nodes", &house.by_password().await).await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
 async fn passkey_is_a_second_factor() {
     let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     let dee = house.dee().await;
-    let (session, key, origin) = (house.by_password().await, Authenticator::new(), "http://localhost:7780");
-    let post = async |path: &str, cookie: &str, body: Value| house.bare_json(Method::POST, path, cookie, body).await;
+    let (session, key, origin) =
+        (house.by_password().await, Authenticator::new(), "http://localhost:7780");
+    let post = async |path: &str, cookie: &str, body: Value| {
+        house.bare_json(Method::POST, path, cookie, body).await
+    };
     let options = post("/api/v1/me/passkeys/options", &session, json!({})).await.json();
     let wish = json!({ "name": "key", "answer": key.create(origin, &options["options"]) });
     assert_eq!(post("/api/v1/me/passkeys", &session, wish).await.status, StatusCode::CREATED);
-    assert_eq!(house.ask_get("/api/v1/nodes", &session).await.status, StatusCode::OK, "it was presented by that");
+    assert_eq!(
+        house.ask_get("/api/v1/nodes", &session).await.status,
+        StatusCode::OK,
+        "it was presented by that"
+    );
     let session = house.by_password().await;
     let options = post("/api/v1/me/second-factor/options", &session, json!({})).await.json();
     let answer = json!({ "answer": key.get(origin, &options["options"]) });
     let presented = post("/api/v1/me/second-factor", &session, answer.clone()).await;
     assert_eq!(presented.status, StatusCode::OK, "{}", presented.text());
-    assert_eq!(code_of(&post("/api/v1/me/second-factor", &session, answer).await), (409, "no_passkey_request".into()));
+    assert_eq!(
+        code_of(&post("/api/v1/me/second-factor", &session, answer).await),
+        (409, "no_passkey_request".into())
+    );
 
-    // An admin resets it.
+    // An admin resets the factor.
     let admin = NewPerson::human("root", [Permission::Admin]);
     let admin = house.people.create_person(None, &admin).await.expect("a person");
     let root = house.cookie_of(admin).await;
-    let reset = house.bare_json(Method::DELETE, &format!("/api/v1/people/{dee}/second-factor"), &root, json!({})).await;
+    let reset = house
+        .bare_json(Method::DELETE, &format!("/api/v1/people/{dee}/second-factor"), &root, json!({}))
+        .await;
     assert_eq!(reset.status, StatusCode::OK, "{}", reset.text());
     assert_eq!(house.ask_get("/api/v1/nodes", &session).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(house.ask_get("/api/v1/nodes", &house.by_password().await).await.status, StatusCode::OK);
+    assert_eq!(
+        house.ask_get("/api/v1/nodes", &house.by_password().await).await.status,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
@@ -197,9 +278,21 @@ async fn policy_sends_everyone_to_set_one_up() {
     let sql = format!(
         "ALTER TABLE object DISABLE TRIGGER USER; ALTER TABLE object DROP CONSTRAINT IF EXISTS object_hash_is_of_body; {sql}"
     );
-    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(house.db.owner()).await.expect("another policy");
-    assert_eq!(code_of(&house.ask_get("/api/v1/nodes", &dee).await), (403, "second_factor_needed".into()));
-    assert!(house.visit("/second-factor", &dee).await.text().contains("The policy demands a second factor"));
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(house.db.owner())
+        .await
+        .expect("another policy");
+    assert_eq!(
+        code_of(&house.ask_get("/api/v1/nodes", &dee).await),
+        (403, "second_factor_needed".into())
+    );
+    assert!(
+        house
+            .visit("/second-factor", &dee)
+            .await
+            .text()
+            .contains("The policy demands a second factor")
+    );
     house.set_up(&dee).await;
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 
@@ -207,11 +300,14 @@ async fn policy_sends_everyone_to_set_one_up() {
     sqlx::query("DELETE FROM totp").execute(house.db.owner()).await.expect("no app");
     let dee = house.by_password().await;
     assert!(house.visit("/second-factor", &dee).await.text().contains("Register a passkey"));
-    let call = async |name: &str, body: Value| house.ask(house.post_json(name, &dee, body.to_string())).await;
+    let call = async |name: &str, body: Value| {
+        house.ask(house.post_json(name, &dee, body.to_string())).await
+    };
     let asked = call("/call/passkey-options", json!({})).await;
     assert_eq!(asked.status, StatusCode::OK, "{}", asked.text());
     let answer = Authenticator::new().create(origin, &asked.json()["options"]);
-    let made = call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
+    let made =
+        call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
     assert_eq!(made.status, StatusCode::OK, "{}", made.text());
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 }

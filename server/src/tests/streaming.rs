@@ -1,4 +1,4 @@
-//! The live stream: nothing missed, nothing twice, and an end when there has to be one.
+//! The live stream: no event is missed or duplicated, and the stream ends when it must.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use store::journal;
 
 use super::*;
 
-/// Long enough for transactions of other tests in the cluster to end.
+/// Long enough for transactions of concurrent tests to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Message {
         serde_json::from_str(&self.data).expect("an event")
     }
 
-    /// All of it.
+    /// The whole message.
     pub(super) fn text(&self) -> String {
         format!("{} {} {}", self.id, self.event, self.data)
     }
@@ -36,7 +36,7 @@ impl Message {
     }
 }
 
-/// What a browser does with a stream.
+/// A browser's end of a stream.
 pub(super) struct Tab {
     body: BodyDataStream,
     text: String,
@@ -48,25 +48,35 @@ impl Tab {
         Self::open_at(house, cookie, &format!("/events?{query}"), last).await
     }
 
-    /// The same stream at another address.
+    /// Opens the stream at another path.
     pub(super) async fn open_at(house: &House, cookie: &str, path: &str, last: &str) -> Self {
         Self::open_with(house, (header::COOKIE, cookie), path, last).await
     }
 
-    /// The same by whatever lets in.
-    async fn open_with(house: &House, (name, value): (header::HeaderName, &str), path: &str, last: &str) -> Self {
+    /// Opens the stream with any credentials.
+    async fn open_with(
+        house: &House,
+        (name, value): (header::HeaderName, &str),
+        path: &str,
+        last: &str,
+    ) -> Self {
         let mut request = house.get(path).header(name, value);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
         }
-        let answer = house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
+        let answer =
+            house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/event-stream");
-        Self { body: answer.into_body().into_data_stream(), text: String::new(), last: last.to_owned() }
+        Self {
+            body: answer.into_body().into_data_stream(),
+            text: String::new(),
+            last: last.to_owned(),
+        }
     }
 
-    /// The next message; None at the stream's end.
+    /// The next message; `None` at the end of the stream.
     pub(super) async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -77,7 +87,9 @@ impl Tab {
                 }
                 return Some(message);
             }
-            let bytes = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("something in time")?;
+            let bytes = tokio::time::timeout(PATIENCE, self.body.next())
+                .await
+                .expect("something in time")?;
             self.text.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
         }
     }
@@ -110,10 +122,17 @@ fn target(number: i64) -> Live {
     Live::Target { target: TargetNo(number) }
 }
 
-async fn happen(pool: &PgPool, topic: &str, numbers: impl IntoIterator<Item = i64>, hold: Duration) {
+async fn happen(
+    pool: &PgPool,
+    topic: &str,
+    numbers: impl IntoIterator<Item = i64>,
+    hold: Duration,
+) {
     let mut transaction = pool.begin().await.expect("a transaction");
     for number in numbers {
-        journal::append_event(&mut transaction, topic, "", &target(number)).await.expect("an event");
+        journal::append_event(&mut transaction, topic, "", &target(number))
+            .await
+            .expect("an event");
     }
     tokio::time::sleep(hold).await;
     transaction.commit().await.expect("to commit");
@@ -124,7 +143,7 @@ async fn cursor(house: &House) -> i64 {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_at_once_from_the_cursor_on() {
+async fn stream_sends_events_after_cursor_at_once() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     happen(house.db.app(), "targets", [1], Duration::ZERO).await;
@@ -134,7 +153,7 @@ async fn what_happens_is_told_at_once_from_the_cursor_on() {
     assert!(tab.next().await.expect("a message").is_beat(), "says that it is there");
     let mut told = tab.next_live().await;
     if told == target(1) {
-        // Another test's transaction held the line back when the cursor was read.
+        // Another test's transaction delayed the events when the cursor was read.
         told = tab.next_live().await;
     }
     assert_eq!((told, tab.next_live().await), (target(2), target(3)));
@@ -145,7 +164,7 @@ async fn what_happens_is_told_at_once_from_the_cursor_on() {
 }
 
 #[tokio::test]
-async fn only_the_wanted_topics_come() {
+async fn stream_filters_by_topic() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
@@ -156,9 +175,10 @@ async fn only_the_wanted_topics_come() {
     assert_eq!(tab.next_live().await, target(2));
 }
 
-/// Transactions overlap and end in another order than they began, and the line breaks again and again.
+/// Transactions overlap and end in a different order than they began, and the connection breaks
+/// repeatedly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_twice() {
+async fn reconnecting_stream_gets_each_event_once() {
     const WRITERS: i64 = 4;
     const EACH: i64 = 40;
     let house = House::new().await;
@@ -208,7 +228,7 @@ async fn a_stream_that_is_cut_again_and_again_misses_nothing_and_gets_nothing_tw
 }
 
 #[tokio::test]
-async fn a_cursor_that_is_no_good_is_answered_by_a_reset_and_the_stream_goes_on() {
+async fn invalid_cursor_resets_the_stream() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let of_another_database = cursor(&house).await + 1_000_000;
@@ -223,7 +243,7 @@ async fn a_cursor_that_is_no_good_is_answered_by_a_reset_and_the_stream_goes_on(
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
+async fn slow_reader_is_reset_and_blocks_none() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut slow = Tab::open(&house, &cookie, "", "").await;
@@ -249,8 +269,11 @@ async fn a_slow_reader_is_told_to_fetch_again_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_beats_and_ends_with_its_session() {
-    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+async fn idle_stream_has_heartbeat_until_session_ends() {
+    let rhythm = live::Rhythm {
+        heartbeat: Duration::from_millis(40),
+        still_signed_in: Duration::from_millis(100),
+    };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -266,18 +289,25 @@ async fn a_quiet_stream_beats_and_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
-    let rhythm = live::Rhythm { heartbeat: Duration::from_millis(40), still_signed_in: Duration::from_millis(100) };
+async fn stream_ends_when_viewer_permission_is_lost() {
+    let rhythm = live::Rhythm {
+        heartbeat: Duration::from_millis(40),
+        still_signed_in: Duration::from_millis(100),
+    };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     house.person("root", [Permission::Admin]).await;
     let root = house.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = house.cookie().await;
     let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
     let mut tab = Tab::open(&house, &cookie, "", "").await;
-    let mut program = Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
+    let mut program =
+        Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
     for stream in [&mut tab, &mut program] {
         for _ in 0..5 {
-            assert!(stream.next().await.expect("a message").is_beat(), "it goes on while they may look");
+            assert!(
+                stream.next().await.expect("a message").is_beat(),
+                "it goes on while they may look"
+            );
         }
     }
     house.people.change_grants(&root, house.ada, &[]).await.expect("to take all away");
@@ -286,11 +316,15 @@ async fn a_stream_ends_when_who_opened_it_may_not_look_any_more() {
             assert!(message.is_beat());
         }
     }
-    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::FORBIDDEN, "the session goes on");
+    assert_eq!(
+        house.ask_get("/events", &cookie).await.status,
+        StatusCode::FORBIDDEN,
+        "the session goes on"
+    );
 }
 
 #[tokio::test]
-async fn streams_end_when_the_server_stops() {
+async fn streams_end_at_shutdown() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -299,7 +333,7 @@ async fn streams_end_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn streams_outlive_a_database_that_is_away() {
+async fn streams_survive_a_database_outage() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
@@ -314,7 +348,7 @@ async fn streams_outlive_a_database_that_is_away() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_streams() {
+async fn streams_are_limited() {
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
         state.streams = crate::places::Places::new(1, 1);
     })
@@ -322,7 +356,10 @@ async fn there_are_only_so_many_streams() {
     let cookie = house.cookie().await;
     let first = Tab::open(&house, &cookie, "", "").await;
     let more = house.ask_get("/events", &cookie).await;
-    assert_eq!((more.status.as_u16(), more.problem()["code"].as_str()), (429, Some("too_many_streams")));
+    assert_eq!(
+        (more.status.as_u16(), more.problem()["code"].as_str()),
+        (429, Some("too_many_streams"))
+    );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let bo = NewPerson::human("bo", [Permission::Viewer]);
     let bo = house.cookie_of(house.people.create_person(None, &bo).await.expect("bo")).await;
@@ -332,23 +369,25 @@ async fn there_are_only_so_many_streams() {
 }
 
 #[tokio::test]
-async fn a_program_watches_what_the_pages_do() {
+async fn api_client_watches_the_same_events() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let mut watch = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
     assert!(began.is_beat());
-    let add =
-        |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
+    let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
     house.tell("/api/v1/nodes", &ada, add("n2")).await.json();
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
     drop(watch);
     house.tell("/api/v1/nodes", &ada, add("n3")).await.json();
-    // Whoever comes back goes on behind what they know.
+    // A reconnecting client resumes after its last event.
     let mut again = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
     for name in ["n2", "n3"] {
-        assert_eq!(again.next_live().await, Live::Node { fqdn: format!("{name}.house.example.com") });
+        assert_eq!(
+            again.next_live().await,
+            Live::Node { fqdn: format!("{name}.house.example.com") }
+        );
     }
     let refused = house.ask_get("/api/v1/watch?topic=nodes", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());

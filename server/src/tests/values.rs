@@ -1,4 +1,5 @@
-//! Values by REST: what a noderole has and a run was told, each with what brought it; and what attempts returned.
+//! Values over REST: the data of a noderole and the input of a run, each with its source, and the
+//! results of attempts.
 
 use serde_json::{Map, json};
 use store::running::{self, RunEnd};
@@ -7,11 +8,12 @@ use super::the_way::under_way;
 use super::*;
 
 #[tokio::test]
-async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brought_it() {
+async fn each_value_names_its_source() {
     let house = House::new().await;
     let (run, worker) = under_way(&house).await;
     let ada = house.cookie().await;
-    let noderole = house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
+    let noderole =
+        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
     let noderole = noderole.as_str().expect("an id").to_owned();
     let given = json!({"data": {"app": {"port": 8080, "key": {"$secret": "db", "version": 1}}}, "sources": {
         "/app/port": {"step": house.step(&noderole).await, "layer": "wall", "run": run},
@@ -22,8 +24,10 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         .execute(house.db.owner())
         .await
         .expect("the owner may");
-    let found =
-        Map::from_iter([("volume".to_owned(), json!("v-1")), ("longest".to_owned(), json!("x".repeat(100_000)))]);
+    let found = Map::from_iter([
+        ("volume".to_owned(), json!("v-1")),
+        ("longest".to_owned(), json!("x".repeat(100_000))),
+    ]);
     let whole = Value::Object(found.clone());
     let end = RunEnd::Failed { reason: "no luck".into(), found };
     running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
@@ -38,16 +42,25 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
     assert_eq!((&values[1]["run"], &values[1]["noderole"]), (&json!(run), &json!(noderole)));
     assert_eq!(values[1]["source"], "wall of app on n1.house.example.com");
     let some = house.ask_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
-    assert_eq!((&some["page"]["matching"], &some["page"]["values"][0]["value"]), (&json!(1), &json!("8080")));
+    assert_eq!(
+        (&some["page"]["matching"], &some["page"]["values"][0]["value"]),
+        (&json!(1), &json!("8080"))
+    );
 
     let node = house.n1(&ada).await;
     let path = format!("/api/v1/nodes/{}/results", node.as_str().expect("an id"));
     let kept = house.ask_get(&path, &ada).await.json();
     let result = &kept["results"][0];
-    assert_eq!((&result["run"], &result["outcome"], &result["role"]), (&json!(run), &json!("failed"), &json!("app")));
+    assert_eq!(
+        (&result["run"], &result["outcome"], &result["role"]),
+        (&json!(run), &json!("failed"), &json!("app"))
+    );
     assert_eq!((&kept["all"], &kept["next"]), (&json!(1), &Value::Null));
     let begins = result["result"].as_str().expect("text");
-    assert!(begins.starts_with("{\"volume\": \"v-1\", \"longest\": \"xx") && begins.ends_with("xx…"), "{begins}");
+    assert!(
+        begins.starts_with("{\"volume\": \"v-1\", \"longest\": \"xx") && begins.ends_with("xx…"),
+        "{begins}"
+    );
     assert_eq!(
         (begins.chars().count(), &result["bytes"]),
         (501, &json!(whole.to_string().len())),
@@ -67,24 +80,38 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
         (format!("sort=run&before=run~-{run}"), 0),
     ] {
         let some = house.ask_get(&format!("{path}?{asked}"), &ada).await.json();
-        assert_eq!((some["results"].as_array().map(Vec::len), &some["all"]), (Some(found), &json!(1)), "{asked}");
+        assert_eq!(
+            (some["results"].as_array().map(Vec::len), &some["all"]),
+            (Some(found), &json!(1)),
+            "{asked}"
+        );
     }
-    assert_eq!(house.ask_get(&format!("{path}?outcome=purple"), &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        house.ask_get(&format!("{path}?outcome=purple"), &ada).await.status,
+        StatusCode::BAD_REQUEST
+    );
 
-    // People's data names the edit: the one that first said what stands there now.
+    // A value names the edit that first set it.
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
     let web = house.id_of("web", &ada).await;
     for data in [json!({"n": 1, "m": 1}), json!({"n": 1, "m": 2})] {
-        let edits = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
+        let edits =
+            json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
         house.passes(&ada, "web", edits, &[&bo]).await;
     }
     let now = house.ask_get(&format!("/api/v1/noderoles/{noderole}/data"), &ada).await.json();
     let values = now["page"]["values"].as_array().expect("a list").clone();
-    let of = |path: &str| values.iter().find(|value| value["path"] == path).cloned().expect("it is there");
+    let of = |path: &str| {
+        values.iter().find(|value| value["path"] == path).cloned().expect("it is there")
+    };
     assert_eq!((&of("/n")["edit"]["target"], &of("/n")["edit"]["by"]), (&json!(3), &json!("ada")));
-    assert_eq!((&of("/m")["edit"]["target"], &of("/m")["layer"]), (&json!(4), &json!("deployment_role")));
+    assert_eq!(
+        (&of("/m")["edit"]["target"], &of("/m")["layer"]),
+        (&json!(4), &json!("deployment_role"))
+    );
 
-    let nobody = house.ask_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
+    let nobody =
+        house.ask_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
     let long = format!("/api/v1/noderoles/{noderole}/data?find={}", "x".repeat(501));
     assert_eq!(house.ask_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
@@ -93,14 +120,16 @@ async fn each_value_names_its_layer_its_noderole_and_the_edit_or_run_that_brough
 }
 
 #[tokio::test]
-async fn many_hundreds_of_values_come_page_by_page_without_gap_or_repeat() {
+async fn values_are_paged_without_gaps() {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let ada = house.cookie().await;
-    let noderole = house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
+    let noderole =
+        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
     let web = house.id_of("web", &ada).await;
-    let many: Map<String, Value> = (0..750).map(|n| (format!("key/{n:03}~"), json!({"a": n}))).collect();
+    let many: Map<String, Value> =
+        (0..750).map(|n| (format!("key/{n:03}~"), json!({"a": n}))).collect();
     let edits = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": many}]);
     house.passes(&ada, "web", edits, &[&bo]).await;
     let path = format!("/api/v1/noderoles/{}/data?find=key", noderole.as_str().expect("an id"));
@@ -118,7 +147,10 @@ async fn many_hundreds_of_values_come_page_by_page_without_gap_or_repeat() {
     assert!(junk.text().contains("under next"), "{}", junk.text());
     let expected: Vec<String> = (0..750).map(|n| format!("/key~1{n:03}~0/a")).collect();
     assert_eq!((sizes, paths), (vec![200, 200, 200, 150], expected));
-    let panel = house.ask_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada).await.json();
+    let panel = house
+        .ask_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada)
+        .await
+        .json();
     assert_eq!(panel["provenance"].as_array().expect("a list").len(), 200);
     assert!(panel["values"].as_u64() >= Some(750));
 }
@@ -132,11 +164,14 @@ roles:
 ";
 
 #[tokio::test]
-async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_sent() {
+async fn invalid_data_is_rejected_with_pointers() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    house.tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}})).await.json();
+    house
+        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}}))
+        .await
+        .json();
     let (web, node) = (house.id_of("web", &ada).await, house.n1(&ada).await);
     let edits = json!([
         {"edit": "use_barclamp", "deployment": web, "barclamp": "shaped", "version": house.version(&ada, "shaped").await},
@@ -148,17 +183,33 @@ async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_
     let of_role = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "shaped", "data": data});
     let own = |data: Value| json!({"edit": "set_noderole_data", "node": node, "noderole": "shaped", "data": data});
     let told = async |edits: Value| {
-        let problem = house.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
-        assert_eq!((&problem["status"], &problem["code"]), (&json!(422), &json!("data_unfit")), "{problem}");
+        let problem =
+            house.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&json!(422), &json!("data_unfit")),
+            "{problem}"
+        );
         let errors = problem["errors"].as_array().expect("a list").clone();
         errors
             .iter()
-            .map(|e| format!("{} {}", e["at"].as_str().unwrap_or("?"), e["detail"].as_str().unwrap_or("?")))
+            .map(|e| {
+                format!(
+                    "{} {}",
+                    e["at"].as_str().unwrap_or("?"),
+                    e["detail"].as_str().unwrap_or("?")
+                )
+            })
             .collect::<Vec<_>>()
     };
-    let wrong = json!([of_role(json!({"other": 1})), of_role(json!({"shape": {"port": 0, "tags": ["a", 7]}}))]);
-    let expected =
-        ["/edits/1/data/shape/port should be at least 1", "/edits/1/data/shape/tags/1 is a number, and should be text"];
+    let wrong = json!([
+        of_role(json!({"other": 1})),
+        of_role(json!({"shape": {"port": 0, "tags": ["a", 7]}}))
+    ]);
+    let expected = [
+        "/edits/1/data/shape/port should be at least 1",
+        "/edits/1/data/shape/tags/1 is a number, and should be text",
+    ];
     assert_eq!(told(wrong).await, expected);
     assert_eq!(
         told(json!([own(json!({"shape": {"tags": []}}))])).await,
@@ -169,19 +220,24 @@ async fn data_that_does_not_fit_its_role_is_refused_with_pointers_into_what_was_
         ["/edits/0/data/shape is a number, and should be an object"]
     );
     assert_eq!(house.count("edit").await, 3, "and nothing of it was taken");
-    // The other half of it the deployment says, in the same breath.
-    let fine = json!([of_role(json!({"shape": {"port": 80}})), own(json!({"shape": {"tags": ["a"]}}))]);
+    // The deployment's data supplies the missing part in the same edit.
+    let fine =
+        json!([of_role(json!({"shape": {"port": 80}})), own(json!({"shape": {"tags": ["a"]}}))]);
     house.append(&ada, proposal, version, fine).await;
 }
 
 #[tokio::test]
-async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
+async fn noderole_uses_data_of_its_binding_deployment() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
-    house.tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}})).await.json();
-    let (system, web, node) = (house.id_of("system", &ada).await, house.id_of("web", &ada).await, house.n1(&ada).await);
+    house
+        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}}))
+        .await
+        .json();
+    let (system, web, node) =
+        (house.id_of("system", &ada).await, house.id_of("web", &ada).await, house.n1(&ada).await);
     let version = house.version(&ada, "shaped").await;
     let of = |deployment: &Value, port: u16| {
         vec![
@@ -193,7 +249,8 @@ async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
     let mut above = of(&system, 80);
     above.push(json!({"edit": "bind", "deployment": system, "node": node, "role": "shaped"}));
     house.passes(&ada, "system", json!(above), &[&bo]).await;
-    // The node moves below; what it carries stays where it is bound.
+    // The node moves to a child deployment. Its noderoles stay in the deployment where they are
+    // bound.
     let mut below = of(&web, 81);
     below.push(json!({"edit": "bind", "deployment": web, "node": node, "role": "app"}));
     house.passes(&ada, "web", json!(below), &[&bo]).await;
@@ -203,24 +260,37 @@ async fn a_noderole_that_is_bound_above_has_the_data_of_where_it_is_bound() {
         .expect("it is bound");
     let path = format!("/api/v1/noderoles/{noderole}");
     assert_eq!(house.ask_get(&path, &ada).await.json()["deployment"], "system");
-    let values = house.ask_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
-    assert_eq!((&values[0]["path"], &values[0]["value"]), (&json!("/shape/port"), &json!("80")), "{values}");
-    assert_eq!((&values[0]["layer"], &values[0]["edit"]["target"]), (&json!("deployment_role"), &json!(2)));
+    let values =
+        house.ask_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
+    assert_eq!(
+        (&values[0]["path"], &values[0]["value"]),
+        (&json!("/shape/port"), &json!("80")),
+        "{values}"
+    );
+    assert_eq!(
+        (&values[0]["layer"], &values[0]["edit"]["target"]),
+        (&json!("deployment_role"), &json!(2))
+    );
 }
 
 impl House {
     async fn version(&self, cookie: &str, barclamp: &str) -> Value {
         let catalog = self.ask_get("/api/v1/barclamps", cookie).await.json();
         let versions = catalog["versions"].as_array().expect("a list").clone();
-        versions.into_iter().find(|version| version["barclamp"] == barclamp).expect("it was imported")["hash"].clone()
+        versions
+            .into_iter()
+            .find(|version| version["barclamp"] == barclamp)
+            .expect("it was imported")["hash"]
+            .clone()
     }
 
     pub(super) async fn step(&self, noderole: &str) -> Value {
-        let id: uuid::Uuid = sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = $1::text::uuid")
-            .bind(noderole)
-            .fetch_one(self.db.owner())
-            .await
-            .expect("a step");
+        let id: uuid::Uuid =
+            sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = $1::text::uuid")
+                .bind(noderole)
+                .fetch_one(self.db.owner())
+                .await
+                .expect("a step");
         json!(id)
     }
 }
@@ -233,16 +303,24 @@ async fn review_names_secrets_by_version() {
     let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let secret = |version: u32| json!({"$secret": "db/password", "version": version});
     let data = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": data});
-    let bind = json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"});
+    let bind =
+        json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"});
     let reviewed = async |edits: Value| {
         let draft = house.draft(&ada, "web", edits).await;
         let id = house.submit(&ada, draft).await;
         (id, house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json())
     };
-    let has_risk = |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));
+    let has_risk =
+        |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));
     let commit = async |id: i64| {
-        house.tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, json!({"kind": "approve"})).await.json();
-        house.tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"})).await.json();
+        house
+            .tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, json!({"kind": "approve"}))
+            .await
+            .json();
+        house
+            .tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"}))
+            .await
+            .json();
     };
 
     let (id, review) = reviewed(json!([bind, data(json!({"key": secret(1)}))])).await;

@@ -1,4 +1,4 @@
-//! Why not yet, by REST: one step through everything that it may wait for.
+//! Pending reasons over REST: one step through every reason.
 
 use engine::anneal::Limits;
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// The one reason, its number, and its only step.
+/// The only reason, its count, and its only step.
 async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) {
     let page = house.ask_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
@@ -28,7 +28,7 @@ async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
     step["freed_by"].clone()
 }
 
-/// How far web is, by the same word as its target.
+/// The progress of `web`, the same value as for its target.
 async fn way_of_web(house: &House, cookie: &str) -> String {
     let deployment = house.ask_get("/api/v1/deployments/web/way", cookie).await.json();
     let target = house.ask_get("/api/v1/targets/2", cookie).await.json();
@@ -41,7 +41,7 @@ async fn way_of_web(house: &House, cookie: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_step_says_why_not_yet_until_it_runs() {
+async fn step_has_pending_reason_until_it_runs() {
     let house = House::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
@@ -61,9 +61,15 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     let freed_by = says(&house, &ada, "held", "Deployment web is held by ada").await;
     assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "held");
-    house.tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"})).await.json();
+    house
+        .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
+        .await
+        .json();
     says(&house, &ada, "held", "xecution is switched off").await;
-    house.tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"})).await.json();
+    house
+        .tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"}))
+        .await
+        .json();
     says(&house, &ada, "paused", "an operator switches it on").await;
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
@@ -71,17 +77,27 @@ async fn a_step_says_why_not_yet_until_it_runs() {
     assert_eq!(way_of_web(&house, &ada).await, "under_way");
     let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
-    assert_eq!(says(&house, &ada, "queued", "free slot").await, json!([{"what": "run", "run": run}]));
+    assert_eq!(
+        says(&house, &ada, "queued", "free slot").await,
+        json!([{"what": "run", "run": run}])
+    );
     running::lease_runs(house.db.worker(), worker, &["noop"], 1, LONG).await.expect("a lease");
-    assert_eq!(house.ask_get("/api/v1/waiting", &ada).await.json(), json!({"groups": []}), "it runs");
+    assert_eq!(
+        house.ask_get("/api/v1/waiting", &ada).await.json(),
+        json!({"groups": []}),
+        "it runs"
+    );
     let end = RunEnd::failed("no such disk");
     running::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
-    assert_eq!(says(&house, &ada, "failed", "no such disk").await, json!([{"what": "run", "run": run}]));
+    assert_eq!(
+        says(&house, &ada, "failed", "no such disk").await,
+        json!([{"what": "run", "run": run}])
+    );
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "failed");
 }
 
 #[tokio::test]
-async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
+async fn pending_steps_are_filtered() {
     let house = House::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
@@ -96,7 +112,10 @@ async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
     let nothing = house.ask_get("/api/v1/waiting?deployment=edge", &ada).await.json();
     assert_eq!(nothing, json!({"groups": []}));
     let other = house.ask_get("/api/v1/waiting?reason=failed", &ada).await.json();
-    assert_eq!((&other["groups"][0]["count"], &other["groups"][0]["steps"]), (&json!(1), &json!([])));
+    assert_eq!(
+        (&other["groups"][0]["count"], &other["groups"][0]["steps"]),
+        (&json!(1), &json!([]))
+    );
     for (query, status) in [
         ("?deployment=nowhere", 404),
         ("?node=n9.house.example.com", 404),
@@ -104,7 +123,10 @@ async fn what_waits_is_asked_for_by_deployment_node_and_reason() {
         ("?after=x", 400),
         ("?after=since~-1~-00000000-0000-0000-0000-000000000000", 400),
         ("?reason=failed&after=since~-1~-x", 400),
-        ("?reason=failed&after=since~-9223372036854775807~-00000000-0000-0000-0000-000000000000", 400),
+        (
+            "?reason=failed&after=since~-9223372036854775807~-00000000-0000-0000-0000-000000000000",
+            400,
+        ),
         ("?of=web", 400),
     ] {
         let problem = house.ask_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();

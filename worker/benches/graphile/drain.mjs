@@ -1,5 +1,5 @@
-// drain.mjs URL JOBS CONCURRENCY [batched]: how long graphile-worker takes for jobs that do nothing, from starting it until none is
-// left. Prints seconds. What it imports lies in the folder that MODULES names.
+// drain.mjs URL JOBS CONCURRENCY [batched]: prints the seconds that graphile-worker takes for empty
+// jobs, from its start until no job is left. `MODULES` names the folder of its npm packages.
 import { createRequire } from "node:module";
 
 const require = createRequire(`${process.env.MODULES}/`);
@@ -12,7 +12,7 @@ const batched = mode === "batched";
 const schema = batched ? "graphile_batched" : "graphile_plain";
 const quiet = new (require("graphile-worker").Logger)(() => () => {});
 
-// A private PostgreSQL speaks no TLS; `prefer`, which the URL says for others, is "insist" to this client.
+// A private PostgreSQL has no TLS. This client treats `prefer` in the URL as `require`.
 const url = new URL(connectionString);
 url.searchParams.delete("sslmode");
 const pool = new Pool({ connectionString: url.href, max: concurrentJobs + 5 });
@@ -47,7 +47,7 @@ const runner = await run({
   taskList: { noop: () => globalThis.noop() },
 });
 await drained;
-// A job is over when its row is gone.
+// A finished job has no row.
 for (;;) {
   const { rows } = await pool.query(`SELECT count(*)::int AS n FROM ${schema}._private_jobs`);
   if (rows[0].n === 0) break;

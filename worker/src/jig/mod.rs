@@ -1,14 +1,14 @@
-//! # Jigs: the ways to carry out a step
+//! Jigs execute steps.
 //!
-//! A jig gets a [`Job`] (what is to be done where, with all data resolved), a [`Log`] to write lines to, and a [`Stop`] that may
-//! be called at any moment. It answers with how it [`Ended`]. It knows nothing of the database: what a run means for its step is
-//! decided by whoever called it.
+//! A jig gets a [`Job`] (action, node and all data resolved), a [`Log`] for output, and a [`Stop`]
+//! that may fire at any moment. It returns how the job [`Ended`]. It does not know the database:
+//! the caller decides what the result means for the step.
 //!
 //! Invariants:
-//! * a jig that is dropped, or told to stop, leaves nothing running on the node that belongs to the run;
-//! * what it returns is a JSON object; everything else is a failure that says so;
-//! * secrets are in [`Job::input`] and nowhere else: logs and results pass through the masks of [`crate::secrets`] before they
-//!   leave the worker.
+//! * If a jig is dropped or stopped, it leaves no process of the run on the node.
+//! * A result is a JSON object. Anything else is a failure with a reason.
+//! * Only [`Job::input`] contains secrets. The masks of [`crate::secrets`] cover logs and results
+//!   before they leave the worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,90 +26,84 @@ pub mod noop;
 pub mod script;
 pub mod test;
 
-/// Most bytes of a result (1 MiB). What a node has to say about itself fits; a disk image does not.
+/// Maximum size of a result: 1 MiB. Facts about a node fit; a disk image does not.
 pub const MAX_RESULT: usize = 1 << 20;
-/// Most characters of a failure's reason.
+/// Maximum number of characters in the reason of a failure.
 pub const MAX_REASON: usize = 2_000;
 
-/// A JSON object: what a run returns.
+/// The result of a run, a JSON object.
 pub type Object = Map<String, Value>;
 
-/// One attempt at a step, with everything that it needs.
+/// One attempt at a step with everything that it needs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// The attempt, and its fencing token.
+    /// The attempt, which is also its fencing token.
     pub run: RunId,
-    /// What is attempted.
     pub step: StepId,
-    /// How often the database has been restored; orders tokens of before and after.
+    /// Number of restores of the database. It orders tokens from before and after a restore.
     pub epoch: i64,
     /// The target that last changed or re-ran the step.
     pub generation: TargetNo,
-    /// Hash of the role's content and the step's own reviewed data, never of walls: what the node's ledger compares.
+    /// Hash of the role's content and the step's own reviewed data, without outputs. The node's
+    /// ledger compares it.
     pub content: Hash,
-    /// Where, by id.
     pub node: NodeId,
-    /// Where, by name.
     pub fqdn: Fqdn,
-    /// How to reach the node.
     pub connection: Value,
-    /// Whether the node is none: the place where a deployment's services have their noderoles.
+    /// Whether this is the phantom node of a deployment, which has the noderoles of its services.
     pub phantom: bool,
-    /// What the role says.
     pub role: Arc<Role>,
-    /// Whether no other exclusive run may be on the node meanwhile.
+    /// Whether no other exclusive run may be on the node at the same time.
     pub exclusive: bool,
-    /// What the run sees, secrets resolved.
+    /// The data that the run sees, with secrets resolved.
     pub input: Value,
-    /// What it is given beside that ([`engine::data::surroundings`]), secrets as references.
+    /// Further data ([`engine::data::surroundings`]), with secrets as references.
     pub surroundings: Value,
 }
 
 impl Job {
-    /// Seconds that the run may take.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.role.run.timeout.max(1).into())
     }
 
-    /// Whether it runs on its node, rather than on the worker for it.
+    /// Whether the step runs on its node. Otherwise it runs on the worker for the node.
     pub fn on_node(&self) -> bool {
         self.role.run.place == Place::On && !self.phantom
     }
 }
 
-/// How a run ended, as far as the jig can tell.
+/// How a run ended, as reported by the jig.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
-    /// Well; with what it returned.
+    /// Success, with the result.
     Returned(Object),
-    /// It failed.
     Failed {
-        /// For people: one line, what happened and what to look at.
+        /// One line for users: the problem and its location.
         reason: String,
-        /// What it returned nevertheless.
+        /// Data that the run returned before it failed.
         found: Object,
     },
-    /// The node refused it before it started: the attempt is outdated, or something there contradicts it.
+    /// The node refused the run before it started: the attempt is outdated or contradicts the
+    /// ledger.
     Refused(String),
-    /// It was told to stop.
     Stopped {
-        /// Why it was told.
+        /// Why the run was stopped.
         why: StopReason,
-        /// Whether it ever started on the node; `None` when that can't be known.
+        /// Whether the run ever started on the node; `None` if unknown.
         started: Option<bool>,
-        /// What it had returned by then.
+        /// Data that the run had returned so far.
         found: Object,
     },
 }
 
 impl Ended {
-    /// A failure that returned nothing. Reasons may have secrets in them here, and any length: whoever takes them hides the first
-    /// and then cuts to the second, for half a secret is one that nobody finds.
+    /// A failure without a result. The reason may contain secrets and have any length. The caller
+    /// masks it and only then cuts it, because no mask finds half a secret.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into(), found: Object::new() }
     }
 
-    /// Told to stop, and nothing returned.
+    /// A stopped run without a result.
     pub fn stopped(why: StopReason, started: Option<bool>) -> Self {
         Self::Stopped { why, started, found: Object::new() }
     }
@@ -123,33 +117,33 @@ pub fn shortened(text: String) -> String {
     }
 }
 
-/// Why a run has to stop before its end.
+/// Why a run is stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// The database no longer counts it as this worker's: it was lost, or taken over.
+    /// This worker no longer leases the run: it was lost or taken over.
     NotOurs,
-    /// Somebody cancelled it.
+    /// A user canceled it.
     Cancelled,
-    /// The worker ends and the grace period is over.
+    /// The worker shuts down and the grace period is over.
     WorkerEnds,
 }
 
-/// What a jig listens to.
+/// Signals a jig to stop.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<Option<StopReason>>);
 
-/// The other end of a [`Stop`].
+/// The sending half of a [`Stop`].
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<watch::Sender<Option<StopReason>>>);
 
 impl Stopper {
-    /// A stopper and its stop.
+    /// Creates a stopper and its stop signal.
     pub fn new() -> (Self, Stop) {
         let (sender, receiver) = watch::channel(None);
         (Self(Arc::new(sender)), Stop(receiver))
     }
 
-    /// Tells the run to stop; the first reason counts.
+    /// Signals the run to stop. Only the first reason counts.
     pub fn stop(&self, why: StopReason) {
         self.0.send_if_modified(|current| {
             let first = current.is_none();
@@ -160,7 +154,7 @@ impl Stopper {
 }
 
 impl Stop {
-    /// Waits until the run is told to stop; for ever, if it never is.
+    /// Waits until the run is stopped.
     pub async fn called(&mut self) -> StopReason {
         loop {
             if let Some(why) = *self.0.borrow_and_update() {
@@ -172,26 +166,25 @@ impl Stop {
         }
     }
 
-    /// Whether it was told already.
+    /// The reason, if the run has been stopped.
     pub fn reason(&self) -> Option<StopReason> {
         *self.0.borrow()
     }
 }
 
-/// A way to carry out steps.
 pub trait Jig: Send + Sync {
-    /// Carries the job out. Never panics on what a script, a node or a document says.
+    /// Executes the job. Must not panic, whatever a script, a node or a document contains.
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, stop: Stop) -> BoxFuture<'a, Ended>;
 
-    /// Whether it ends the run by itself when its time is over.
+    /// Whether the jig enforces the timeout itself.
     fn keeps_time(&self) -> bool {
         false
     }
 }
 
-/// Where the bytes of scripts come from.
+/// Source of script content.
 pub trait Scripts: Send + Sync {
-    /// The script with this hash.
+    /// Returns the script with this hash.
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>>;
 }
 
@@ -201,17 +194,16 @@ pub struct Jigs {
 }
 
 impl Jigs {
-    /// All of them.
     pub fn new(script: Arc<script::ScriptJig>) -> Self {
         Self { script }
     }
 
-    /// The words of all classes that this worker serves.
+    /// Names of all jig classes that this worker serves.
     pub fn classes() -> [&'static str; 3] {
         ["script", "noop", "test"]
     }
 
-    /// The jig that carries out this class, if this worker has it.
+    /// The jig for this class, if this worker has it.
     pub fn of(&self, class: &JigClass) -> Option<&dyn Jig> {
         match class {
             JigClass::Script => Some(self.script.as_ref()),

@@ -1,4 +1,4 @@
-//! The jig that does nothing: a real run that returns at once with an empty result.
+//! The `noop` jig: a real run that returns an empty result at once.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use super::{Ended, Jig, Job, Object, Stop};
 use crate::log::Log;
 
-/// Does nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Noop;
 

@@ -1,7 +1,8 @@
-//! The jig that does what its data tells it, so that a graph, a review or a screen can be tried without a machine.
+//! The `test` jig: its data controls its behavior, to try graphs, reviews or screens without a
+//! machine.
 //!
-//! It reads the key `test` of its input: `prints` (lines), `seconds` (how long it takes), `fail` (true, or the reason), `returns`
-//! (an object, also of a run that fails).
+//! It reads the key `test` of its input: `prints` (lines), `seconds` (duration), `fail` (true, or
+//! the reason), `returns` (an object, also if the run fails).
 
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use serde_json::Value;
 use super::{Ended, Jig, Job, Object, Stop};
 use crate::log::{Log, Stream};
 
-/// Does what it is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Test;
 
@@ -34,7 +34,9 @@ impl Jig for Test {
                 Some(value) => match serde_json::from_value(value.clone()) {
                     Ok(told) => told,
                     Err(error) => {
-                        return Ended::failed(format!("the data under `test` can't be read: {error}"));
+                        return Ended::failed(format!(
+                            "the data under `test` can't be read: {error}"
+                        ));
                     }
                 },
             };

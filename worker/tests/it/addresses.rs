@@ -1,4 +1,4 @@
-//! Machines with several addresses, of which one is enough; and how long a way that was found serves. On real SSH servers.
+//! Nodes with several addresses, and the lifetime of connections, on real SSH servers.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +21,10 @@ use crate::cluster::bind;
 use crate::process::Running;
 use crate::ssh::Bed;
 
-/// The testbed is on loopback addresses.
+/// The testbed uses loopback addresses.
 const LOCAL: Reachable = Reachable { allow_local: true, database: None };
 
-/// An address that swallows whatever is sent to it.
+/// An address that drops all packets.
 struct Swallows {
     address: Ipv4Addr,
     _full: Vec<TcpStream>,
@@ -32,7 +32,7 @@ struct Swallows {
 }
 
 impl Swallows {
-    /// Nobody takes what waits there, and no more than that may wait.
+    /// The listener never accepts, and its backlog is full.
     async fn at(address: Ipv4Addr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
         let place = SocketAddr::from((address, testbed::PORT));
@@ -69,37 +69,43 @@ impl Bed {
     }
 
     async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
-        // One of them is another node's, which records may not say.
+        // One address belongs to another node, which the trigger forbids.
         let sql = format!(
             "ALTER TABLE node DISABLE TRIGGER guard_node_machine; UPDATE node SET address = '{}' WHERE id = '{}';
              ALTER TABLE node ENABLE TRIGGER guard_node_machine",
             json!(addresses),
             self.cluster.nodes[node].id
         );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.cluster.db.owner()).await.expect("a change");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+            .execute(self.cluster.db.owner())
+            .await
+            .expect("a change");
         if let Connection::Ssh(ssh) = &mut self.cluster.nodes[node].connection {
             ssh.addresses = addresses.iter().map(ToString::to_string).collect();
         }
     }
 
-    /// Of the first look that got in, what came of each address.
+    /// The addresses tried by the first successful health check.
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
-            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50).await.expect("looks");
+            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
+                .await
+                .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
         look.tried.0
     }
 }
 
-/// Takes connections and says this to each.
+/// Accepts connections and sends this text to each.
 async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
-    let listener = tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
+    let listener =
+        tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(text.as_bytes()).await;
-            // What was sent is read before the end, or the answer would be lost with it.
+            // Read the client's data before closing. Otherwise the reset would discard the text.
             let _ = stream.shutdown().await;
             let _ = stream.read(&mut [0; 256]).await;
         }
@@ -107,11 +113,15 @@ async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
 }
 
 #[tokio::test]
-async fn what_answers_and_is_no_ssh_server_is_told() {
+async fn non_ssh_server_is_identified_in_error() {
     let bed = Bed::of(1).await;
     let connections = bed.ways();
     let cases = [
-        (7001, "HTTP/1.1 400 Bad Request\r\n\r\n", "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+        (
+            7001,
+            "HTTP/1.1 400 Bad Request\r\n\r\n",
+            "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")",
+        ),
         (7002, "", "port 7002 and hangs up without a word"),
         (7003, "SSH-2.0-x\r\n", "its SSH server ended the connection"),
     ];
@@ -132,7 +142,7 @@ async fn ends(connections: &Connections, reach: &Reach) -> Result<Ending, SshErr
 }
 
 #[tokio::test]
-async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
+async fn one_working_address_is_enough() {
     let mut bed = Bed::of(4).await;
     let mut swallow = Vec::new();
     for last in [201, 202, 203] {
@@ -146,7 +156,10 @@ async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes"), bind(2, "writes")]).await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     for node in 0..3 {
         bed.cluster.reaches_within(node, "writes", "active", Duration::from_secs(60)).await;
         assert!(bed.cluster.nodes[node].root.join("ran").exists(), "it ran there");
@@ -161,7 +174,8 @@ async fn one_address_that_lets_us_in_is_enough_whatever_the_others_do() {
     assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
     assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
     let tried = bed.first_look(2).await;
-    let mut expected: Vec<_> = swallowing.iter().map(|address| (address.to_string(), false)).collect();
+    let mut expected: Vec<_> =
+        swallowing.iter().map(|address| (address.to_string(), false)).collect();
     expected.push((bed.real(2).to_string(), true));
     assert_eq!(summary(&tried), expected);
     assert!(tried[..3].iter().all(|tried| !tried.said.is_empty()), "{tried:?}");
@@ -174,7 +188,10 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
     says(banner, testbed::PORT, "220 an FTP server\r\n").await;
     bed.has_addresses(0, &[closed, banner]).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     let until = async |bed: &Bed, condition: &'static str| {
         let deadline = Instant::now() + Duration::from_secs(30);
         while bed.cluster.count(condition).await == 0 {
@@ -191,7 +208,7 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
     until(&bed, "node_look WHERE reached").await;
     bed.testbed.node(0).stop();
     until(&bed, "node_look WHERE NOT reached AND said LIKE '%refused%' AND took_ms >= 0").await;
-    // With another connection nothing is known of its addresses.
+    // A new connection has no recorded addresses.
     bed.cluster.sql("UPDATE node SET way_no = way_no + 1 WHERE transport = 'ssh'").await;
     bed.cluster.sql("DELETE FROM node_look WHERE NOT reached").await;
     until(&bed, "node_look WHERE NOT reached AND way_no = (SELECT max(way_no) FROM node)").await;
@@ -201,25 +218,35 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
 }
 
 #[tokio::test]
-async fn where_no_address_lets_us_in_each_says_why() {
+async fn unreachable_node_reports_each_address() {
     let bed = Bed::of(2).await;
     let (closed, other) = (bed.beside(210), bed.real(1));
     let silent = Swallows::at(bed.beside(201)).await;
     let reach = bed.reach(0, &[closed, silent.address, other]);
     let (connections, begun) = (bed.ways(), Instant::now());
     let said = connections.reach(&reach).await.expect_err("nobody is there").to_string();
-    for part in ["refused", "no answer within", "has the host key", &closed.to_string(), &silent.address.to_string()] {
+    for part in [
+        "refused",
+        "no answer within",
+        "has the host key",
+        &closed.to_string(),
+        &silent.address.to_string(),
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let tried = connections.tried(&reach, begun).await;
-    assert_eq!(tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(), 3, "{tried:?}");
-    // One that is alone says it in its own words.
+    assert_eq!(
+        tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(),
+        3,
+        "{tried:?}"
+    );
+    // A single address returns its specific error.
     let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
     assert!(matches!(only, SshError::OtherHost { .. }), "{only}");
 }
 
 #[tokio::test]
-async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
+async fn last_good_address_is_first_and_silent_last() {
     let mut bed = Bed::of(1).await;
     let closed = bed.beside(210);
     let (reach, real) = (bed.reach(0, &[closed, bed.real(0)]), bed.real(0).to_string());
@@ -227,7 +254,7 @@ async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
     connections.reach(&reach).await.expect("it lets us in");
     let tried = connections.tried(&reach, begun).await;
     assert_eq!(summary(&tried), [(closed.to_string(), false), (real.clone(), true)]);
-    // Who is connected already has only one address to tell of.
+    // With an open connection, only its address is reported.
     let tried = connections.tried(&reach, Instant::now()).await;
     assert_eq!(summary(&tried), [(real.clone(), true)]);
 
@@ -244,16 +271,21 @@ async fn the_address_that_answered_goes_first_and_one_that_fell_silent_last() {
     let (reach, begun) = (reach, Instant::now());
     connections.reach(&reach).await.expect("it lets us in");
     let tried = connections.tried(&reach, begun).await;
-    assert_eq!(summary(&tried), [(closed.to_string(), false), (real, true)], "others come first now");
+    assert_eq!(
+        summary(&tried),
+        [(closed.to_string(), false), (real, true)],
+        "others come first now"
+    );
 }
 
 #[tokio::test]
-async fn who_takes_the_key_away_shuts_us_out() {
+async fn removed_key_ends_access() {
     let bed = Bed::of(1).await;
     let reach = bed.reach(0, &[bed.real(0)]);
     let connections = bed.ways();
     ends(&connections, &reach).await.expect("it lets us in");
-    let (key, aside) = (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
+    let (key, aside) =
+        (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
     fs::rename(&key, &aside).expect("it is ours");
     let refused = ends(&connections, &reach).await.expect_err("the worker has no key");
     assert!(matches!(refused, SshError::Key(_)), "{refused}");
@@ -262,7 +294,7 @@ async fn who_takes_the_key_away_shuts_us_out() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_no_longer_than_it_may() {
+async fn connection_expires_at_its_maximum_age() {
     let bed = Bed::of(1).await;
     let reach = bed.reach(0, &[bed.real(0)]);
     let (kept, short) = (bed.ways(), bed.ways().no_older_than(Duration::ZERO));
@@ -274,7 +306,7 @@ async fn a_connection_serves_no_longer_than_it_may() {
     let refused = ends(&short, &reach).await.expect_err("the machine knows the key no more");
     assert!(matches!(refused, SshError::NotLetIn { .. }), "{refused}");
     ends(&kept, &reach).await.expect("its time is not over");
-    // What began before goes on.
+    // The command on the old connection continues.
     drop(under_way.stdin.take());
     assert_eq!(under_way.wait().await, Ending::Code(7));
 }

@@ -1,15 +1,16 @@
-//! The claim's statement against the engine's admission, over random states of a cluster.
+//! Compares the claim statement with the engine's admission model over random cluster states.
 //!
-//! What they must share: every step that a claim takes in a round is admissible beside those that it took before in that round, in the
-//! state that the rounds before left; and when a claim has taken all it can, the engine would take none.
+//! Every step that a claim takes in a round must be admissible next to the earlier steps of that
+//! round, in the state after the previous rounds. When a claim has taken all it can, the model must
+//! admit no further step.
 //!
-//! And why not yet: what the statement says that each step waits for first is what the engine says.
+//! The pending reason of each step must also be the same in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits, Link, Moment,
-    NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
+    AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits,
+    Link, Moment, NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
 };
 use engine::catalog::{JigClass, JoinAfter, Lane, LaneMode, Needs, OnError, Role};
 use engine::cluster::EdgeKind;
@@ -21,10 +22,11 @@ use uuid::Uuid;
 use crate::cluster::{Cluster, bind, role};
 use crate::queue::confirmed;
 
-/// Cases to try.
+/// Number of random cases.
 const CASES: u64 = 200;
 
-/// A small generator of numbers (splitmix64): the same case for the same seed, everywhere.
+/// A small random number generator (splitmix64). The same seed gives the same case on every
+/// machine.
 struct Dice(u64);
 
 impl Dice {
@@ -71,10 +73,13 @@ fn roles() -> Vec<(&'static str, Role)> {
 }
 
 async fn own(cluster: &Cluster, statement: String) {
-    sqlx::raw_sql(AssertSqlSafe(statement)).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
 }
 
-/// One random state: of nodes, steps, runs, jigs, holds, budgets.
+/// Creates a random state of nodes, steps, runs, jigs, holds and disruption budgets.
 async fn shake(cluster: &Cluster, dice: &mut Dice) {
     let mut sql = String::from(
         "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
@@ -88,7 +93,11 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
             node.id
         );
     }
-    let held = if dice.chance(5) { "(SELECT id FROM person LIMIT 1), held_at = now()" } else { "NULL, held_at = NULL" };
+    let held = if dice.chance(5) {
+        "(SELECT id FROM person LIMIT 1), held_at = now()"
+    } else {
+        "NULL, held_at = NULL"
+    };
     sql += &format!("UPDATE deployment SET held_by = {held};");
     let active = dice.chance(80);
     sql += "ALTER TABLE jig DISABLE TRIGGER guard_intent;";
@@ -160,7 +169,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
         }
         let _ = node;
     }
-    // The guard of runs counts the parents again, so the rows must agree with them.
+    // The guard of runs counts parents again, so the rows must be consistent.
     sql += "UPDATE step s SET state = 'blocked', pending = 1
             WHERE state = 'todo' AND NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after);";
     own(cluster, sql).await;
@@ -171,10 +180,12 @@ fn parsed<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> T {
     serde_json::from_value(word.into()).expect("a word of ours")
 }
 
-/// The view that the engine gets of what is in the database.
+/// Builds the engine's view of the database.
 async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let pool = cluster.db.owner();
-    let all = |query: &'static str| async move { sqlx::query(query).fetch_all(pool).await.expect("rows") };
+    let all = |query: &'static str| async move {
+        sqlx::query(query).fetch_all(pool).await.expect("rows")
+    };
     let uuid = |row: &PgRow, column: &str| row.get::<Uuid, _>(column);
     let lane_of = |row: &PgRow| LaneKey {
         deployment: DeploymentId(uuid(row, "deployment_id")),
@@ -186,7 +197,8 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let nodes = all("SELECT id, fqdn, phantom, alive, available, joined FROM node").await;
     let jigs =
         all("SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs)) AS served FROM jig").await;
-    let enabled = sqlx::query_scalar("SELECT enabled FROM head").fetch_one(pool).await.expect("the head");
+    let enabled =
+        sqlx::query_scalar("SELECT enabled FROM head").fetch_one(pool).await.expect("the head");
     let steps =
         all("SELECT s.*, l.deployment_id, l.name AS lane, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
@@ -268,8 +280,16 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
                     failures: row.get::<i32, _>("failures").unsigned_abs(),
                     needs: parsed(row, "needs"),
                     exclusive: row.get("exclusive"),
-                    on_error: if row.get("freezes_node") { OnError::Node } else { OnError::Descendants },
-                    budgets: row.get::<Vec<i64>, _>("budget_ids").into_iter().map(BudgetId).collect::<BTreeSet<_>>(),
+                    on_error: if row.get("freezes_node") {
+                        OnError::Node
+                    } else {
+                        OnError::Descendants
+                    },
+                    budgets: row
+                        .get::<Vec<i64>, _>("budget_ids")
+                        .into_iter()
+                        .map(BudgetId)
+                        .collect::<BTreeSet<_>>(),
                     rests: row.get("rests"),
                 };
                 (StepId(uuid(row, "id")), view)
@@ -287,7 +307,7 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     }
 }
 
-/// What a claim took, round by round: each round is a transaction, and has its time.
+/// Groups a claim's steps by round. Each round is a transaction with its own timestamp.
 async fn rounds_of(cluster: &Cluster, runs: &[RunId]) -> Vec<Vec<StepId>> {
     let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
     let rounds: Vec<Vec<Uuid>> = sqlx::query_scalar(
@@ -311,7 +331,7 @@ fn running(mut view: AdmissionView, round: &[StepId]) -> AdmissionView {
     view
 }
 
-/// What the engine says that every step waits for first.
+/// The engine's first pending reason for every step.
 async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTreeMap<StepId, Wait> {
     let pool = cluster.db.owner();
     let edges: Vec<(Uuid, Uuid, String)> =
@@ -321,38 +341,48 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
         let kind: EdgeKind = serde_json::from_value(kind.into()).expect("a word of ours");
         children.entry(StepId(parent)).or_default().push(Child { step: StepId(child), kind });
     }
-    let ends: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, join_after = 'end' FROM step").fetch_all(pool).await.expect("rows");
+    let ends: Vec<(Uuid, bool)> = sqlx::query_as("SELECT id, join_after = 'end' FROM step")
+        .fetch_all(pool)
+        .await
+        .expect("rows");
     let link = |(id, end): (Uuid, bool)| {
         let after = if end { JoinAfter::End } else { JoinAfter::Success };
         (StepId(id), Link { state: view.steps[&StepId(id)].state, after, skipped: false })
     };
     let behind = struck(&ends.into_iter().map(link).collect(), &children);
-    let runs: Vec<(Uuid, bool, bool)> =
-        sqlx::query_as("SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL")
-            .fetch_all(pool)
-            .await
-            .expect("rows");
-    let attempt = |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
+    let runs: Vec<(Uuid, bool, bool)> = sqlx::query_as(
+        "SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL",
+    )
+    .fetch_all(pool)
+    .await
+    .expect("rows");
+    let attempt =
+        |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
     let runs: BTreeMap<Uuid, Attempt> = runs.into_iter().map(attempt).collect();
-    let wait = |id: &StepId| Some((*id, wait_of(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?));
+    let wait = |id: &StepId| {
+        Some((*id, wait_of(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?))
+    };
     view.steps.keys().filter_map(wait).collect()
 }
 
-/// What the statement says of them.
+/// The statement's first pending reason for every step.
 async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
     let mut on = cluster.server().acquire().await.expect("a connection");
     let filter = store::reading::WaitingFilter::default();
     let told = store::reading::waiting(&mut on, limits, &filter, 1_000).await.expect("what waits");
-    told.rows.iter().map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours"))).collect()
+    told.rows
+        .iter()
+        .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
+        .collect()
 }
 
 #[tokio::test]
-async fn claim_and_why_not_yet_agree_with_the_engine() {
+async fn claim_and_pending_reasons_match_the_engine() {
     let mut cluster = Cluster::of(5).await;
     let mut binds = Vec::new();
     let mut above = None;
-    // Every second role has a parent: with more, hardly any random state lets a step start.
+    // Only every second role has a parent. With more parents, few random states would let a step
+    // start.
     for (at, (name, role)) in roles().into_iter().enumerate() {
         cluster.add_role(role).await;
         above = above.filter(|_| at % 2 == 1);
@@ -363,7 +393,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         above = Some(name);
     }
     cluster.commit(&binds).await;
-    let open = ["step", "budget", "edge"].map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
+    let open = ["step", "budget", "edge"]
+        .map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
     own(&cluster, open.concat()).await;
     own(&cluster, "ALTER TABLE head DISABLE TRIGGER guard_head".to_owned()).await;
     confirmed(&cluster, 0).await;
@@ -372,7 +403,8 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
     for seed in 0..CASES {
         let mut dice = Dice(seed);
         shake(&cluster, &mut dice).await;
-        let capacity = if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
+        let capacity =
+            if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
         own(&cluster, format!("UPDATE worker SET capacity = {capacity}")).await;
         let limits = Limits {
             running: u32::try_from(1 + dice.roll(14)).expect("small"),
@@ -391,12 +423,21 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         let rounds = rounds_of(&cluster, &claimed.runs).await;
         claimed_at_all += claimed.runs.len();
         claims_of_several_rounds += usize::from(rounds.len() > 1);
-        assert_eq!(rounds.is_empty(), expected.is_empty(), "seed {seed}: {rounds:?} against {expected:?}");
+        assert_eq!(
+            rounds.is_empty(),
+            expected.is_empty(),
+            "seed {seed}: {rounds:?} against {expected:?}"
+        );
 
-        // Within a round a chunk's first step does not keep out its others; for the next round the chunk is under way.
+        // Within a round, the first step of a chunk does not block the others. For the next round,
+        // the chunk is in progress.
         let mut now = before;
         for round in rounds {
-            assert!(round.len() <= limits.batch as usize, "seed {seed}: a round of {}", round.len());
+            assert!(
+                round.len() <= limits.batch as usize,
+                "seed {seed}: a round of {}",
+                round.len()
+            );
             let mut taken = Taken::new(&now, limits);
             for step in &round {
                 let reasons = taken.take(*step);
@@ -408,8 +449,11 @@ async fn claim_and_why_not_yet_agree_with_the_engine() {
         assert_eq!(left, [], "seed {seed}: these could have been taken too");
     }
     assert!(claimed_at_all > 100, "the cases are too tame: {claimed_at_all}");
-    assert!(claims_of_several_rounds >= 5, "the cases are too tame: {claims_of_several_rounds} of several rounds");
+    assert!(
+        claims_of_several_rounds >= 5,
+        "the cases are too tame: {claims_of_several_rounds} of several rounds"
+    );
     let unseen: Vec<_> = Wait::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
-    // What the schema keeps out, but for damage.
+    // The schema prevents `Unknown` unless rows are damaged.
     assert_eq!(unseen, [&Wait::Unknown], "the cases are too tame");
 }

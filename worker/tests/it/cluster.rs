@@ -1,5 +1,5 @@
-//! A small cluster in a database of its own, brought there by the way that every change goes: genesis, proposal, submission,
-//! verdict, commit. No guard is switched off, so what runs here is what would run.
+//! A small cluster in its own database. Every change takes the regular path: genesis, proposal,
+//! review, verdict, commit. All guards are enabled, so the tests run what production would run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use engine::blueprint::{change_hash, changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Catalog, JigClass, Role};
 use engine::cluster::{
-    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
-    RootDoc,
+    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
+    NoderoleDoc, NoderoleKey, RootDoc,
 };
 use engine::gate::signature::{Nonce, Statement};
 use engine::gate::{Policy, Risk, SignedRule, VerdictKind};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId, PersonId, PolicyNo,
-    RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId,
+    PersonId, PolicyNo, RoleName, RunId, StepId, SubmissionId, TargetNo,
 };
 use engine::plan::base::written;
 use passkeys::Site;
@@ -33,7 +33,6 @@ use testdb::TestDatabase;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-/// A node of the cluster.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub id: NodeId,
@@ -42,7 +41,7 @@ pub struct Node {
     pub connection: Connection,
 }
 
-/// A role's instance on a node, to be bound.
+/// A role instance to bind to a node.
 #[derive(Debug, Clone)]
 pub struct Bind {
     pub node: usize,
@@ -72,13 +71,13 @@ pub struct Cluster {
     pub system: DeploymentId,
     pub nodes: Vec<Node>,
     pub catalog: Catalog,
-    /// Jigs that the next commit switches off; it switches on all others.
+    /// Jigs that the next commit disables. It enables all others.
     pub inactive_jigs: BTreeSet<JigName>,
     blueprint: Blueprint,
     roles: BTreeMap<String, (Hash, Arc<Role>)>,
     author: PersonId,
     reviewer: PersonId,
-    /// Signs the next approvals, if there is one.
+    /// Signs the next approvals, if set.
     pub signer: Option<Signer>,
     folder: TempDir,
 }
@@ -87,7 +86,7 @@ pub struct Cluster {
 pub struct Signer {
     id: PasskeyId,
     authenticator: Authenticator,
-    /// Whether the next signatures are invented.
+    /// Whether the next signatures are forged.
     pub forges: bool,
     /// Whether the next change is shown and signed with the hash of other documents.
     pub shows_another: bool,
@@ -95,13 +94,14 @@ pub struct Signer {
 
 const ORIGIN: &str = "http://localhost:7780";
 
-/// A role, everything at its default.
+/// A role with default values.
 pub fn role(name: &str, class: JigClass) -> Role {
-    let value = json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
+    let value =
+        json!({"name": name, "barclamp": "test", "jig": class.as_str(), "jig_class": class});
     serde_json::from_value(value).expect("a role needs no more")
 }
 
-/// Writes version 1 of a secret into a worker's folder, and its descriptor.
+/// Writes version 1 of a secret and its descriptor into a worker's folder.
 pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).expect("the folder is ours");
@@ -109,22 +109,25 @@ pub fn write_secret(folder: &Path, name: &str, text: &str, descriptor: &str) {
     std::fs::write(folder.join("secret.toml"), descriptor).expect("the folder is ours");
 }
 
-/// The descriptor of a secret that the deployment of all tests may use.
+/// The descriptor of a secret that the test deployment may use.
 pub const FOR_SYSTEM: &str = "kind = \"data\"\ndeployments = [\"system\"]\n";
 
 impl Cluster {
-    /// A cluster with that many nodes (folders of this machine), all alive, and no noderole.
+    /// A cluster of live local nodes without noderoles.
     pub async fn of(nodes: usize) -> Self {
         Self::under(Policy::default(), nodes).await
     }
 
-    /// The same under a policy that demands signed approvals, with a confirmed passkey of the reviewer.
+    /// Like `of`, with a policy that requires signed approvals and a confirmed passkey of the
+    /// reviewer.
     pub async fn signed(nodes: usize) -> Self {
         let policy = Policy { signed: [SignedRule::default()].into(), ..Policy::default() };
         let mut cluster = Self::under(policy, nodes).await;
         let (site, authenticator) = (Site::of(ORIGIN).expect("a site"), Authenticator::new());
-        let (options, state) = passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
-        let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options)).expect("a passkey");
+        let (options, state) =
+            passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
+        let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options))
+            .expect("a passkey");
         let new = NewPasskey {
             person: cluster.reviewer,
             name: "key".into(),
@@ -135,7 +138,10 @@ impl Cluster {
             counter: made.counter,
         };
         let mut connection = cluster.db.owner().acquire().await.expect("a connection");
-        let id = store::passkeys::insert(&mut connection, &new).await.expect("a row").expect("a new passkey");
+        let id = store::passkeys::insert(&mut connection, &new)
+            .await
+            .expect("a row")
+            .expect("a new passkey");
         store::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
         cluster.signer = Some(Signer { id, authenticator, forges: false, shows_another: false });
         cluster
@@ -143,7 +149,7 @@ impl Cluster {
 
     async fn under(policy: Policy, nodes: usize) -> Self {
         let db = TestDatabase::new().await;
-        // The owner writes in people's names: these tests are about workers, not about sessions.
+        // The owner writes as both users: these tests are about workers, not sessions.
         let mut transaction = db.owner().begin().await.expect("a transaction");
         let people = [Uuid::new_v4(), Uuid::new_v4()];
         sqlx::query(
@@ -160,7 +166,8 @@ impl Cluster {
             .expect("jigs");
         let (system, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
         let mut blueprint = Blueprint::default();
-        let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple())).expect("a name");
+        let fqdn = Fqdn::parse(&format!("d-{}.phantom.gantry.internal", system.0.simple()))
+            .expect("a name");
         let node = NodeDoc {
             id: phantom,
             fqdn,
@@ -172,8 +179,15 @@ impl Cluster {
         };
         let name = DeploymentName::parse("system").expect("a name");
         let (barclamps, roles) = (BTreeMap::new(), BTreeMap::new());
-        let deployment =
-            DeploymentDoc { id: system, name, parent: None, phantom, barclamps, roles, inactive_jigs: BTreeSet::new() };
+        let deployment = DeploymentDoc {
+            id: system,
+            name,
+            parent: None,
+            phantom,
+            barclamps,
+            roles,
+            inactive_jigs: BTreeSet::new(),
+        };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [
             blueprint.put_node(node).expect("a document"),
@@ -183,7 +197,8 @@ impl Cluster {
         ];
         let old = Blueprint::default();
         let changes = changes(&RootDoc::default(), &blueprint.root());
-        let projection = project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
+        let projection =
+            project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::put_objects(&mut transaction, &objects).await.expect("objects");
         let new = NewTarget {
@@ -221,7 +236,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same with nodes of a testbed, reached by SSH.
+    /// Like `of`, with the nodes of a testbed, reached over SSH.
     pub async fn over(testbed: &testbed::Testbed) -> Self {
         let mut cluster = Self::of(0).await;
         for node in testbed.nodes() {
@@ -236,7 +251,7 @@ impl Cluster {
         self.insert_node(root.clone(), "local", json!({"root": root})).await;
     }
 
-    /// A node with this connection.
+    /// Adds a node with this connection.
     pub async fn insert_node(&mut self, root: PathBuf, transport: &'static str, connection: Value) {
         let number = self.nodes.len();
         let mut tagged = connection.clone();
@@ -260,31 +275,33 @@ impl Cluster {
         let mut connection = self.server().acquire().await.expect("a connection");
         assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
         drop(connection);
-        // As if a health check had confirmed it.
-        sqlx::query("UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1")
-            .bind(node.id.0)
-            .execute(self.db.owner())
-            .await
-            .expect("the owner may");
+        // As if a health check had confirmed the node.
+        sqlx::query(
+            "UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed' WHERE id = $1",
+        )
+        .bind(node.id.0)
+        .execute(self.db.owner())
+        .await
+        .expect("the owner may");
         self.nodes.push(node);
     }
 
-    /// The pool of the workers' role.
+    /// Connections with the workers' database role.
     pub fn pool(&self) -> &PgPool {
         self.db.worker()
     }
 
-    /// The pool of the server's role.
+    /// Connections with the server's database role.
     pub fn server(&self) -> &PgPool {
         self.db.server()
     }
 
-    /// A folder of the test's own.
+    /// A temporary folder of this test.
     pub fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// Makes a role known.
+    /// Adds a role to the catalog.
     pub async fn add_role(&mut self, role: Role) {
         let object = Object::of(ObjectKind::Role, &role).expect("a role");
         let mut connection = self.server().acquire().await.expect("a connection");
@@ -294,19 +311,25 @@ impl Cluster {
         self.roles.insert(role.name.to_string(), (object.hash, role));
     }
 
-    /// A role with one script, and what `change` makes of it.
-    pub async fn add_script_role(&mut self, name: &str, script: &str, change: impl FnOnce(&mut Role)) {
+    /// Adds a role with one script, modified by `change`.
+    pub async fn add_script_role(
+        &mut self,
+        name: &str,
+        script: &str,
+        change: impl FnOnce(&mut Role),
+    ) {
         let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
         let mut connection = self.server().acquire().await.expect("a connection");
         intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
         drop(connection);
         let mut role = role(name, JigClass::Script);
-        role.scripts = vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
+        role.scripts =
+            vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
         change(&mut role);
         self.add_role(role).await;
     }
 
-    /// Commits noderoles: reviewed, by the ordinary way. Binding one that is there changes its data.
+    /// Commits noderoles with a review. Binding an existing noderole changes its data.
     pub async fn commit(&mut self, binds: &[Bind]) -> TargetNo {
         let mut new = self.blueprint.clone();
         let mut objects = Vec::new();
@@ -327,10 +350,19 @@ impl Cluster {
                 },
             });
             let (hash, role) = &self.roles[bind.role];
-            deployment.roles.entry(role.name.clone()).or_insert(DeploymentRoleDoc { role: *hash, data: json!({}) });
-            let rank = bind.parents.iter().map(|(node, role)| self.rank(&nodes, *node, role) + 1).max().unwrap_or(0);
+            deployment
+                .roles
+                .entry(role.name.clone())
+                .or_insert(DeploymentRoleDoc { role: *hash, data: json!({}) });
+            let rank = bind
+                .parents
+                .iter()
+                .map(|(node, role)| self.rank(&nodes, *node, role) + 1)
+                .max()
+                .unwrap_or(0);
             let parents = bind.parents.iter();
-            let parents = parents.map(|(n, r)| EdgeDoc { parent: self.noderole(*n, r), kind: EdgeKind::Hard });
+            let parents = parents
+                .map(|(n, r)| EdgeDoc { parent: self.noderole(*n, r), kind: EdgeKind::Hard });
             let noderole = NoderoleDoc {
                 deployment: self.system,
                 role: *hash,
@@ -361,22 +393,31 @@ impl Cluster {
         found.expect("parents are bound before their children").rank
     }
 
-    async fn commit_blueprint(&mut self, new: Blueprint, objects: &[Object], root: Hash) -> TargetNo {
+    async fn commit_blueprint(
+        &mut self,
+        new: Blueprint,
+        objects: &[Object],
+        root: Hash,
+    ) -> TargetNo {
         let changes = changes(&self.blueprint.root(), &new.root());
         let written = written(&self.blueprint, &new, &changes);
-        let projection = project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
+        let projection =
+            project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
         intent::put_objects(&mut transaction, objects).await.expect("objects");
-        let (proposal, _) =
-            intent::ensure_proposal(&mut transaction, self.system, self.author).await.expect("a proposal");
-        let version = intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
+        let (proposal, _) = intent::ensure_proposal(&mut transaction, self.system, self.author)
+            .await
+            .expect("a proposal");
+        let version =
+            intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
         let (base,): (i64,) = sqlx::query_as("SELECT head_no FROM deployment WHERE id = $1")
             .bind(self.system.0)
             .fetch_one(&mut *transaction)
             .await
             .expect("the base");
-        let destructive = projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
+        let destructive =
+            projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
         let submission = NewSubmission {
             proposal,
             version: version.expect("it is open"),
@@ -392,7 +433,7 @@ impl Cluster {
             epoch: head.epoch,
             root,
             summary: json!({}),
-            // Whatever runs again here was said to: naming a risk that there is not is nobody's harm.
+            // Declaring a risk that does not exist is harmless.
             risks: destructive
                 .then_some(Risk::Destructive)
                 .into_iter()
@@ -403,12 +444,19 @@ impl Cluster {
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
-        let submission = intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
+        let submission =
+            intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
         transaction.commit().await.expect("a submission");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        let verdict =
-            intent::insert_verdict(&mut transaction, submission, self.reviewer, VerdictKind::Approve, "").await;
+        let verdict = intent::insert_verdict(
+            &mut transaction,
+            submission,
+            self.reviewer,
+            VerdictKind::Approve,
+            "",
+        )
+        .await;
         self.sign(&mut transaction, submission, verdict.expect("a verdict")).await;
         let target = NewTarget {
             head,
@@ -431,16 +479,25 @@ impl Cluster {
 
     async fn sign(&self, on: &mut PgConnection, submission: SubmissionId, verdict: i64) {
         let Some(Signer { id, authenticator, forges, .. }) = &self.signer else { return };
-        let reviewed = store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
+        let reviewed =
+            store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
         let nonce = Nonce(*Uuid::new_v4().as_bytes());
-        let statement = Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: self.reviewer, nonce };
+        let statement = Statement::Verdict {
+            reviewed,
+            verdict: VerdictKind::Approve,
+            person: self.reviewer,
+            nonce,
+        };
         let challenge = match forges {
             true => Hash::of_bytes(b"another statement"),
             false => statement.challenge().expect("a challenge"),
         };
         let options = passkeys::request(&Site::of(ORIGIN).expect("a site"), challenge, &[]);
-        let (_, assertion) = passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
-        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion).await.expect("a signature");
+        let (_, assertion) =
+            passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
+        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion)
+            .await
+            .expect("a signature");
     }
 
     pub fn noderole(&self, node: usize, role: &str) -> NoderoleId {
@@ -475,7 +532,7 @@ impl Cluster {
             .expect("the step")
     }
 
-    /// Waits until the step has a state, and fails with what it has.
+    /// Waits until the step has this state. Panics with its state otherwise.
     pub async fn reaches(&self, node: usize, role: &str, wanted: &str) {
         self.reaches_within(node, role, wanted, Duration::from_secs(30)).await;
     }
@@ -491,13 +548,15 @@ impl Cluster {
                 let error = self.error(node, role).await;
                 let runs = self.runs(node, role).await;
                 let activity = self.activity().await;
-                panic!("{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}");
+                panic!(
+                    "{role} on n{node} is {state}, not {wanted}; error {error:?}; runs {runs:?}\n{activity}"
+                );
             }
             sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// What the database and the workers are at, for tests that fail.
+    /// State of the database and the workers, for the messages of failing tests.
     async fn activity(&self) -> String {
         let lines: Vec<String> = sqlx::query_scalar(
             "SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, now() - state_change, left(query, 100))
@@ -520,7 +579,7 @@ impl Cluster {
             .expect("runs")
     }
 
-    /// Waits until the step's newest run is under way, and gives it.
+    /// Waits until the step's newest run has started, and returns it.
     pub async fn running(&self, node: usize, role: &str) -> RunId {
         for _ in 0..1_000 {
             if let Some(run) = self.runs(node, role).await.last()
@@ -538,13 +597,13 @@ impl Cluster {
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 
-    /// Counts rows by a condition.
+    /// Counts rows that match a condition.
     pub async fn count(&self, from: &'static str) -> i64 {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {from}"));
         sqlx::query_scalar(query).fetch_one(self.db.owner()).await.expect("a count")
     }
 
-    /// As the owner, whom the guards of progress let pass.
+    /// Executes SQL as the owner, whom the guards of progress let pass.
     pub async fn sql(&self, statement: &'static str) {
         sqlx::raw_sql(statement).execute(self.db.owner()).await.expect("the statement");
     }

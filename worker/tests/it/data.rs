@@ -1,4 +1,4 @@
-//! What runs are given, what they give back, and what is kept of it: on folders of this machine and over SSH.
+//! Input, results and stored data of runs, on local folders and over SSH.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, FOR_SYSTEM, RunRow, bind, role, write_secret};
 use crate::process::{Running, quick};
 use crate::scripts::appears;
 
-/// A cluster whose nodes are reached by SSH, and secrets of its own.
+/// A cluster with nodes over SSH and its own secrets.
 struct Bed {
     cluster: Cluster,
     testbed: Testbed,
@@ -25,7 +25,8 @@ struct Bed {
 impl Bed {
     async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes).expect("a testbed");
+        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes)
+            .expect("a testbed");
         Self { cluster: Cluster::over(&testbed).await, testbed, _folder: folder }
     }
 
@@ -35,17 +36,23 @@ impl Bed {
 
     fn worker(&self) -> Running {
         let looks = Duration::from_secs(3600);
-        let config = Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) };
+        let config = Config {
+            secrets: Some(self.testbed.secrets()),
+            looks,
+            ..quick(&self.cluster.folder())
+        };
         Running::start(config, self.cluster.pool())
     }
 }
 
 fn outcomes(runs: &[RunRow]) -> Vec<(Option<&str>, Value)> {
-    runs.iter().map(|run| (run.outcome.as_deref(), run.result.clone().unwrap_or(Value::Null))).collect()
+    runs.iter()
+        .map(|run| (run.outcome.as_deref(), run.result.clone().unwrap_or(Value::Null)))
+        .collect()
 }
 
 #[tokio::test]
-async fn what_an_attempt_returned_is_kept_also_when_it_failed() {
+async fn result_of_failed_attempt_is_stored() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 echo x >>tries
@@ -69,19 +76,30 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
     assert_eq!(outcomes(&runs), expected);
     assert_eq!(runs[1].error.as_deref(), Some("no luck 2"), "the reason is the script's own");
     let log = cluster.log(RunId(runs[1].id)).await;
-    assert!(log.contains("what it returned before it failed is not kept") && log.contains("no json"), "{log}");
-    assert_eq!(cluster.wall(0, "volume").await, Some(json!({"volume": "v-3"})), "only a success leaves a wall");
+    assert!(
+        log.contains("what it returned before it failed is not kept") && log.contains("no json"),
+        "{log}"
+    );
+    assert_eq!(
+        cluster.wall(0, "volume").await,
+        Some(json!({"volume": "v-3"})),
+        "only a success leaves a wall"
+    );
     assert_eq!(cluster.count("step WHERE wall_run = (SELECT max(id) FROM run)").await, 1);
 }
 
 #[tokio::test]
-async fn of_a_step_that_fails_for_ever_the_newest_results_are_kept() {
+async fn only_newest_results_of_failing_step_are_stored() {
     let mut cluster = Cluster::of(1).await;
     let tries = u32::try_from(kept::OF_STEP).expect("a small number") + 2;
     let mut fails = role("fails", JigClass::Test);
     (fails.run.retries, fails.run.backoff) = (tries, 0);
     cluster.add_role(fails).await;
-    cluster.commit(&[bind(0, "fails").data(json!({"test": {"fail": "never", "returns": {"found": 1}}}))]).await;
+    cluster
+        .commit(&[
+            bind(0, "fails").data(json!({"test": {"fail": "never", "returns": {"found": 1}}}))
+        ])
+        .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "fails", "error").await;
     worker.stop().await;
@@ -98,9 +116,10 @@ async fn of_a_step_that_fails_for_ever_the_newest_results_are_kept() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
+async fn canceled_run_stores_its_partial_result() {
     let mut cluster = Cluster::of(1).await;
-    let script = "#!/bin/sh\necho '{\"port\": 7}' >\"$GANTRY_OUTPUT\"\necho up >started\nsleep 300\n";
+    let script =
+        "#!/bin/sh\necho '{\"port\": 7}' >\"$GANTRY_OUTPUT\"\necho up >started\nsleep 300\n";
     cluster.add_script_role("serves", script, |_| ()).await;
     cluster.commit(&[bind(0, "serves")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
@@ -109,11 +128,14 @@ async fn a_cancelled_run_has_returned_what_it_wrote_by_then() {
     store::running::cancel_run(cluster.db.owner(), run, "ada").await.expect("to cancel");
     cluster.reaches(0, "serves", "error").await;
     worker.stop().await;
-    assert_eq!(outcomes(&cluster.runs(0, "serves").await), [(Some("cancelled"), json!({"port": 7}))]);
+    assert_eq!(
+        outcomes(&cluster.runs(0, "serves").await),
+        [(Some("cancelled"), json!({"port": 7}))]
+    );
 }
 
 #[tokio::test]
-async fn a_result_that_can_not_be_stored_is_refused_with_its_place() {
+async fn unstorable_result_is_rejected_with_its_pointer() {
     let mut cluster = Cluster::of(1).await;
     let script = "#!/bin/sh\nprintf '{\"a\": {\"b\": \"x\\\\u0000y\"}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("odd", script, |_| ()).await;
@@ -122,7 +144,10 @@ async fn a_result_that_can_not_be_stored_is_refused_with_its_place() {
     cluster.reaches(0, "odd", "error").await;
     worker.stop().await;
     let error = cluster.error(0, "odd").await.expect("a reason");
-    assert!(error.contains("can't be kept") && error.contains("/a/b") && error.contains("U+0000"), "{error}");
+    assert!(
+        error.contains("can't be kept") && error.contains("/a/b") && error.contains("U+0000"),
+        "{error}"
+    );
 }
 
 const HALVES: &str = r#"#!/bin/sh
@@ -140,20 +165,21 @@ printf '{"db": {"url": "db://u:%s@h", "%s": 1}}' "$whole" "$whole" >"$GANTRY_OUT
 "#;
 
 #[tokio::test]
-async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
+async fn split_secret_stays_masked_over_ssh() {
     let mut bed = Bed::of(1).await;
     let secret = "hunter22-and-more/é'";
     bed.secret("db/admin", secret);
     bed.cluster.add_script_role("tells", HALVES, |_| ()).await;
     let fails = format!("{HALVES}\nprintf 'no: %s' \"$whole\" >&2\nexit 3\n");
     bed.cluster.add_script_role("fails", &fails, |_| ()).await;
-    let no_json = "#!/bin/sh\nprintf '%100s%s' x \"$GANTRY_DATA_DB_PASSWORD\" >\"$GANTRY_OUTPUT\"\n";
+    let no_json =
+        "#!/bin/sh\nprintf '%100s%s' x \"$GANTRY_DATA_DB_PASSWORD\" >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("no-json", no_json, |_| ()).await;
-    let deep = "#!/bin/sh\nprintf '{\"%s\": \"\\\\u0000\"}' hunter22-and-more/é >\"$GANTRY_OUTPUT\"\n";
+    let deep =
+        "#!/bin/sh\nprintf '{\"%s\": \"\\\\u0000\"}' hunter22-and-more/é >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("odd-key", deep, |_| ()).await;
     bed.secret("db/key", "hunter22-and-more/é");
-    let data =
-        json!({"db": {"password": {"$secret": "db/admin", "version": 1}, "key": {"$secret": "db/key", "version": 1}}});
+    let data = json!({"db": {"password": {"$secret": "db/admin", "version": 1}, "key": {"$secret": "db/key", "version": 1}}});
     for name in ["tells", "fails", "no-json", "odd-key"] {
         bed.cluster.commit(&[bind(0, name).data(data.clone())]).await;
     }
@@ -166,7 +192,11 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
 
     let tells = bed.cluster.runs(0, "tells").await.remove(0);
     let log = bed.cluster.log(RunId(tells.id)).await;
-    assert!(log.contains("first: (secret).\n") && log.contains("to the other: (secret)"), "{}", &log[..200]);
+    assert!(
+        log.contains("first: (secret).\n") && log.contains("to the other: (secret)"),
+        "{}",
+        &log[..200]
+    );
     assert!(log.contains("(secret)0 (secret)1 ") && log.contains("(secret)2999 \n"));
     assert_eq!(tells.result, Some(json!({"db": {"url": "db://u:(secret)@h", "(secret)": 1}})));
     let fails = bed.cluster.runs(0, "fails").await.remove(0);
@@ -177,18 +207,22 @@ async fn a_secret_in_two_halves_stays_hidden_the_whole_way_over_ssh() {
     let error = bed.cluster.error(0, "odd-key").await.expect("a reason");
     assert!(error.contains("can't be kept") && error.contains("/(secret)"), "{error}");
 
-    // Nothing that the database has, of whatever table, has any half of it beyond what a name has by chance.
+    // No table has either half of the secret more often than a random name would.
     for table in ["run", "run_log", "step", "event", "audit", "noderole"] {
         let query = sqlx::AssertSqlSafe(match table {
-            "run_log" => "SELECT count(*) FROM run_log WHERE position('and-more'::bytea IN body) > 0".to_owned(),
+            "run_log" => {
+                "SELECT count(*) FROM run_log WHERE position('and-more'::bytea IN body) > 0"
+                    .to_owned()
+            }
             table => format!("SELECT count(*) FROM {table} t WHERE t::text LIKE '%and-more%'"),
         });
-        let found: i64 = sqlx::query_scalar(query).fetch_one(bed.cluster.db.owner()).await.expect("a count");
+        let found: i64 =
+            sqlx::query_scalar(query).fetch_one(bed.cluster.db.owner()).await.expect("a count");
         assert_eq!(found, 0, "{table}");
     }
 }
 
-/// Keeps what it was given, fails the first time after it made something, and tells both.
+/// Stores its input, and fails the first time after writing a result.
 const COLLECTS: &str = r#"#!/bin/sh
 set -eu
 cp "$GANTRY_SURROUNDINGS" "seen-$GANTRY_RUN"
@@ -199,21 +233,27 @@ echo x >>tries
 "#;
 
 async fn surrounded(cluster: &mut Cluster) {
-    let serves =
-        "#!/bin/sh\nprintf '{\"peer\": {\"port\": 9999, \"pid\": \"%s\"}}' \"$GANTRY_NODE\" >\"$GANTRY_OUTPUT\"\n";
+    let serves = "#!/bin/sh\nprintf '{\"peer\": {\"port\": 9999, \"pid\": \"%s\"}}' \"$GANTRY_NODE\" >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("peer", serves, |_| ()).await;
     cluster.add_script_role("beside", "#!/bin/sh\n", |_| ()).await;
     let again = |role: &mut engine::catalog::Role| (role.run.retries, role.run.backoff) = (5, 0);
     cluster.add_script_role("collects", COLLECTS, again).await;
     cluster.sql("UPDATE node SET facts = '{\"cpus\": 4}' WHERE NOT phantom").await;
     let data = json!({"peer": {"port": 80, "key": {"$secret": "db/admin", "version": 1}}});
-    cluster.commit(&[bind(0, "peer").data(data.clone()), bind(1, "peer").data(data), bind(1, "beside")]).await;
+    cluster
+        .commit(&[
+            bind(0, "peer").data(data.clone()),
+            bind(1, "peer").data(data),
+            bind(1, "beside"),
+        ])
+        .await;
     cluster.commit(&[bind(2, "collects").after(0, "peer").after(1, "peer")]).await;
 }
 
-/// What a run found in a file on its node.
+/// Reads a JSON file that a run wrote on its node.
 fn found(cluster: &Cluster, node: usize, name: &str, run: i64) -> Value {
-    let text = fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}"))).expect("it ran");
+    let text =
+        fs::read_to_string(cluster.nodes[node].root.join(format!("{name}-{run}"))).expect("it ran");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -225,38 +265,59 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
     let expected = json!({"id": cluster.nodes[2].id, "name": "n2.test.gantry", "deployment": "system", "phantom": false,
         "addresses": own, "facts": {"cpus": 4}, "hints": {}});
     assert_eq!(seen["node"], expected);
-    // Both peers, although of one key of both the attributes show one value.
+    // Both peers are listed, although the attributes show only one value for the shared key.
     let peer = |n: usize, addresses: Value| {
         let data = json!({"peer": {"port": 80, "pid": format!("n{n}.test.gantry"), "key": {"$secret": "db/admin", "version": 1}}});
-        let role = json!({"role": "peer", "instance": 0, "distance": 1, "active": true, "data": data});
+        let role =
+            json!({"role": "peer", "instance": 0, "distance": 1, "active": true, "data": data});
         let (id, name) = (cluster.nodes[n].id, format!("n{n}.test.gantry"));
         json!({"id": id, "name": name, "phantom": false, "addresses": addresses, "roles": [role]})
     };
-    assert_eq!(seen["nodes"], json!([peer(0, a), peer(1, b)]), "and nothing of who is only beside them");
-    // The attempt that failed has told what it made.
+    assert_eq!(
+        seen["nodes"],
+        json!([peer(0, a), peer(1, b)]),
+        "and nothing of who is only beside them"
+    );
+    // The failed attempt returned what it created.
     assert_eq!(found(cluster, 2, "seen", first)["results"], json!([]));
-    let [result] = seen["results"].as_array().expect("a list").as_slice() else { panic!("one result: {seen}") };
+    let [result] = seen["results"].as_array().expect("a list").as_slice() else {
+        panic!("one result: {seen}")
+    };
     assert_eq!((&result["run"], &result["outcome"]), (&json!(first), &json!("failed")));
-    assert_eq!((&result["role"], &result["result"]), (&json!("collects"), &json!({"volume": format!("v-{first}")})));
-    assert_eq!(seen["left_out"], json!({"results": 0, "nodes": 0, "data": 0, "facts": false, "hints": false}));
+    assert_eq!(
+        (&result["role"], &result["result"]),
+        (&json!("collects"), &json!({"volume": format!("v-{first}")}))
+    );
+    assert_eq!(
+        seen["left_out"],
+        json!({"results": 0, "nodes": 0, "data": 0, "facts": false, "hints": false})
+    );
 
-    // What is kept with the run is what it was given; of the input, the secret's name and never the secret.
-    let (kept, input): (Value, Value) = sqlx::query_as("SELECT surroundings, input FROM run WHERE id = $1")
-        .bind(second)
-        .fetch_one(cluster.pool())
-        .await
-        .expect("the run");
+    // The run stores its input with the secret's name, never the secret.
+    let (kept, input): (Value, Value) =
+        sqlx::query_as("SELECT surroundings, input FROM run WHERE id = $1")
+            .bind(second)
+            .fetch_one(cluster.pool())
+            .await
+            .expect("the run");
     assert_eq!(kept, seen);
     let given = found(cluster, 2, "input", second);
     assert_eq!(given["peer"]["key"], "hunter22-secret");
     assert_eq!(input["data"]["peer"]["key"], json!({"$secret": "db/admin", "version": 1}));
-    assert_eq!((&given["peer"]["port"], &input["sources"]["/peer/port"]["layer"]), (&json!(80), &json!("user")));
+    assert_eq!(
+        (&given["peer"]["port"], &input["sources"]["/peer/port"]["layer"]),
+        (&json!(80), &json!("user"))
+    );
     assert_eq!(input["sources"]["/peer/pid"]["layer"], "wall");
     let walls = [cluster.runs(0, "peer").await[0].id, cluster.runs(1, "peer").await[0].id];
     let run = input["sources"]["/peer/pid"]["run"].as_i64().expect("a wall says whose it is");
     assert!(walls.contains(&run));
     assert_eq!(
-        cluster.count("run WHERE surroundings::text LIKE '%hunter22%' OR input::text LIKE '%hunter22%'").await,
+        cluster
+            .count(
+                "run WHERE surroundings::text LIKE '%hunter22%' OR input::text LIKE '%hunter22%'"
+            )
+            .await,
         0
     );
     for node in &cluster.nodes {
@@ -266,19 +327,22 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
 }
 
 #[tokio::test]
-async fn a_run_is_given_what_surrounds_it_on_a_folder() {
+async fn run_gets_surroundings_on_local_node() {
     let mut cluster = Cluster::of(3).await;
     let secrets = cluster.folder().join("secrets");
     write_secret(&secrets, "db/admin", "hunter22-secret\n", FOR_SYSTEM);
     surrounded(&mut cluster).await;
-    let worker = Running::start(Config { secrets: Some(secrets), ..quick(&cluster.folder()) }, cluster.pool());
+    let worker = Running::start(
+        Config { secrets: Some(secrets), ..quick(&cluster.folder()) },
+        cluster.pool(),
+    );
     cluster.reaches(2, "collects", "active").await;
     worker.stop().await;
     surroundings_are_right(&cluster, [json!([]), json!([]), json!([])]).await;
 }
 
 #[tokio::test]
-async fn a_run_is_given_what_surrounds_it_over_ssh() {
+async fn run_gets_surroundings_over_ssh() {
     let mut bed = Bed::of(3).await;
     bed.secret("db/admin", "hunter22-secret");
     surrounded(&mut bed.cluster).await;
@@ -290,7 +354,7 @@ async fn a_run_is_given_what_surrounds_it_over_ssh() {
 }
 
 #[tokio::test]
-async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
+async fn output_never_overrides_own_user_data() {
     let mut cluster = Cluster::of(1).await;
     let finds = "#!/bin/sh\ncat \"$GANTRY_INPUT\" >>inputs\nprintf '{\"a\": {\"port\": 9999, \"pid\": 7}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("finds", finds, |_| ()).await;
@@ -299,23 +363,35 @@ async fn a_wall_never_beats_what_a_person_said_of_its_own_noderole() {
     cluster.commit(&[bind(0, "finds").data(data), bind(0, "after").after(0, "finds")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "after", "active").await;
-    store::running::rerun_step(cluster.pool(), cluster.step(0, "finds"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
+    store::running::rerun_step(
+        cluster.pool(),
+        cluster.step(0, "finds"),
+        engine::anneal::Why::Drift,
+    )
+    .await
+    .expect("a re-run");
     cluster.reaches(0, "finds", "active").await;
     worker.stop().await;
     let root = &cluster.nodes[0].root;
-    let after: Value = serde_json::from_str(&fs::read_to_string(root.join("after")).expect("it ran")).expect("JSON");
-    assert_eq!(after, json!({"a": {"port": 80, "pid": 7}}), "the person's port, and what only the run knew");
+    let after: Value =
+        serde_json::from_str(&fs::read_to_string(root.join("after")).expect("it ran"))
+            .expect("JSON");
+    assert_eq!(
+        after,
+        json!({"a": {"port": 80, "pid": 7}}),
+        "the person's port, and what only the run knew"
+    );
     let inputs = fs::read_to_string(root.join("inputs")).expect("it ran");
-    let inputs: Vec<Value> = inputs.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    // Its own last wall is not given back to it: else what comes back unchanged would count as known, and drop out of the wall.
+    let inputs: Vec<Value> =
+        inputs.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // A run does not see its own last output. Otherwise unchanged values would count as known and
+    // drop out of the output.
     assert_eq!(inputs, [json!({"a": {"port": 80}}), json!({"a": {"port": 80}})]);
     assert_eq!(cluster.wall(0, "finds").await, Some(json!({"a": {"port": 9999, "pid": 7}})));
 }
 
 #[tokio::test]
-async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
+async fn phantom_node_service_shares_data_normally() {
     let mut cluster = Cluster::of(2).await;
     let phantom: (uuid::Uuid, String) = sqlx::query_as("SELECT id, fqdn FROM node WHERE phantom")
         .fetch_one(cluster.pool())
@@ -328,7 +404,8 @@ async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
         connection: engine::cluster::Connection::Local { root: "/nowhere".to_owned() },
     });
     let member = |n: usize| json!({"test": {"returns": {format!("member{n}"): true}}});
-    let [mut a, mut service, mut reads] = ["member", "service", "reads"].map(|name| role(name, JigClass::Test));
+    let [mut a, mut service, mut reads] =
+        ["member", "service", "reads"].map(|name| role(name, JigClass::Test));
     (a.run.exclusive, service.flags.service, reads.run.exclusive) = (false, true, false);
     for role in [a, service, reads] {
         cluster.add_role(role).await;
@@ -350,5 +427,9 @@ async fn a_service_on_a_phantom_sees_and_is_seen_as_any_other() {
     let service = input(&cluster.runs(2, "service").await[0]);
     assert_eq!((&service["member0"], &service["member1"]), (&json!(true), &json!(true)));
     let reads = input(&cluster.runs(0, "reads").await[0]);
-    assert_eq!((&reads["vip"], &reads["member1"]), (&json!("10.0.0.9"), &json!(true)), "also through the service");
+    assert_eq!(
+        (&reads["vip"], &reads["member1"]),
+        (&json!("10.0.0.9"), &json!(true)),
+        "also through the service"
+    );
 }

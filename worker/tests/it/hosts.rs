@@ -1,4 +1,4 @@
-//! Many hosts at once, what is sent to them, and how a run's processes end there.
+//! Many hosts at once, the files sent to them, and how processes of a run end there.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::scripts::{appears, dies, is_alive};
 use crate::ssh::Bed;
 use crate::wrapper::OneScript;
 
-/// Ends only when it runs on all hosts at once.
+/// Ends only if it runs on all hosts at once.
 const MEETS: &str = "#!/bin/sh
 echo here >\"$GANTRY_DATA_MEET_AT/$GANTRY_NODE\"
 until [ \"$(ls \"$GANTRY_DATA_MEET_AT\" | wc -l)\" -ge \"$GANTRY_DATA_MEET_MANY\" ]; do sleep 0.1; done
@@ -30,7 +30,7 @@ echo \"{\\\"met\\\": \\\"$GANTRY_NODE\\\"}\" >\"$GANTRY_OUTPUT\"
 ";
 
 #[tokio::test]
-async fn twelve_hosts_run_at_the_same_time() {
+async fn twelve_hosts_run_concurrently() {
     const HOSTS: usize = 12;
     let mut bed = Bed::of(HOSTS).await;
     bed.cluster.add_script_role("meets", MEETS, |_| ()).await;
@@ -39,19 +39,28 @@ async fn twelve_hosts_run_at_the_same_time() {
     let binds: Vec<_> = (0..HOSTS).map(|node| bind(node, "meets").data(data.clone())).collect();
     bed.cluster.commit(&binds).await;
     let many = u32::try_from(HOSTS).expect("a small number");
-    // Nothing here is about leases, and twelve handshakes at once take a while on a busy machine.
-    let config = Config { capacity: many, max_running: many, lease: Duration::from_secs(60), ..bed.config() };
+    // Long leases, because twelve concurrent handshakes take a while on a busy machine.
+    let config = Config {
+        capacity: many,
+        max_running: many,
+        lease: Duration::from_secs(60),
+        ..bed.config()
+    };
     let worker = Running::start(config, bed.cluster.pool());
     for node in 0..HOSTS {
         bed.cluster.reaches_within(node, "meets", "active", Duration::from_secs(120)).await;
         let name = bed.cluster.nodes[node].fqdn.to_string();
-        assert_eq!(bed.cluster.wall(node, "meets").await, Some(json!({"met": name})), "each answers for itself");
+        assert_eq!(
+            bed.cluster.wall(node, "meets").await,
+            Some(json!({"met": name})),
+            "each answers for itself"
+        );
         assert_eq!(bed.cluster.runs(node, "meets").await.len(), 1);
     }
     worker.stop().await;
 }
 
-/// Has a host write down each command that it is asked to run.
+/// Makes a host record each command that it executes.
 fn overheard(bed: &mut Bed, node: usize) {
     let commands = bed.testbed.nodes()[node].root.with_file_name("commands");
     let script = format!(
@@ -61,21 +70,22 @@ fn overheard(bed: &mut Bed, node: usize) {
     forced(&mut bed.testbed, node, &script);
 }
 
-/// Has a host run this whatever it is asked to run.
+/// Makes a host run this script for every command.
 fn forced(testbed: &mut Testbed, node: usize, script: &str) {
     let folder = testbed.nodes()[node].root.parent().expect("it lies in one").to_owned();
     let listener = folder.join("listen");
     fs::write(&listener, script).expect("the folder is ours");
     let config = folder.join("sshd_config");
     let text = fs::read_to_string(&config).expect("it has one");
-    fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display())).expect("it is ours");
+    fs::write(&config, format!("{text}ForceCommand sh {}\n", listener.display()))
+        .expect("it is ours");
     testbed.node(node).stop();
     testbed.node(node).restart().expect("it comes back");
 }
 
-/// A host that prints for ever where it is asked for a few words, as a login shell may that has come into a loop.
+/// A host that prints indefinitely for every command, as a looping login shell may.
 #[tokio::test]
-async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
+async fn endless_output_of_a_host_is_cut() {
     let folder = tempfile::tempdir().expect("a folder");
     let secrets = folder.path().join("secrets");
     let mut testbed = Testbed::start(folder.path(), &secrets, 1).expect("a testbed");
@@ -94,20 +104,28 @@ async fn a_host_that_prints_for_ever_is_not_listened_to_for_ever() {
         Reachable { allow_local: true, database: None },
     );
     let ends = async |doing: &str, reason: String| {
-        assert!(reason.contains("the node printed more than ") && reason.contains(doing), "{reason}");
+        assert!(
+            reason.contains("the node printed more than ") && reason.contains(doing),
+            "{reason}"
+        );
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
     let looked = jig.look(&connection).await.came;
     ends("65536 bytes to its standard output while looking", looked.expect_err("no answer")).await;
     let surveyed = jig.survey(&connection).await;
-    ends("bytes to its standard output while asking what runs there", surveyed.expect_err("no answer")).await;
+    ends(
+        "bytes to its standard output while asking what runs there",
+        surveyed.expect_err("no answer"),
+    )
+    .await;
     let ended = jig.end_lost(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
-    ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer")).await;
+    ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
+        .await;
 }
 
 #[tokio::test]
-async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
+async fn script_is_sent_to_a_host_once() {
     let mut bed = Bed::of(2).await;
     (0..2).for_each(|node| overheard(&mut bed, node));
     let (one, other) = ("#!/bin/sh\necho one >>ran\n", "#!/bin/sh\necho other >>ran\n");
@@ -116,9 +134,10 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
     }
     let sent = |bed: &Bed, node: usize, script: &str| {
         let root = &bed.testbed.nodes()[node].root;
-        let commands = fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
+        let commands =
+            fs::read_to_string(root.with_file_name("commands")).expect("it was asked something");
         let hash = Hash::of_bytes(script.as_bytes());
-        // By itself, or along with a run.
+        // Sent separately, or with a run.
         let ways = [format!("'put' '{hash}'"), format!("'{hash}+{}:", script.len())];
         ways.iter().map(|way| commands.matches(way.as_str()).count()).sum::<usize>()
     };
@@ -128,10 +147,14 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         let second = bind(node, "second").after(node, "first");
         bed.cluster.commit(&[first, second, bind(node, "third").after(node, "second")]).await;
         bed.cluster.reaches(node, "third", "active").await;
-        assert_eq!((sent(&bed, node, one), sent(&bed, node, other)), (1, 1), "two roles have the same content");
+        assert_eq!(
+            (sent(&bed, node, one), sent(&bed, node, other)),
+            (1, 1),
+            "two roles have the same content"
+        );
     }
     worker.stop().await;
-    // Another worker knows nothing of what was sent; the host does.
+    // Another worker does not know which scripts the host has, but the host does.
     let worker = bed.worker();
     for role in ["first", "second", "third"] {
         let step = bed.cluster.step(0, role);
@@ -139,19 +162,26 @@ async fn a_file_is_sent_to_a_host_once_whoever_asks_and_however_often() {
         bed.cluster.reaches(0, role, "active").await;
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
-    // What is not what its name says is sent again.
-    let file = bed.cluster.nodes[0].root.join(".gantry/scripts").join(Hash::of_bytes(one.as_bytes()).to_string());
+    // A script that does not match its hash is sent again.
+    let file = bed.cluster.nodes[0]
+        .root
+        .join(".gantry/scripts")
+        .join(Hash::of_bytes(one.as_bytes()).to_string());
     fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
     let step = bed.cluster.step(0, "first");
     store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
     worker.stop().await;
-    assert!(!fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("it ran").contains("wrong"));
+    assert!(
+        !fs::read_to_string(bed.cluster.nodes[0].root.join("ran"))
+            .expect("it ran")
+            .contains("wrong")
+    );
 }
 
-/// A child, its child in a process group of its own, and one that a shell left behind; none of them hears a polite signal. And a service,
-/// which has left the run's session.
+/// A child, a grandchild in its own process group, and an orphan of a shell. All ignore SIGTERM. A
+/// service has left the run's session.
 const FAMILY: &str = r#"#!/bin/sh
 trap '' TERM HUP INT
 sh -c 'echo $$ >child; set -m; sh -c "echo \$\$ >grandchild; exec sleep 300" & wait' &
@@ -172,11 +202,15 @@ async fn family_ends(root: &Path) {
     assert!(is_alive(&service), "whoever calls setsid is a service, and outlives its run");
     let pid = nix::unistd::Pid::from_raw(service.trim().parse().expect("a number"));
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
-    assert_eq!(fs::read_dir(root.join(".gantry/run")).expect("a folder").count(), 0, "nothing of it stays on the node");
+    assert_eq!(
+        fs::read_dir(root.join(".gantry/run")).expect("a folder").count(),
+        0,
+        "nothing of it stays on the node"
+    );
 }
 
 #[tokio::test]
-async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
+async fn canceled_run_ends_with_all_descendants() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("family", FAMILY, |_| ()).await;
     bed.cluster.commit(&[bind(0, "family")]).await;
@@ -192,7 +226,7 @@ async fn a_run_that_is_cancelled_ends_on_its_host_with_all_its_descendants() {
 }
 
 #[tokio::test]
-async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
+async fn timed_out_run_ends_with_all_descendants() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("family", FAMILY, |role| role.run.timeout = 3).await;
     bed.cluster.commit(&[bind(0, "family")]).await;
@@ -206,15 +240,18 @@ async fn a_run_that_takes_too_long_ends_on_its_host_with_all_its_descendants() {
     worker.stop().await;
 }
 
-/// The worker is gone, and with it everybody who counts the time but the host itself.
+/// Only the host can enforce the timeout, because the worker is gone.
 #[tokio::test]
-async fn the_time_limit_holds_on_the_host_also_without_a_worker() {
+async fn timeout_holds_on_host_without_a_worker() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho $$ >leader\nsleep 300\n";
     bed.cluster.add_script_role("long", script, |role| role.run.timeout = 4).await;
     bed.cluster.commit(&[bind(0, "long")]).await;
-    let mut worker =
-        crate::process::spawn_with(bed.cluster.db.worker_url(), &bed.cluster.folder(), &bed.testbed.secrets());
+    let mut worker = crate::process::spawn_with(
+        bed.cluster.db.worker_url(),
+        &bed.cluster.folder(),
+        &bed.testbed.secrets(),
+    );
     let leader = appears(&bed.cluster.nodes[0].root.join("leader")).await;
     worker.kill();
     dies(&leader).await;

@@ -1,4 +1,4 @@
-//! Nodes that are joined: what runs there is found out before anything starts, on real SSH servers.
+//! Joining nodes: running attempts are found before anything starts, on real SSH servers.
 
 use std::fs;
 use std::path::Path;
@@ -26,9 +26,12 @@ impl Bed {
         panic!("it never came to: {condition}");
     }
 
-    /// A worker that looks all the time.
+    /// A worker with continuous health checks.
     fn looking(&self) -> Running {
-        Running::start(Config { looks: Duration::from_millis(200), ..self.config() }, self.cluster.pool())
+        Running::start(
+            Config { looks: Duration::from_millis(200), ..self.config() },
+            self.cluster.pool(),
+        )
     }
 }
 
@@ -40,7 +43,9 @@ const SECRETS: &str = "GANTRY_TEST_JOINING_SECRETS";
 #[ignore = "not a test: a worker process that has keys to nodes"]
 async fn worker_process() {
     let said = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else { return };
+    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else {
+        return;
+    };
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
     let config = Config { secrets: Some(secrets.into()), ..quick(Path::new(&folder)) };
     worker::run(config, store.pool().clone(), std::future::pending()).await.expect("it runs");
@@ -49,7 +54,7 @@ async fn worker_process() {
 const SLEEPS: &str = "#!/bin/sh\necho $$ >ran\nsleep 300\n";
 
 #[tokio::test]
-async fn what_went_on_unseen_is_ended_before_anything_starts() {
+async fn lost_attempts_end_before_new_starts() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
@@ -66,7 +71,8 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
     let lost = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     first.kill().expect("it is ours");
     first.wait().expect("it is ours");
-    // The node was not reached for a while: its run ended here, and nobody told the machine. Nothing else may start meanwhile.
+    // The node was unreachable for a while. Its run ended in the database but not on the machine.
+    // Nothing else may start meanwhile.
     let node = bed.cluster.nodes[0].id;
     store::running::set_node_alive(bed.cluster.db.owner(), node, false).await.expect("an answer");
     bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
@@ -74,20 +80,23 @@ async fn what_went_on_unseen_is_ended_before_anything_starts() {
 
     let worker = bed.looking();
     dies(&lost).await;
-    bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL").await;
+    bed.until(
+        "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND joined_at IS NOT NULL",
+    )
+    .await;
     assert_eq!(bed.cluster.runs(0, "sleeps").await.len(), 1, "nothing was started for it");
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn a_run_under_way_is_none_of_it() {
+async fn running_attempt_survives_a_survey() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", SLEEPS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
     let worker = bed.looking();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    // Somebody has to find out anew what runs there.
+    // A worker must survey the node again.
     bed.cluster.sql("UPDATE node SET joined = 'welcomed' WHERE transport = 'ssh'").await;
     bed.until("node WHERE transport = 'ssh' AND joined = 'confirmed'").await;
     assert!(is_alive(&pid));
@@ -106,14 +115,14 @@ async fn a_run_under_way_is_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_restarted_runs_everything_again() {
+async fn rebooted_node_runs_all_steps_again() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.looking();
     bed.cluster.reaches(0, "writes", "active").await;
     bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
-    // All servers of a testbed share a machine, so what changes is what is remembered of it.
+    // All servers of a testbed share a machine, so change the stored boot id instead.
     bed.cluster.sql("UPDATE node SET boot_id = 'another start' WHERE transport = 'ssh'").await;
     bed.until("node WHERE transport = 'ssh' AND boot_id <> 'another start' AND joined = 'confirmed' AND alive").await;
     for _ in 0..1_000 {
@@ -129,18 +138,17 @@ async fn a_machine_that_was_restarted_runs_everything_again() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
+async fn unwritable_node_starts_nothing_and_reports_it() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     let root = bed.cluster.nodes[0].root.clone();
-    // A file in the folder's place: also root can't write into it.
+    // A file instead of the folder: even root can't write into it.
     fs::write(root.join(".gantry"), "").expect("the folder is ours");
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.looking();
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
-    let said =
-        "(SELECT FROM node_look WHERE reached AND said LIKE '%what runs there can''t be found out%' LIMIT 1) said";
+    let said = "(SELECT FROM node_look WHERE reached AND said LIKE '%what runs there can''t be found out%' LIMIT 1) said";
     bed.until(said).await;
     assert_eq!(bed.cluster.state(0, "writes").await, "todo");
     fs::remove_file(root.join(".gantry")).expect("the folder is ours");
@@ -148,11 +156,11 @@ async fn where_nothing_can_be_written_nothing_starts_and_it_is_said() {
     worker.stop().await;
 }
 
-/// What the shipped role runs.
+/// The script of the shipped role.
 const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-look");
 
 #[tokio::test]
-async fn what_a_role_finds_are_the_facts_of_its_node() {
+async fn facts_role_stores_facts_of_its_node() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho '{\"facts\": {\"cpu\": {\"cores\": 4}}}' >\"$GANTRY_OUTPUT\"\n";
     bed.cluster.add_script_role("looks", script, |role| role.flags.facts = true).await;
@@ -173,12 +181,23 @@ async fn what_a_role_finds_are_the_facts_of_its_node() {
     let node: NodeId = bed.cluster.nodes[0].id;
     let mut on = bed.cluster.server().acquire().await.expect("a connection");
     let facts = store::reading::facts(&mut on, node).await.expect("facts");
-    let found = facts.iter().find(|facts| facts.source == "role facts").expect("what is shipped finds something");
+    let found = facts
+        .iter()
+        .find(|facts| facts.source == "role facts")
+        .expect("what is shipped finds something");
     assert!(found.facts["cpu"]["cores"].as_u64().is_some_and(|cores| cores > 0), "{}", found.facts);
-    assert!(found.facts["memory"]["total_kib"].as_u64().is_some() && found.facts["kernel"]["name"] == "Linux");
-    assert!(found.facts["network"]["lo"].is_object() && found.facts["disks"].is_array(), "{}", found.facts);
+    assert!(
+        found.facts["memory"]["total_kib"].as_u64().is_some()
+            && found.facts["kernel"]["name"] == "Linux"
+    );
+    assert!(
+        found.facts["network"]["lo"].is_object() && found.facts["disks"].is_array(),
+        "{}",
+        found.facts
+    );
     let facts = facts.iter().filter(|facts| facts.source != "role facts");
-    let facts: Vec<_> = facts.map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
+    let facts: Vec<_> =
+        facts.map(|facts| (facts.source.as_str(), facts.facts.to_string(), facts.run)).collect();
     assert_eq!(facts, [("role looks", "{\"cpu\":{\"cores\":4}}".to_owned(), Some(RunId(run)))]);
     worker.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Workers on a real PostgreSQL.
+//! Tests of workers with a real PostgreSQL.
 
 mod addresses;
 mod admission;

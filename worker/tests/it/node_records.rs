@@ -1,4 +1,5 @@
-//! Rows of nodes, jigs and parents that differ from the reviewed documents: nothing runs, and no key is handed out.
+//! Rows of nodes, jigs and parents that differ from the reviewed documents: nothing runs, and no
+//! key is sent.
 
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, bind, role};
 use crate::process::{Running, quick};
 
-const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+const HOST_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
-/// Changes a row as nobody but the owner of the database can.
+/// Changes a row in a way that only the database's owner can.
 async fn forge(cluster: &Cluster, change: &str) {
     let sql = format!(
         "ALTER TABLE node DISABLE TRIGGER guard_node_record; UPDATE node SET {change} WHERE doc IS NOT NULL AND NOT phantom;
@@ -24,8 +26,10 @@ async fn forge(cluster: &Cluster, change: &str) {
 
 #[tokio::test]
 async fn row_unlike_document_stops_the_run() {
-    for (change, field) in [("connection = '{\"root\": \"/srv/other\"}'", "root"), ("hints = '{\"rack\": 7}'", "hints")]
-    {
+    for (change, field) in [
+        ("connection = '{\"root\": \"/srv/other\"}'", "root"),
+        ("hints = '{\"rack\": 7}'", "hints"),
+    ] {
         let mut cluster = Cluster::of(1).await;
         let mut once = role("app", JigClass::Test);
         once.run.retries = 0;
@@ -36,7 +40,11 @@ async fn row_unlike_document_stops_the_run() {
         cluster.reaches(0, "app", "error").await;
         worker.stop().await;
         let error = cluster.error(0, "app").await.expect("a reason");
-        assert!(error.contains("node n0.test.gantry differs from its document") && error.contains(field), "{error}");
+        assert!(
+            error.contains("node n0.test.gantry differs from its document")
+                && error.contains(field),
+            "{error}"
+        );
     }
 }
 
@@ -69,7 +77,10 @@ async fn row_unlike_document_is_not_reached() {
 }
 
 async fn own(cluster: &Cluster, statements: String) {
-    sqlx::raw_sql(AssertSqlSafe(statements)).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(statements))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
 }
 
 #[tokio::test]
@@ -120,7 +131,10 @@ async fn jig_row_unlike_document_stops_the_run() {
     cluster.reaches(0, "app", "error").await;
     worker.stop().await;
     let error = cluster.error(0, "app").await.expect("a reason");
-    assert!(error.contains(&format!("jig.active of script is true, target {target} says false")), "{error}");
+    assert!(
+        error.contains(&format!("jig.active of script is true, target {target} says false")),
+        "{error}"
+    );
     assert!(!cluster.nodes[0].root.join("ran").exists());
 }
 
@@ -135,7 +149,8 @@ async fn parent_row_unlike_document_stops_the_run() {
     let mut cluster = Cluster::of(fields.len() + 1).await;
     cluster.add_script_role("above", "#!/bin/sh\n", |_| ()).await;
     cluster.add_script_role("below", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;
-    let binds = (0..fields.len()).flat_map(|node| [bind(node, "above"), bind(node, "below").after(node, "above")]);
+    let binds = (0..fields.len())
+        .flat_map(|node| [bind(node, "above"), bind(node, "below").after(node, "above")]);
     cluster.commit(&binds.collect::<Vec<_>>()).await;
     own(&cluster, "ALTER TABLE step DISABLE TRIGGER USER".to_owned()).await;
     for (node, (_, change)) in fields.iter().enumerate() {

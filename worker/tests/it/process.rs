@@ -1,4 +1,4 @@
-//! Workers to test: within the test's process, or as a process of their own that can be killed.
+//! Workers under test: in the test's process, or in a separate process that can be killed.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use worker::Config;
 
-/// A worker's configuration with short times.
+/// Configuration with short intervals.
 pub fn quick(folder: &Path) -> Config {
     Config {
         lease: Duration::from_secs(3),
@@ -41,7 +41,6 @@ impl Running {
         Self { stop: Some(stop), task }
     }
 
-    /// Stops it gracefully.
     pub async fn stop(mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -53,12 +52,12 @@ impl Running {
 const URL: &str = "GANTRY_TEST_WORKER_URL";
 const FOLDER: &str = "GANTRY_TEST_WORKER_FOLDER";
 
-/// A worker as a process of its own: this very test program, with only the test below.
+/// Starts a worker process: this test program, restricted to the test below.
 pub fn spawn(url: &str, folder: &Path) -> Process {
     spawn_with(url, folder, folder)
 }
 
-/// The same with a folder of secrets.
+/// Like `spawn`, with a folder of secrets.
 pub fn spawn_with(url: &str, folder: &Path, secrets: &Path) -> Process {
     let child = Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "process::worker_process", "--ignored", "--nocapture"])
@@ -71,7 +70,7 @@ pub fn spawn_with(url: &str, folder: &Path, secrets: &Path) -> Process {
     Process(child.expect("this program can be started"))
 }
 
-/// A worker process; killed with -9 when it is dropped.
+/// A worker process. It gets SIGKILL on drop.
 pub struct Process(Child);
 
 impl Process {
@@ -95,7 +94,11 @@ async fn worker_process() {
     let folder = std::env::var(FOLDER).expect("whoever starts this says where");
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
     let secrets = std::env::var_os("GANTRY_SECRETS").map(Into::into);
-    worker::run(Config { secrets, ..quick(Path::new(&folder)) }, store.pool().clone(), std::future::pending())
-        .await
-        .expect("it runs");
+    worker::run(
+        Config { secrets, ..quick(Path::new(&folder)) },
+        store.pool().clone(),
+        std::future::pending(),
+    )
+    .await
+    .expect("it runs");
 }

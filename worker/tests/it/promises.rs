@@ -1,5 +1,6 @@
-//! What runs are promised: limits and backoff by role, time limits, the switch, causes, commits over running steps, destructive steps
-//! that run once, what an error freezes, instants in batches, and that nothing stays in TRANSITION because a row is damaged.
+//! Guarantees for runs: retry limits and backoff by role, timeouts, the execution switch, causes,
+//! commits over running steps. Also destructive steps that run once, frozen nodes, batches of
+//! immediate steps, and damaged rows that don't leave steps in TRANSITION.
 
 use std::time::Duration;
 
@@ -33,31 +34,40 @@ async fn with(cluster: &mut Cluster, name: &str, change: impl FnOnce(&mut engine
     cluster.add_role(role).await;
 }
 
-/// Each run of a step: its outcome, why it ran again, who asked for it, and the failures before it.
+/// For each run of a step: outcome, cause, requester, and the number of earlier failures.
 type Told = (Option<String>, Option<String>, Option<String>, i32);
 
 async fn told(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
-    sqlx::query_as("SELECT outcome, cause, cause_by, failures FROM run WHERE step_id = $1 ORDER BY id")
-        .bind(cluster.step(node, role).0)
-        .fetch_all(cluster.pool())
-        .await
-        .expect("runs")
+    sqlx::query_as(
+        "SELECT outcome, cause, cause_by, failures FROM run WHERE step_id = $1 ORDER BY id",
+    )
+    .bind(cluster.step(node, role).0)
+    .fetch_all(cluster.pool())
+    .await
+    .expect("runs")
 }
 
 async fn own(cluster: &Cluster, statement: &str) {
-    sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(statement.to_owned()))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
 }
 
 async fn until(cluster: &Cluster, what: &'static str, wanted: i64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while cluster.count(what).await != wanted {
-        assert!(Instant::now() < deadline, "{what}: {} and not {wanted}", cluster.count(what).await);
+        assert!(
+            Instant::now() < deadline,
+            "{what}: {} and not {wanted}",
+            cluster.count(what).await
+        );
         sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test]
-async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_it_is() {
+async fn role_limits_retries_and_attempts_are_numbered() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "twice", |role| (role.run.retries, role.run.backoff) = (2, 0)).await;
     with(&mut cluster, "later", |role| (role.run.retries, role.run.backoff) = (1, 600)).await;
@@ -65,19 +75,33 @@ async fn a_role_says_how_often_a_failure_is_retried_and_each_attempt_says_which_
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "twice", "error").await;
     let failed = |failures| (Some("failed".to_owned()), None, None, failures);
-    assert_eq!(told(&cluster, 0, "twice").await, [failed(0), failed(1), failed(2)], "the limit is the role's");
-    until(&cluster, "step WHERE state = 'todo' AND failures = 1 AND not_before > now() + interval '9 minutes'", 1)
-        .await;
+    assert_eq!(
+        told(&cluster, 0, "twice").await,
+        [failed(0), failed(1), failed(2)],
+        "the limit is the role's"
+    );
+    until(
+        &cluster,
+        "step WHERE state = 'todo' AND failures = 1 AND not_before > now() + interval '9 minutes'",
+        1,
+    )
+    .await;
 
     running::retry_step(cluster.db.owner(), cluster.step(0, "twice"), "bo").await.expect("a retry");
     cluster.reaches(0, "twice", "error").await;
-    let by_bo = |failures| (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures);
-    assert_eq!(told(&cluster, 0, "twice").await[3..], [by_bo(0), by_bo(1), by_bo(2)], "a retry begins anew");
+    let by_bo = |failures| {
+        (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures)
+    };
+    assert_eq!(
+        told(&cluster, 0, "twice").await[3..],
+        [by_bo(0), by_bo(1), by_bo(2)],
+        "a retry begins anew"
+    );
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn every_jig_is_held_to_the_time_of_its_role() {
+async fn every_jig_obeys_the_role_timeout() {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "slow", |role| role.run.timeout = 1).await;
     cluster.commit(&[bind(0, "slow").data(lasts(300.0))]).await;
@@ -91,39 +115,48 @@ async fn every_jig_is_held_to_the_time_of_its_role() {
 async fn switch(cluster: &Cluster, enabled: bool) {
     let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
     let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-    let (by,): (uuid::Uuid,) = sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
-        .fetch_one(&mut *transaction)
+    let (by,): (uuid::Uuid,) =
+        sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
+            .fetch_one(&mut *transaction)
+            .await
+            .expect("a person");
+    intent::insert_switch(&mut transaction, &head, enabled, "test", PersonId(by))
         .await
-        .expect("a person");
-    intent::insert_switch(&mut transaction, &head, enabled, "test", PersonId(by)).await.expect("a switch");
+        .expect("a switch");
     transaction.commit().await.expect("a switch");
 }
 
 #[tokio::test]
-async fn while_execution_is_off_what_runs_goes_on_what_is_queued_goes_back_and_nothing_starts() {
+async fn disabled_execution_starts_nothing_and_finishes_running() {
     let mut cluster = Cluster::of(3).await;
     with(&mut cluster, "app", |_| ()).await;
     cluster.commit(&[0, 1, 2].map(|node| bind(node, "app"))).await;
     let worker = confirmed(&cluster, 2).await;
     running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
-    let leased = running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+    let leased =
+        running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
     switch(&cluster, false).await;
 
-    let more = running::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
+    let more =
+        running::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
     assert!(more.is_empty(), "what is queued does not start");
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert_eq!(cluster.count("step WHERE state = 'todo' AND failures = 0").await, 2);
     assert!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
     let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
     running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
-    assert_eq!(cluster.count("step WHERE state = 'active'").await, 1, "what ran has its result applied");
+    assert_eq!(
+        cluster.count("step WHERE state = 'active'").await,
+        1,
+        "what ran has its result applied"
+    );
 
     switch(&cluster, true).await;
     assert_eq!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.len(), 2);
 }
 
 #[tokio::test]
-async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs_it_again() {
+async fn commit_over_running_step_discards_its_result() {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "app", |_| ()).await;
     with(&mut cluster, "child", |_| ()).await;
@@ -139,11 +172,25 @@ async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs
     cluster.reaches(0, "child", "active").await;
     worker.stop().await;
     let again = (Some("succeeded".to_owned()), Some("changed".to_owned()), None, 0);
-    assert_eq!(told(&cluster, 0, "app").await, [(Some("succeeded".to_owned()), None, None, 0), again]);
-    assert_eq!(cluster.runs(0, "app").await[0].result, Some(json!({"port": 1})), "what it returned is kept");
-    assert_eq!(cluster.wall(0, "app").await, Some(json!({"port": 2})), "and applied is only what is meant now");
+    assert_eq!(
+        told(&cluster, 0, "app").await,
+        [(Some("succeeded".to_owned()), None, None, 0), again]
+    );
+    assert_eq!(
+        cluster.runs(0, "app").await[0].result,
+        Some(json!({"port": 1})),
+        "what it returned is kept"
+    );
+    assert_eq!(
+        cluster.wall(0, "app").await,
+        Some(json!({"port": 2})),
+        "and applied is only what is meant now"
+    );
     assert_eq!(cluster.runs(0, "child").await.len(), 1, "the child saw the second result alone");
-    assert_eq!(cluster.runs(0, "child").await[0].input.as_ref().expect("an input")["data"]["port"], 2);
+    assert_eq!(
+        cluster.runs(0, "child").await[0].input.as_ref().expect("an input")["data"]["port"],
+        2
+    );
     let applied: i64 = sqlx::query_scalar("SELECT applied_generation FROM step WHERE id = $1")
         .bind(cluster.step(0, "app").0)
         .fetch_one(cluster.pool())
@@ -153,7 +200,7 @@ async fn a_commit_over_a_running_step_lets_it_end_applies_nothing_of_it_and_runs
 }
 
 #[tokio::test]
-async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails_by_it() {
+async fn commit_with_cancel_ends_replaced_runs() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "app", |_| ()).await;
     cluster.commit(&[bind(0, "app").data(lasts(300.0)), bind(1, "app").data(lasts(300.0))]).await;
@@ -167,7 +214,10 @@ async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;
     let said = format!("cancelled by the commit of target {target}");
-    assert_eq!((runs[0].outcome.as_deref(), runs[0].error.as_deref()), (Some("cancelled"), Some(said.as_str())));
+    assert_eq!(
+        (runs[0].outcome.as_deref(), runs[0].error.as_deref()),
+        (Some("cancelled"), Some(said.as_str()))
+    );
     assert_eq!(runs.len(), 2);
     assert_eq!(cluster.count("event WHERE kind = 'step' AND body->>'state' = 'error'").await, 0);
     assert_eq!(cluster.running(1, "app").await, other, "what it does not change goes on");
@@ -175,7 +225,7 @@ async fn a_commit_that_says_so_ends_the_runs_that_it_overtakes_and_no_step_fails
 }
 
 #[tokio::test]
-async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts() {
+async fn destructive_step_runs_once_despite_drift() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "wipe", |role| role.flags.destructive = true).await;
     with(&mut cluster, "app", |_| ()).await;
@@ -185,27 +235,40 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
     cluster.reaches(0, "app", "active").await;
     cluster.running(1, "wipe").await;
     for node in [0, 1] {
-        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, false).await.expect("a node");
+        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, false)
+            .await
+            .expect("a node");
     }
     assert_eq!(cluster.state(0, "wipe").await, "active", "what was done is done");
     assert_eq!(cluster.state(0, "app").await, "todo");
     assert_eq!(cluster.state(1, "wipe").await, "error", "whether it was done nobody knows");
     for node in [0, 1] {
-        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true).await.expect("a node");
+        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true)
+            .await
+            .expect("a node");
     }
     cluster.reaches(0, "app", "active").await;
     let node_back = Some("node_back".to_owned());
-    assert_eq!(told(&cluster, 0, "app").await.iter().map(|run| run.1.clone()).collect::<Vec<_>>(), [None, node_back]);
+    assert_eq!(
+        told(&cluster, 0, "app").await.iter().map(|run| run.1.clone()).collect::<Vec<_>>(),
+        [None, node_back]
+    );
     for node in [0, 1] {
         let step = cluster.step(node, "wipe");
-        let refused = running::rerun_step(cluster.pool(), step, Why::Drift).await.expect_err("nobody asked for it");
+        let refused = running::rerun_step(cluster.pool(), step, Why::Drift)
+            .await
+            .expect_err("nobody asked for it");
         assert!(refused.to_string().contains("destructive"), "{refused}");
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
-    // A retry takes a signed-in person, or the owner of the database.
-    let unsigned =
-        running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo").await.expect_err("bo is not there");
-    assert!(unsigned.to_string().contains("no operator of its deployment retries it"), "{unsigned}");
+    // A retry requires a signed-in user or the database's owner.
+    let unsigned = running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo")
+        .await
+        .expect_err("bo is not there");
+    assert!(
+        unsigned.to_string().contains("no operator of its deployment retries it"),
+        "{unsigned}"
+    );
     running::retry_step(cluster.db.owner(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
     cluster.running(1, "wipe").await;
     assert_eq!(cluster.runs(1, "wipe").await.len(), 2);
@@ -213,7 +276,7 @@ async fn a_destructive_step_is_not_done_twice_when_its_node_comes_back_or_drifts
 }
 
 #[tokio::test]
-async fn an_error_freezes_what_its_policy_says_and_nothing_else() {
+async fn error_freezes_according_to_role_policy() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "mild", |_| ()).await;
     with(&mut cluster, "grave", |role| role.run.on_error = OnError::Node).await;
@@ -243,7 +306,7 @@ async fn an_error_freezes_what_its_policy_says_and_nothing_else() {
     worker.stop().await;
 }
 
-/// A step on node 0 with 10,000 instants below it, in five rows of 2,000.
+/// A step on node 0 with 10,000 immediate steps below it, in five rows of 2,000.
 async fn fan() -> Cluster {
     let mut cluster = Cluster::of(1).await;
     with(&mut cluster, "root", |_| ()).await;
@@ -271,22 +334,24 @@ const DONE: &str = "step WHERE instant AND state = 'active'";
 const LEFT: &str = "step WHERE instant AND state = 'todo'";
 
 #[tokio::test]
-async fn ten_thousand_instants_are_passed_in_bounded_transactions() {
+async fn immediate_steps_pass_in_bounded_transactions() {
     let cluster = fan().await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     until(&cluster, DONE, 10_000).await;
     worker.stop().await;
-    let sizes: Vec<i64> = sqlx::query_scalar("SELECT count(*) FROM step WHERE instant GROUP BY xmin::text")
-        .fetch_all(cluster.pool())
-        .await
-        .expect("sizes");
+    let sizes: Vec<i64> =
+        sqlx::query_scalar("SELECT count(*) FROM step WHERE instant GROUP BY xmin::text")
+            .fetch_all(cluster.pool())
+            .await
+            .expect("sizes");
     assert!(sizes.len() >= 10 && sizes.iter().all(|size| *size <= 1_000), "{sizes:?}");
 }
 
 #[tokio::test]
-async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() {
+async fn interrupted_immediate_steps_are_completed_later() {
     let cluster = fan().await;
-    // Whoever settles dies in its third transaction: a sequence counts on when its transaction does not.
+    // The process dies in its third transaction. A sequence keeps its value if the transaction
+    // rolls back.
     let dies = "CREATE SEQUENCE written; GRANT USAGE ON SEQUENCE written TO PUBLIC;
          CREATE FUNCTION dies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
            IF (SELECT count(*) FROM changed) > 500 AND nextval('written') > 2 THEN
@@ -296,13 +361,19 @@ async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() 
     own(&cluster, dies).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
-    let leased = running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+    let leased =
+        running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
     let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
-    running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("the run has ended, come what may");
+    running::finish_run(cluster.pool(), leased[0].run, worker, &end)
+        .await
+        .expect("the run has ended, come what may");
     assert_eq!(cluster.state(0, "root").await, "active");
     let (done, left) = (cluster.count(DONE).await, cluster.count(LEFT).await);
     assert!(done > 0 && left > 0, "{done} done, {left} left: it was to die half way");
-    assert!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(), "none is run");
+    assert!(
+        running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(),
+        "none is run"
+    );
 
     own(&cluster, "DROP TRIGGER dies ON step").await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
@@ -312,12 +383,12 @@ async fn instants_that_a_death_left_half_way_are_passed_by_whoever_comes_next() 
 }
 
 #[tokio::test]
-async fn a_damaged_row_ends_in_an_error_that_says_so_and_not_in_trying_for_ever() {
+async fn damaged_row_ends_in_error_without_retries() {
     let mut cluster = Cluster::of(2).await;
     with(&mut cluster, "before", |_| ()).await;
     with(&mut cluster, "after", |_| ()).await;
     cluster.commit(&[bind(0, "before"), bind(1, "after").data(lasts(1.0))]).await;
-    // One that can't be prepared, and one whose end can't be worked out.
+    // One step that can't be prepared, and one whose end can't be computed.
     own(
         &cluster,
         &format!(
@@ -330,11 +401,17 @@ async fn a_damaged_row_ends_in_an_error_that_says_so_and_not_in_trying_for_ever(
     .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.running(1, "after").await;
-    own(&cluster, &format!("UPDATE step SET cause = 'whim' WHERE id = '{}'", cluster.step(1, "after"))).await;
+    own(
+        &cluster,
+        &format!("UPDATE step SET cause = 'whim' WHERE id = '{}'", cluster.step(1, "after")),
+    )
+    .await;
     cluster.reaches(0, "before", "error").await;
     cluster.reaches(1, "after", "error").await;
     worker.stop().await;
-    for (node, role, said) in [(0, "before", "a hash has 32 bytes"), (1, "after", "\"whim\" is no cause")] {
+    for (node, role, said) in
+        [(0, "before", "a hash has 32 bytes"), (1, "after", "\"whim\" is no cause")]
+    {
         let error = cluster.error(node, role).await.expect("a reason");
         assert!(error.contains(said) && error.contains("restore it from a backup"), "{error}");
         let runs = cluster.runs(node, role).await;

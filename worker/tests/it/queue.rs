@@ -1,4 +1,4 @@
-//! The queue's statements by themselves.
+//! The statements of the queue.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::cluster::{Bind, Cluster, bind, role};
 const LONG: Duration = Duration::from_secs(60);
 const JIGS: [&str; 3] = ["noop", "test", "script"];
 
-/// A worker's row, confirmed, with a lease of a minute.
+/// Inserts a confirmed worker with a lease of one minute.
 pub async fn confirmed(cluster: &Cluster, capacity: u32) -> WorkerId {
     let id = WorkerId(Uuid::new_v4());
     let hello = Hello {
@@ -44,7 +44,8 @@ async fn noops(nodes: usize) -> Cluster {
 }
 
 async fn lease(cluster: &Cluster, worker: WorkerId, limit: u32) -> Vec<RunId> {
-    let leased = running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
+    let leased =
+        running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
     leased.into_iter().map(|leased| leased.run).collect()
 }
 
@@ -53,19 +54,20 @@ fn succeeded() -> RunEnd {
 }
 
 #[tokio::test]
-async fn two_claimers_at_once_never_overshoot() {
+async fn concurrent_claims_never_exceed_limits() {
     let cluster = noops(30).await;
     confirmed(&cluster, 100).await;
     let claims = (0..8).map(|_| running::claim_runs(cluster.pool(), limits(10)));
     let claimed = futures::future::join_all(claims).await;
-    let queued: usize = claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
+    let queued: usize =
+        claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
     assert_eq!(queued, 10);
     assert_eq!(cluster.count("run WHERE ended_at IS NULL").await, 10);
     assert_eq!(cluster.count("step WHERE state = 'transition'").await, 10);
 }
 
 #[tokio::test]
-async fn without_a_worker_or_with_execution_off_nothing_is_claimed() {
+async fn nothing_is_claimed_without_worker_or_execution() {
     let cluster = noops(2).await;
     let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     assert!(claimed.runs.is_empty() && !claimed.busy);
@@ -77,7 +79,7 @@ async fn without_a_worker_or_with_execution_off_nothing_is_claimed() {
 }
 
 #[tokio::test]
-async fn a_run_is_leased_once_finished_once_and_late_after_that() {
+async fn run_is_leased_and_finished_once() {
     let cluster = noops(1).await;
     let (first, second) = (confirmed(&cluster, 5).await, confirmed(&cluster, 5).await);
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -87,7 +89,11 @@ async fn a_run_is_leased_once_finished_once_and_late_after_that() {
     let run = *leases.0.first().or(leases.1.first()).expect("one of them has it");
 
     let finish = |worker| running::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
-    assert_eq!(finish(other).await.expect("an answer"), Finished::Late, "it is not the other one's");
+    assert_eq!(
+        finish(other).await.expect("an answer"),
+        Finished::Late,
+        "it is not the other one's"
+    );
     assert_eq!(cluster.state(0, "noop").await, "transition");
     assert_eq!(finish(owner).await.expect("an answer"), Finished::Applied);
     assert_eq!(cluster.state(0, "noop").await, "active");
@@ -96,7 +102,7 @@ async fn a_run_is_leased_once_finished_once_and_late_after_that() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_counts_as_started() {
+async fn run_leased_after_janitor_query_counts_started() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -104,15 +110,17 @@ async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_count
     cluster.sql(over).await;
     let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && !overdue[0].leased);
-    // While the janitor asks other nodes, this one starts, and its worker dies.
+    // The run starts, and its worker dies, while the janitor queries other nodes.
     let run = lease(&cluster, worker, 1).await[0];
     cluster.sql(over).await;
-    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
+    let ended =
+        running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
     assert_eq!(ended, Finished::Late, "what may have started must not be taken for unstarted");
     assert_eq!(cluster.state(0, "noop").await, "transition");
     let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && overdue[0].leased, "the next look sees it as it is");
-    let ended = running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
+    let ended =
+        running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
     assert_eq!(ended, Finished::Applied);
     assert_eq!(cluster.count("step WHERE failures = 1").await, 1);
 }
@@ -120,7 +128,7 @@ async fn a_run_that_was_queued_when_the_janitor_looked_and_is_leased_since_count
 static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeeded);
 
 #[tokio::test]
-async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() {
+async fn janitor_ends_lost_runs_without_late_results() {
     let cluster = noops(2).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -134,32 +142,51 @@ async fn the_janitor_ends_what_was_lost_and_late_results_are_kept_not_applied() 
         running::end_overdue_run(cluster.pool(), RunId(run.run), found).await.expect("an end");
     }
     assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
-    assert_eq!(cluster.count("step WHERE failures = 1").await, 1, "what was never started has not failed");
+    assert_eq!(
+        cluster.count("step WHERE failures = 1").await,
+        1,
+        "what was never started has not failed"
+    );
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
-    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
+    assert!(
+        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+            .await
+            .expect("an answer")
+            .is_empty()
+    );
 
     let result = serde_json::Map::from_iter([("found".to_owned(), json!(1))]);
     let end = RunEnd::Succeeded { result, wall: json!({"found": 1}) };
-    assert_eq!(running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"), Finished::Late);
+    assert_eq!(
+        running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"),
+        Finished::Late
+    );
     assert_eq!(cluster.count("run WHERE outcome = 'late' AND result = '{\"found\": 1}'").await, 1);
     assert_eq!(cluster.count("step WHERE wall IS NOT NULL OR state = 'active'").await, 0);
 }
 
 #[tokio::test]
-async fn a_queued_run_that_may_not_start_any_more_goes_back() {
+async fn inadmissible_queued_run_returns_to_todo() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
-    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    cluster
+        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .await;
     assert!(lease(&cluster, worker, 5).await.is_empty());
     assert_eq!(cluster.state(0, "noop").await, "todo");
-    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
+    assert!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+    );
     cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
-    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        1
+    );
 }
 
 #[tokio::test]
-async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
+async fn dead_node_loses_its_runs_and_recovers() {
     let mut cluster = Cluster::of(1).await;
     for name in ["done", "going"] {
         cluster.add_role(role(name, JigClass::Noop)).await;
@@ -174,21 +201,39 @@ async fn a_node_that_dies_takes_its_runs_with_it_and_comes_back() {
 
     let node = cluster.nodes[0].id;
     assert!(running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
-    assert!(!running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"), "it is dead already");
+    assert!(
+        !running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"),
+        "it is dead already"
+    );
     assert_eq!(cluster.state(0, "done").await, "todo");
     assert_eq!(cluster.state(0, "going").await, "blocked");
-    assert!(running::renew_runs(cluster.pool(), worker, &[run], LONG).await.expect("an answer").is_empty());
-    assert!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty());
-    assert_eq!(running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"), Finished::Late);
+    assert!(
+        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+            .await
+            .expect("an answer")
+            .is_empty()
+    );
+    assert!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+    );
+    assert_eq!(
+        running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"),
+        Finished::Late
+    );
     assert_eq!(cluster.state(0, "going").await, "blocked");
 
     assert!(running::set_node_alive(cluster.db.owner(), node, true).await.expect("an answer"));
-    assert_eq!(running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        1
+    );
 }
 
 #[tokio::test]
-async fn retrying_is_for_errors_only_and_says_what_else_to_do() {
+async fn retry_outside_error_names_the_remedy() {
     let cluster = noops(1).await;
-    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo").await.expect_err("it is TODO");
+    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
+        .await
+        .expect_err("it is TODO");
     assert!(refused.to_string().contains("waits to be claimed"), "{refused}");
 }

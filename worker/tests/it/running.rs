@@ -1,4 +1,4 @@
-//! A run from claim to ACTIVE, and everything that can come in between.
+//! A run from claim to ACTIVE, and everything that can interrupt it.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use crate::process::{Running, quick};
 use crate::scripts::{appears, is_alive};
 
 #[tokio::test]
-async fn steps_run_one_after_the_other_and_walls_are_news() {
+async fn steps_run_in_order_with_new_outputs() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("first", JigClass::Test)).await;
     cluster.add_role(role("second", JigClass::Test)).await;
-    let told = json!({"test": {"prints": ["hello"], "returns": {"port": 80, "found": 7}}, "port": 80});
+    let told =
+        json!({"test": {"prints": ["hello"], "returns": {"port": 80, "found": 7}}, "port": 80});
     cluster.commit(&[bind(0, "first").data(told), bind(0, "second").after(0, "first")]).await;
     assert_eq!(cluster.state(0, "first").await, "todo");
     assert_eq!(cluster.state(0, "second").await, "blocked");
@@ -23,7 +24,11 @@ async fn steps_run_one_after_the_other_and_walls_are_news() {
     cluster.reaches(0, "second", "active").await;
     worker.stop().await;
 
-    assert_eq!(cluster.wall(0, "first").await, Some(json!({"found": 7})), "what it was told already is no news");
+    assert_eq!(
+        cluster.wall(0, "first").await,
+        Some(json!({"found": 7})),
+        "what it was told already is no news"
+    );
     let runs = cluster.runs(0, "second").await;
     let input = runs[0].input.clone().expect("the input is kept");
     assert_eq!(input["data"]["found"], 7, "a child sees its parent's wall");
@@ -36,7 +41,7 @@ async fn steps_run_one_after_the_other_and_walls_are_news() {
 }
 
 #[tokio::test]
-async fn a_failure_is_an_error_with_its_reason_and_a_retry_helps() {
+async fn failed_step_has_reason_and_can_retry() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("child", JigClass::Noop)).await;
@@ -55,7 +60,7 @@ async fn a_failure_is_an_error_with_its_reason_and_a_retry_helps() {
 }
 
 #[tokio::test]
-async fn at_most_so_many_run_at_once() {
+async fn concurrent_runs_stay_within_capacity() {
     let mut cluster = Cluster::of(12).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
     let told = json!({"test": {"seconds": 0.4}});
@@ -73,7 +78,7 @@ async fn at_most_so_many_run_at_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_was_told_of_is_found_anyway() {
+async fn sweep_finds_steps_without_notification() {
     let mut cluster = Cluster::of(2).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("noop", JigClass::Noop)).await;
@@ -83,7 +88,7 @@ async fn what_nobody_was_told_of_is_found_anyway() {
     cluster.reaches(0, "bad", "error").await;
     cluster.reaches(1, "noop", "active").await;
 
-    // A step becomes TODO, and a run is queued, without a word.
+    // A step becomes TODO and a run is queued without a notification.
     cluster.sql("UPDATE step SET state = 'todo', since = now() WHERE state = 'error'").await;
     cluster
         .sql(
@@ -101,7 +106,7 @@ async fn what_nobody_was_told_of_is_found_anyway() {
 }
 
 #[tokio::test]
-async fn connections_that_break_are_made_again() {
+async fn broken_database_connections_are_reopened() {
     let mut cluster = Cluster::of(6).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
     let told = json!({"test": {"seconds": 0.3}});
@@ -121,7 +126,7 @@ async fn connections_that_break_are_made_again() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_gone_for_a_while_only_delays() {
+async fn database_outage_only_delays_runs() {
     let mut cluster = Cluster::of(2).await;
     let short = "#!/bin/sh\necho x >>starts\necho before\nsleep 1\necho after\n";
     cluster.add_script_role("short", short, |_| ()).await;
@@ -133,7 +138,7 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     appears(&cluster.nodes[0].root.join("starts")).await;
 
     cluster.db.allow_connections(false).await.expect("the cluster obeys");
-    // The worker has to end what it can't renew, by itself: the database is still away when it does.
+    // The worker must end a run that it can't renew while the database is still unavailable.
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         while is_alive(&long) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -145,16 +150,19 @@ async fn a_database_that_is_gone_for_a_while_only_delays() {
     cluster.reaches(0, "short", "active").await;
     cluster.reaches(1, "long", "active").await;
     worker.stop().await;
-    let starts = |node: usize| std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran");
+    let starts = |node: usize| {
+        std::fs::read_to_string(cluster.nodes[node].root.join("starts")).expect("it ran")
+    };
     assert_eq!(starts(1).lines().count(), 2);
     let run = cluster.runs(0, "short").await[0].clone();
     let log = cluster.log(engine::ids::RunId(run.id)).await;
     assert_eq!(log, "before\nafter\n", "what was printed meanwhile is there too");
 }
 
-/// Its generation was approved; what it would carry out is the root of a later target, which nobody let pass.
+/// The run's generation was approved. It would execute the root of a later target without an
+/// approval.
 #[tokio::test]
-async fn a_root_that_nobody_approved_is_not_carried_out() {
+async fn unapproved_root_is_not_executed() {
     let mut cluster = Cluster::of(2).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
@@ -176,12 +184,12 @@ async fn a_root_that_nobody_approved_is_not_carried_out() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_what_was_approved_is_refused() {
+async fn run_unlike_its_approval_is_refused() {
     let mut cluster = Cluster::of(3).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.add_script_role("wrong", "#!/bin/sh\necho y >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right"), bind(1, "right"), bind(1, "wrong"), bind(2, "right")]).await;
-    // As somebody would who owns the database: another role's content, and an approval that never was.
+    // As an attacker who owns the database: another role's content, and a forged approval.
     for statement in [
         "ALTER TABLE noderole DISABLE TRIGGER guard_intent",
         "UPDATE noderole SET role_hash = (SELECT role_hash FROM noderole WHERE role = 'wrong')
@@ -203,18 +211,23 @@ async fn a_run_that_is_not_what_was_approved_is_refused() {
         assert!(cluster.log(run).await.contains(reason), "its log says so too");
     }
 
-    for statement in ["ALTER TABLE verdict DISABLE TRIGGER guard_append_only", "UPDATE verdict SET kind = 'reject'"] {
+    for statement in [
+        "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
+        "UPDATE verdict SET kind = 'reject'",
+    ] {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let step = cluster.step(1, "right");
-    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
     cluster.reaches(1, "right", "error").await;
     let error = cluster.error(1, "right").await.expect("a reason");
     assert!(error.contains("0 of 1 approval"), "{error}");
     worker.stop().await;
 }
 
-/// As somebody would who owns the database, and is let pass by every guard.
+/// As an attacker who owns the database and bypasses every guard.
 #[tokio::test]
 async fn row_that_differs_stops_its_run() {
     let fields = [
@@ -241,12 +254,17 @@ async fn row_that_differs_stops_its_run() {
     cluster.commit(&[bind(fields.len(), "zz")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(fields.len(), "zz", "active").await;
-    cluster.sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()").await;
+    cluster
+        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .await;
     let binds: Vec<_> = (0..fields.len()).map(|node| bind(node, "right")).collect();
     cluster.commit(&binds).await;
     for table in ["deployment", "node", "noderole", "step", "edge"] {
         let off = format!("ALTER TABLE {table} DISABLE TRIGGER USER");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(off)).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(off))
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner may");
     }
     cluster
         .sql(
@@ -259,13 +277,19 @@ async fn row_that_differs_stops_its_run() {
         let close = if change.contains("IN (SELECT") { ")" } else { "" };
         let key = if change.starts_with("INSERT") { "s.node_id" } else { "node_id" };
         let change = format!("{change} {key} = '{of}'{close}");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(cluster.db.owner()).await.expect("the owner may");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(change))
+            .execute(cluster.db.owner())
+            .await
+            .expect("the owner may");
     }
     cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
     for (node, (field, _)) in fields.iter().enumerate() {
         cluster.reaches(node, "right", "error").await;
         let error = cluster.error(node, "right").await.expect("a reason");
-        assert!(error.contains("a row differs from its document") && error.contains(field), "{field}: {error}");
+        assert!(
+            error.contains("a row differs from its document") && error.contains(field),
+            "{field}: {error}"
+        );
         assert!(!cluster.nodes[node].root.join("ran").exists(), "{field}");
     }
     worker.stop().await;

@@ -1,4 +1,4 @@
-//! Scripts on nodes: the contract, and what may go wrong with it.
+//! Scripts on nodes: the contract, and its failures.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::cluster::{Cluster, FOR_SYSTEM, bind, write_secret};
 use crate::process::{Running, quick, spawn};
 
-/// Waits until a file is there, and gives what is in it.
+/// Waits until a file exists and returns its content.
 pub async fn appears(path: &Path) -> String {
     for _ in 0..1_500 {
         if let Ok(text) = std::fs::read_to_string(path)
@@ -24,10 +24,12 @@ pub async fn appears(path: &Path) -> String {
     panic!("{} does not appear", path.display());
 }
 
-/// Whether a process runs. One that has ended and that nobody has collected yet does not.
+/// Whether a process runs. A zombie does not count.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-    stat.is_ok_and(|stat| !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X")))
+    stat.is_ok_and(|stat| {
+        !matches!(stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]), Some("Z" | "X"))
+    })
 }
 
 pub async fn dies(pid: &str) {
@@ -41,7 +43,7 @@ pub async fn dies(pid: &str) {
 }
 
 #[tokio::test]
-async fn a_script_finds_what_it_was_promised_and_returns_a_wall() {
+async fn script_gets_environment_and_returns_output() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 set -eu
@@ -54,7 +56,9 @@ echo "$GANTRY_RUN" >ran
 printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANTRY_OUTPUT"
 "#;
     cluster.add_script_role("demo", script, |_| ()).await;
-    cluster.commit(&[bind(0, "demo").data(json!({"demo": {"port": 8080}, "the-name": "it's"}))]).await;
+    cluster
+        .commit(&[bind(0, "demo").data(json!({"demo": {"port": 8080}, "the-name": "it's"}))])
+        .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "demo", "active").await;
     worker.stop().await;
@@ -65,15 +69,21 @@ printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANT
     let log = cluster.log(RunId(run.id)).await;
     assert!(log.contains("n0.test.gantry demo 8080 it's\n"), "{log}");
     assert!(log.contains("to standard error\n"), "{log}");
-    assert_eq!(cluster.count("run WHERE log_bytes = (SELECT sum(length(body)) FROM run_log)").await, 1);
+    assert_eq!(
+        cluster.count("run WHERE log_bytes = (SELECT sum(length(body)) FROM run_log)").await,
+        1
+    );
     let root = &cluster.nodes[0].root;
-    assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran").trim(), run.id.to_string());
+    assert_eq!(
+        std::fs::read_to_string(root.join("ran")).expect("it ran").trim(),
+        run.id.to_string()
+    );
     let left = std::fs::read_dir(root.join(".gantry/run")).expect("the folder").count();
     assert_eq!(left, 0, "the input does not stay on the node");
 }
 
 #[tokio::test]
-async fn what_a_script_does_wrong_is_said_in_one_line() {
+async fn script_failure_has_one_line_reason() {
     let mut cluster = Cluster::of(4).await;
     let failing = "#!/bin/sh\necho first >&2\necho 'no such disk: sdx' >&2\necho >&2\nexit 3\n";
     cluster.add_script_role("failing", failing, |_| ()).await;
@@ -83,7 +93,9 @@ async fn what_a_script_does_wrong_is_said_in_one_line() {
     cluster.add_script_role("no-json", no_json, |_| ()).await;
     let list = "#!/bin/sh\necho '[1]' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("list", list, |_| ()).await;
-    cluster.commit(&[bind(0, "failing"), bind(1, "silent"), bind(2, "no-json"), bind(3, "list")]).await;
+    cluster
+        .commit(&[bind(0, "failing"), bind(1, "silent"), bind(2, "no-json"), bind(3, "list")])
+        .await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     for (node, role, reason) in [
         (0, "failing", "no such disk: sdx"),
@@ -99,7 +111,7 @@ async fn what_a_script_does_wrong_is_said_in_one_line() {
 }
 
 #[tokio::test]
-async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
+async fn scripts_run_in_order_until_first_failure() {
     let mut cluster = Cluster::of(1).await;
     let one = "#!/bin/sh\necho one >>order\n";
     let two = "#!/bin/sh\necho two >>order\n[ -e may-go-on ]\n";
@@ -117,13 +129,18 @@ async fn scripts_of_a_role_run_in_order_and_the_first_failure_ends_them() {
     let root = cluster.nodes[0].root.clone();
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
     std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
-    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo").await.expect("a retry");
+    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo")
+        .await
+        .expect("a retry");
     cluster.reaches(0, "both", "active").await;
-    assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\none\ntwo\none\n");
+    assert_eq!(
+        std::fs::read_to_string(root.join("order")).expect("it ran"),
+        "one\ntwo\none\ntwo\none\n"
+    );
     worker.stop().await;
 }
 
-/// Writes its process and that of a child to files, and sleeps.
+/// Writes its process id and that of a child to files, then sleeps.
 const LONG: &str = r#"#!/bin/sh
 sleep 300 &
 echo $! >child
@@ -142,7 +159,7 @@ fn end_service(root: &Path) {
 }
 
 #[tokio::test]
-async fn a_script_that_takes_too_long_is_ended_with_all_it_started() {
+async fn timed_out_script_ends_with_its_children() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("long", LONG, |role| role.run.timeout = 1).await;
     cluster.commit(&[bind(0, "long")]).await;
@@ -158,7 +175,7 @@ async fn a_script_that_takes_too_long_is_ended_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_ends_and_its_step_says_who() {
+async fn canceled_run_ends_and_names_the_user() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("long", LONG, |_| ()).await;
     cluster.commit(&[bind(0, "long")]).await;
@@ -173,20 +190,24 @@ async fn a_cancelled_run_ends_and_its_step_says_who() {
     let row = cluster.runs(0, "long").await[0].clone();
     assert_eq!(row.outcome.as_deref(), Some("cancelled"));
     assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
-    assert!(store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
+    assert!(
+        store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(),
+        "it has ended"
+    );
     end_service(&root);
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
+async fn stopping_worker_returns_runs_after_grace_period() {
     let mut cluster = Cluster::of(2).await;
     let quick_one = "#!/bin/sh\necho $$ >leader\nsleep 0.6\n";
     cluster.add_script_role("quick", quick_one, |_| ()).await;
     let long = "#!/bin/sh\necho $$ >>leader\n[ $(wc -l <leader) = 2 ] || sleep 300\n";
     cluster.add_script_role("long", long, |role| role.run.backoff = 0).await;
     cluster.commit(&[bind(0, "quick"), bind(1, "long")]).await;
-    // No lease ends here: where the machine is too busy to renew one in time, the run is rightly let go of and not handed back.
+    // A long lease. On a busy machine, a short lease could expire and the run would not be returned
+    // to the queue.
     let (grace, lease) = (Duration::from_secs(3), Duration::from_secs(60));
     let config = worker::Config { grace, lease, ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
@@ -203,7 +224,7 @@ async fn a_worker_that_stops_gives_its_runs_time_and_then_hands_them_back() {
     worker.stop().await;
 }
 
-/// Fails when it runs twice at once: the first to make the file owns it.
+/// Fails if it runs twice at once: the first one to create the file owns it.
 const ALONE: &str = r#"#!/bin/sh
 set -C
 if ! (echo $$ >alone) 2>/dev/null; then
@@ -224,7 +245,7 @@ sleep 300 & wait
 "#;
 
 #[tokio::test]
-async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time() {
+async fn killed_workers_never_run_a_step_twice() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("alone", ALONE, |role| role.run.backoff = 0).await;
     cluster.commit(&[bind(0, "alone")]).await;
@@ -236,7 +257,11 @@ async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time
             if starts.lines().count() == lives {
                 break;
             }
-            assert!(tries < 1_500, "start {lives} does not come: {:?}", cluster.runs(0, "alone").await);
+            assert!(
+                tries < 1_500,
+                "start {lives} does not come: {:?}",
+                cluster.runs(0, "alone").await
+            );
             sleep(Duration::from_millis(20)).await;
         }
         worker.kill();
@@ -250,12 +275,13 @@ async fn workers_are_killed_in_the_middle_and_the_step_gets_there_once_at_a_time
     assert!(!root.join("twice").exists());
     let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
     assert_eq!(starts.lines().count(), 3);
-    let outcomes: Vec<_> = cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
+    let outcomes: Vec<_> =
+        cluster.runs(0, "alone").await.into_iter().filter_map(|run| run.outcome).collect();
     assert_eq!(outcomes, ["lost", "lost", "succeeded"]);
 }
 
 #[tokio::test]
-async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started() {
+async fn lost_destructive_run_repeats_only_if_unstarted() {
     let mut cluster = Cluster::of(2).await;
     let script = "#!/bin/sh\necho $$ >>starts\nsleep 300\n";
     cluster.add_script_role("wipe", script, |role| role.flags.destructive = true).await;
@@ -270,16 +296,21 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
     second.stop().await;
     let error = cluster.error(0, "wipe").await.expect("a reason");
     assert!(error.contains("destructive"), "{error}");
-    assert_eq!(std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(), 1);
+    assert_eq!(
+        std::fs::read_to_string(root.join("starts")).expect("it started").lines().count(),
+        1
+    );
 
-    // On the other node a worker leases the run and dies before it reaches the node.
+    // For the other node, a worker leases the run and dies before it reaches the node.
     cluster.commit(&[bind(1, "wipe")]).await;
     let limits = engine::anneal::Limits::default();
     let dead = crate::queue::confirmed(&cluster, 1).await;
     let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
     assert_eq!(claimed.runs.len(), 1);
     let second_long = Duration::from_secs(1);
-    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long).await.expect("a lease");
+    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long)
+        .await
+        .expect("a lease");
     assert_eq!(leased.len(), 1);
     let third = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[1].root.join("starts")).await;
@@ -289,18 +320,22 @@ async fn a_destructive_run_that_was_lost_is_not_repeated_unless_it_never_started
 }
 
 #[tokio::test]
-async fn scripts_that_come_after_the_approval_are_not_run() {
+async fn scripts_imported_after_approval_are_not_run() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho approved >>ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    // The same role with other scripts, and nothing that uses it.
+    // The same role with other scripts, which nothing uses.
     cluster.add_script_role("right", "#!/bin/sh\necho imported later >>ran\n", |_| ()).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     cluster.add_script_role("right", "#!/bin/sh\necho imported between runs >>ran\n", |_| ()).await;
-    store::running::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
+    store::running::rerun_step(
+        cluster.pool(),
+        cluster.step(0, "right"),
+        engine::anneal::Why::Drift,
+    )
+    .await
+    .expect("a re-run");
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
     let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
@@ -308,7 +343,7 @@ async fn scripts_that_come_after_the_approval_are_not_run() {
 }
 
 #[tokio::test]
-async fn scripts_are_staged_once_and_never_trusted() {
+async fn staged_scripts_are_sent_once_and_verified() {
     let mut cluster = Cluster::of(1).await;
     let script = "#!/bin/sh\necho right >>ran\n";
     cluster.add_script_role("right", script, |_| ()).await;
@@ -317,53 +352,66 @@ async fn scripts_are_staged_once_and_never_trusted() {
     cluster.reaches(0, "right", "active").await;
     let root = cluster.nodes[0].root.clone();
     let staged = || {
-        let folders =
-            [".gantry/scripts", ".gantry/bin"].map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
-        folders.into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+        let folders = [".gantry/scripts", ".gantry/bin"]
+            .map(|folder| std::fs::read_dir(root.join(folder)).expect("one"));
+        folders
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.expect("an entry").path())
+            .collect::<Vec<_>>()
     };
-    let inodes = || staged().iter().map(|path| path.metadata().expect("a file").ino()).collect::<Vec<_>>();
+    let inodes =
+        || staged().iter().map(|path| path.metadata().expect("a file").ino()).collect::<Vec<_>>();
     let first = inodes();
     let again = async || {
         let step = cluster.step(0, "right");
-        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift).await.expect("a re-run");
+        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+            .await
+            .expect("a re-run");
         cluster.reaches(0, "right", "active").await;
     };
     again().await;
     assert_eq!(inodes(), first, "what is there is not sent again: it would be another file");
     for path in staged() {
         std::fs::write(&path, "#!/bin/sh\necho wrong >>ran\n").expect("the file is ours");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .expect("the file is ours");
     }
     again().await;
     worker.stop().await;
     assert_eq!(std::fs::read_to_string(root.join("ran")).expect("it ran"), "right\nright\nright\n");
 }
 
-/// Whoever holds one node would else be given the secrets of all: by name, in what it returns.
+/// Otherwise an attacker on one node could get all secrets by naming them in a result.
 #[tokio::test]
-async fn what_a_node_returns_asks_for_no_secret() {
+async fn secret_reference_in_result_is_removed() {
     let mut cluster = Cluster::of(1).await;
     let asks = "#!/bin/sh\nprintf '{\"x\": {\"$secret\": \"deploy/ssh\", \"version\": 1}}' >\"$GANTRY_OUTPUT\"\n";
     cluster.add_script_role("asks", asks, |_| ()).await;
     cluster.add_script_role("next", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "deploy/ssh", "hunter22wxyz\n", FOR_SYSTEM);
     cluster.commit(&[bind(0, "asks"), bind(0, "next").after(0, "asks")]).await;
-    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let config = worker::Config {
+        secrets: Some(cluster.folder().join("secrets")),
+        ..quick(&cluster.folder())
+    };
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "next", "active").await;
     worker.stop().await;
     assert_eq!(cluster.wall(0, "asks").await, Some(json!({"x": "(secret)"})));
     assert_eq!(cluster.runs(0, "asks").await[0].result, Some(json!({"x": "(secret)"})));
     let seen: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran")).expect("JSON");
+        serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran"))
+            .expect("JSON");
     assert_eq!(seen["x"], "(secret)");
 }
 
-/// Many documents of which each is small enough are not, together.
+/// Many documents that are small on their own exceed the limit together.
 #[tokio::test]
-async fn a_run_that_would_see_too_much_says_so() {
+async fn oversized_run_input_is_rejected() {
     let mut cluster = Cluster::of(1).await;
-    let names: Vec<&'static str> = (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
+    let names: Vec<&'static str> =
+        (0..17).map(|n| &*Box::leak(format!("r{n}").into_boxed_str())).collect();
     for name in &names {
         let script = format!(
             "#!/bin/sh\n{{ printf '{{\"{name}\": \"'; head -c 260000 /dev/zero | tr '\\0' x; printf '\"}}'; }} >\"$GANTRY_OUTPUT\"\n"
@@ -378,15 +426,20 @@ async fn a_run_that_would_see_too_much_says_so() {
     cluster.reaches(0, "all", "error").await;
     worker.stop().await;
     let error = cluster.error(0, "all").await.expect("a reason");
-    assert!(error.contains("input can't be made") && error.contains("at most 4194304 are allowed"), "{error}");
+    assert!(
+        error.contains("input can't be made") && error.contains("at most 4194304 are allowed"),
+        "{error}"
+    );
     assert!(!cluster.nodes[0].root.join("ran").exists());
 }
 
-/// The database has no place for the character, and a reason that can't be kept would hide that the run may be tried again.
+/// The database can't store NUL. A reason that can't be stored would hide that the run may be
+/// retried.
 #[tokio::test]
-async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
+async fn failure_reason_with_nul_is_stored() {
     let mut cluster = Cluster::of(1).await;
-    let script = "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
+    let script =
+        "#!/bin/sh\n[ -e tried ] && exit 0\ntouch tried\nprintf 'half\\0way\\n' >&2\nexit 3\n";
     cluster
         .add_script_role("app", script, |role| {
             role.run.retries = 1;
@@ -402,7 +455,7 @@ async fn a_last_word_with_an_unstorable_character_is_a_failure_like_others() {
     assert_eq!(runs[0].error.as_deref(), Some("half\u{fffd}way"));
 }
 
-/// Fails with the reason of a run whose data names a secret that it may not have.
+/// Returns the failure reason of a run whose data names a secret that it may not use.
 async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     let mut cluster = Cluster::of(1).await;
     cluster.add_script_role("db", "#!/bin/sh\ncat \"$GANTRY_INPUT\" >seen\n", |_| ()).await;
@@ -418,7 +471,10 @@ async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     worker.stop().await;
     assert!(!cluster.nodes[0].root.join("seen").exists(), "the script must not start");
     let error = cluster.error(0, "db").await.expect("a reason");
-    assert!(error.contains(&format!("secret {name} version 1")) && error.contains("system"), "{error}");
+    assert!(
+        error.contains(&format!("secret {name} version 1")) && error.contains("system"),
+        "{error}"
+    );
     assert!(!error.contains("hunter22"), "{error}");
     error
 }
@@ -431,8 +487,12 @@ async fn node_key_in_data_is_refused() {
 
 #[tokio::test]
 async fn secret_of_other_deployment_is_refused() {
-    let error = refused_use("db/admin", Some("kind = \"data\"\ndeployments = [\"web\", \"edge\"]\n")).await;
-    assert!(error.contains("allows edge, web") && error.contains("add \"system\" to deployments"), "{error}");
+    let error =
+        refused_use("db/admin", Some("kind = \"data\"\ndeployments = [\"web\", \"edge\"]\n")).await;
+    assert!(
+        error.contains("allows edge, web") && error.contains("add \"system\" to deployments"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -442,7 +502,8 @@ async fn secret_without_descriptor_is_refused() {
     assert!(error.contains(r#"write kind = "data" and deployments = ["system"]"#), "{error}");
 }
 
-/// A parent that names a secret for itself alone must neither give it to its children nor stop them.
+/// If a parent's data names a secret for the parent alone, its children must neither get the secret
+/// nor fail.
 #[tokio::test]
 async fn denied_secret_of_parent_stays_a_reference() {
     let mut cluster = Cluster::of(1).await;
@@ -464,11 +525,14 @@ async fn denied_secret_of_parent_stays_a_reference() {
     assert_eq!(seen["key"], reference);
     let run = cluster.runs(0, "app").await[0].clone();
     let log = cluster.log(RunId(run.id)).await;
-    assert!(log.contains("in the data of another noderole is not resolved: secret db/admin version 1"), "{log}");
+    assert!(
+        log.contains("in the data of another noderole is not resolved: secret db/admin version 1"),
+        "{log}"
+    );
 }
 
 #[tokio::test]
-async fn secrets_reach_the_script_and_nothing_else() {
+async fn secrets_reach_only_the_script() {
     let mut cluster = Cluster::of(1).await;
     let script = r#"#!/bin/sh
 printf 'half of it: %s' "${GANTRY_DATA_DB_PASSWORD%????}"; sleep 0.3; echo "${GANTRY_DATA_DB_PASSWORD#????????}"
@@ -477,10 +541,14 @@ printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSW
 "#;
     cluster.add_script_role("db", script, |_| ()).await;
     write_secret(&cluster.folder().join("secrets"), "db/admin", "of before\n", FOR_SYSTEM);
-    std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n").expect("the folder is ours");
+    std::fs::write(cluster.folder().join("secrets/db/admin/3"), "hunter22wxyz\n")
+        .expect("the folder is ours");
     let data = json!({"db": {"password": {"$secret": "db/admin", "version": 3}}});
     cluster.commit(&[bind(0, "db").data(data.clone())]).await;
-    let config = worker::Config { secrets: Some(cluster.folder().join("secrets")), ..quick(&cluster.folder()) };
+    let config = worker::Config {
+        secrets: Some(cluster.folder().join("secrets")),
+        ..quick(&cluster.folder())
+    };
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "db", "active").await;
     worker.stop().await;

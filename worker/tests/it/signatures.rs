@@ -1,4 +1,5 @@
-//! Policies that demand signed approvals: what a worker runs, and what it refuses although the database let it be committed.
+//! Policies that require signed approvals: the worker refuses forged targets that the database
+//! accepted.
 
 use crate::cluster::{Cluster, bind};
 use crate::process::{Running, quick};
@@ -23,12 +24,12 @@ async fn forged_signature_stops_its_target_and_later_ones() {
     cluster.commit(&[bind(0, "right")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
-    // The database counts the signature and cannot verify it.
+    // The database counts the signature but can't verify it.
     cluster.forge(true);
     let forged = cluster.commit(&[bind(1, "right")]).await;
     cluster.refuses(1, &format!("target {forged} (submission ")).await;
     cluster.refuses(1, "it has 0 of 1 signed approval").await;
-    // An honest change carries the documents of the forged one.
+    // An honest change contains the documents of the forged one.
     cluster.forge(false);
     cluster.commit(&[bind(2, "right")]).await;
     cluster.refuses(2, &format!("target {forged} (submission ")).await;
@@ -51,7 +52,10 @@ async fn signature_of_revoked_passkey_still_runs() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    sqlx::query("UPDATE passkey SET revoked_at = now()").execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::query("UPDATE passkey SET revoked_at = now()")
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
@@ -62,9 +66,10 @@ async fn signature_with_unconfirmed_passkey_is_refused() {
     let mut cluster = Cluster::signed(1).await;
     cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
     cluster.commit(&[bind(0, "right")]).await;
-    for statement in
-        ["ALTER TABLE passkey_confirmation DISABLE TRIGGER guard_append_only", "DELETE FROM passkey_confirmation"]
-    {
+    for statement in [
+        "ALTER TABLE passkey_confirmation DISABLE TRIGGER guard_append_only",
+        "DELETE FROM passkey_confirmation",
+    ] {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());

@@ -1,4 +1,4 @@
-//! Scripts on nodes that are reached by SSH: real servers, each with keys, address and folder of its own.
+//! Scripts on nodes over SSH: real servers, each with its own keys, address and folder.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, bind};
 use crate::process::{Running, quick};
 use crate::scripts::{appears, dies};
 
-/// A cluster on a testbed, and a worker's configuration that reaches it.
+/// A cluster on a testbed, and a worker configuration for it.
 pub struct Bed {
     pub testbed: Testbed,
     pub cluster: Cluster,
@@ -22,12 +22,13 @@ pub struct Bed {
 impl Bed {
     pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes).expect("a testbed");
+        let testbed = Testbed::start(folder.path(), &folder.path().join("secrets"), nodes)
+            .expect("a testbed");
         Self { cluster: Cluster::over(&testbed).await, testbed, folder }
     }
 
     pub fn config(&self) -> Config {
-        // Nobody turns a node under a test that is about something else.
+        // A long health check interval, so that no node changes its state during a test.
         let looks = Duration::from_secs(3600);
         Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }
     }
@@ -36,7 +37,7 @@ impl Bed {
         Running::start(self.config(), self.cluster.pool())
     }
 
-    /// How often a node let somebody in since its server started.
+    /// Number of sign-ins on a node since its server started.
     fn connections(&self, node: usize) -> usize {
         let log = self.folder.path().join(&self.testbed.nodes()[node].name).join("sshd.log");
         fs::read_to_string(log).expect("a log").matches("Accepted publickey").count()
@@ -59,7 +60,7 @@ echo '{\"found\": {\"shell\": \"sh\"}}' >\"$GANTRY_OUTPUT\"
 ";
 
 #[tokio::test]
-async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
+async fn scripts_run_over_one_connection_per_node() {
     let mut bed = Bed::of(3).await;
     for role in ["first", "second"] {
         bed.cluster.add_script_role(role, WRITES, |_| ()).await;
@@ -67,7 +68,9 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
     let data = serde_json::json!({"greeting": "it's \"here\" $HOME"});
     for node in 0..3 {
         let first = bind(node, "first").data(data.clone());
-        bed.cluster.commit(&[first, bind(node, "second").data(data.clone()).after(node, "first")]).await;
+        bed.cluster
+            .commit(&[first, bind(node, "second").data(data.clone()).after(node, "first")])
+            .await;
     }
     let worker = bed.worker();
     for node in 0..3 {
@@ -75,8 +78,11 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
         let root = &bed.cluster.nodes[node].root;
         let said = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
         assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
-        // What the second returns it was given.
-        assert_eq!(bed.cluster.wall(node, "first").await, Some(serde_json::json!({"found": {"shell": "sh"}})));
+        // The second role returns its input.
+        assert_eq!(
+            bed.cluster.wall(node, "first").await,
+            Some(serde_json::json!({"found": {"shell": "sh"}}))
+        );
         let scripts = fs::read_dir(root.join(".gantry/scripts")).expect("a folder").count();
         assert_eq!(scripts, 1, "one content, sent once");
         assert_eq!(bed.connections(node), 1);
@@ -87,14 +93,18 @@ async fn scripts_run_where_they_are_told_over_one_connection_to_each_node() {
 }
 
 #[tokio::test]
-async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_say_so() {
+async fn aliveness_changes_after_several_health_checks() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
-    let worker = Running::start(Config { looks: Duration::from_millis(200), ..bed.config() }, bed.cluster.pool());
+    let worker = Running::start(
+        Config { looks: Duration::from_millis(200), ..bed.config() },
+        bed.cluster.pool(),
+    );
     bed.cluster.reaches(0, "writes", "active").await;
-    let of_node = "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
+    let of_node =
+        "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
     assert_eq!(bed.cluster.count(of_node).await, 1);
     let looks = bed.cluster.count("node_look WHERE reached AND address LIKE '127.%'").await;
     assert!(looks >= 1);
@@ -112,14 +122,18 @@ async fn a_node_is_alive_when_it_lets_us_in_and_turns_only_when_several_looks_sa
     until("node WHERE transport = 'ssh' AND NOT alive").await;
     let failed = bed.cluster.count("node_look WHERE NOT reached").await;
     assert!(failed >= i64::from(engine::alive::FAILURES), "{failed} looks");
-    let refused = bed.cluster.count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'").await;
+    let refused = bed
+        .cluster
+        .count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'")
+        .await;
     assert!(refused >= 1, "what is kept says where and why");
     bed.testbed.node(0).restart().expect("it comes back");
     until("node WHERE transport = 'ssh' AND alive").await;
     worker.stop().await;
 }
 
-/// Prints numbered lines for three seconds, to both streams, and ends neither. What it prints, it also keeps.
+/// Prints numbered lines to both streams for three seconds, without a final newline. Also writes
+/// them to a file.
 const COUNTS: &str = "#!/bin/sh
 say() { printf \"$@\"; printf \"$@\" >>said.out; }
 warn() { printf \"$@\" >&2; printf \"$@\" >>said.err; }
@@ -136,7 +150,7 @@ warn 'e das Ende ∎'
 ";
 
 #[tokio::test]
-async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice() {
+async fn run_survives_broken_connection_with_complete_log() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("counts", COUNTS, |_| ()).await;
     bed.cluster.commit(&[bind(0, "counts")]).await;
@@ -150,13 +164,14 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces =
+        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
         log.extend(piece.body);
     }
-    // Byte for byte what each stream printed; only the lines that were not ended got their ends.
+    // Each stream's bytes are unchanged, except that unfinished lines got a newline.
     let of = |stream: u8| {
         let lines = log.split_inclusive(|byte| *byte == b'\n').filter(|line| line[0] == stream);
         lines.flatten().copied().collect::<Vec<u8>>()
@@ -171,7 +186,7 @@ async fn a_run_outlives_its_connection_and_its_log_has_no_gap_and_nothing_twice(
 }
 
 #[tokio::test]
-async fn a_cancelled_run_ends_on_its_node() {
+async fn canceled_run_ends_on_its_node() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("sleeps", "#!/bin/sh\necho $$ >ran\nsleep 300\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "sleeps")]).await;
@@ -184,7 +199,7 @@ async fn a_cancelled_run_ends_on_its_node() {
 }
 
 #[tokio::test]
-async fn a_machine_with_another_key_is_not_spoken_to() {
+async fn node_with_other_host_key_is_refused() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.testbed.node(0).stop();
@@ -193,13 +208,16 @@ async fn a_machine_with_another_key_is_not_spoken_to() {
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
-    assert!(reason.contains("has the host key SHA256:") && reason.contains("set up anew"), "{reason}");
+    assert!(
+        reason.contains("has the host key SHA256:") && reason.contains("set up anew"),
+        "{reason}"
+    );
     assert_eq!(bed.connections(0), 0, "no key of ours was shown to it");
     worker.stop().await;
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
+async fn connection_errors_name_key_or_address() {
     let mut bed = Bed::of(2).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("the file is ours");
@@ -210,28 +228,33 @@ async fn who_is_not_let_in_says_which_key_and_who_is_not_there_says_where() {
     let reason = bed.fails(0, "writes").await;
     assert!(reason.contains("does not let") && reason.contains("key testbed"), "{reason}");
     let reason = bed.fails(1, "writes").await;
-    assert!(reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"), "{reason}");
-    worker.stop().await;
-}
-
-#[tokio::test]
-async fn a_secret_that_is_no_key_is_not_told() {
-    let mut bed = Bed::of(1).await;
-    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
-    fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n").expect("the file is ours");
-    bed.cluster.commit(&[bind(0, "writes")]).await;
-    let worker = bed.worker();
-    let reason = bed.fails(0, "writes").await;
     assert!(
-        reason.contains("secret testbed version 1 is no OpenSSH private key") && !reason.contains("hunter"),
+        reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"),
         "{reason}"
     );
     worker.stop().await;
 }
 
-/// More than anybody keeps, and faster than it can be sent.
 #[tokio::test]
-async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
+async fn invalid_key_secret_is_not_revealed() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
+    fs::write(bed.testbed.secrets().join("testbed/1"), "hunter2 is not a key\n")
+        .expect("the file is ours");
+    bed.cluster.commit(&[bind(0, "writes")]).await;
+    let worker = bed.worker();
+    let reason = bed.fails(0, "writes").await;
+    assert!(
+        reason.contains("secret testbed version 1 is no OpenSSH private key")
+            && !reason.contains("hunter"),
+        "{reason}"
+    );
+    worker.stop().await;
+}
+
+/// More output than any limit, faster than it can be sent.
+#[tokio::test]
+async fn flood_of_output_is_cut_with_notice() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\nyes 'a line of output' | head -c 1000000000\necho done >ran\n";
     bed.cluster.add_script_role("floods", script, |_| ()).await;
@@ -241,11 +264,15 @@ async fn a_flood_is_cut_with_a_word_and_nothing_falls_over() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces = store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces =
+        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
-    assert!(last.contains("the rest is not kept") || last.contains("more output than this node keeps"), "{last}");
+    assert!(
+        last.contains("the rest is not kept") || last.contains("more output than this node keeps"),
+        "{last}"
+    );
     let left = bed.cluster.nodes[0].root.join(".gantry/run");
     assert_eq!(fs::read_dir(left).expect("a folder").count(), 0, "nothing of it stays on the node");
 }

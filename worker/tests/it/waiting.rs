@@ -1,4 +1,5 @@
-//! Why not yet, of a great many steps: bounded, by index, each once; and what a blocked step is told of what is above it.
+//! Pending reasons of a large number of steps: bounded, indexed, each step once. Also the reason of
+//! a blocked step.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,10 @@ const EVERYWHERE: Limits = Limits { running: 10, batch: 10 };
 const MANY: i64 = LOOKED + 2_500;
 
 async fn own(cluster: &Cluster, statement: String) {
-    sqlx::raw_sql(AssertSqlSafe(statement)).execute(cluster.db.owner()).await.expect("the owner may");
+    sqlx::raw_sql(AssertSqlSafe(statement))
+        .execute(cluster.db.owner())
+        .await
+        .expect("the owner may");
 }
 
 async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> WaitingRows {
@@ -25,7 +29,8 @@ async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> Waiting
     reading::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
 }
 
-/// A step in ERROR with so many blocked below it, and one beside that is blocked by nothing that failed.
+/// A step in ERROR with this many blocked steps below it, and one step that is blocked without a
+/// failure.
 async fn crowd() -> Cluster {
     let mut cluster = Cluster::of(2).await;
     for name in ["bad", "app", "far"] {
@@ -68,14 +73,19 @@ async fn crowd() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once() {
+async fn pending_list_is_bounded_and_paged() {
     let cluster = crowd().await;
     let all = waiting(&cluster, WaitingFilter::default(), 5).await;
-    let of = |wait: Wait| all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>();
+    let of =
+        |wait: Wait| all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>();
     assert_eq!(of(Wait::Failed)[0].error.as_deref(), Some("no such disk"));
     let behind = of(Wait::BehindFailure);
     assert_eq!(behind.len(), 5, "the first of them");
-    assert!(behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED, "{}", behind[0].total);
+    assert!(
+        behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED,
+        "{}",
+        behind[0].total
+    );
     assert_ne!(behind[0].role, "many", "those that wait longest come first");
     assert_eq!(of(Wait::Parents).len(), 1, "what is behind no failure is told apart");
 
@@ -97,17 +107,22 @@ async fn a_great_many_are_counted_up_to_a_bound_and_read_page_by_page_each_once(
 }
 
 #[tokio::test]
-async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
+async fn reversed_pending_list_has_each_step_once() {
     let cluster = crowd().await;
     let falling = WaitingFilter { falling: true, ..WaitingFilter::default() };
     let all = waiting(&cluster, falling, 5).await;
-    let behind: Vec<_> = all.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str()).collect();
+    let behind: Vec<_> =
+        all.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str()).collect();
     assert_eq!(behind.len(), 5, "the first of them");
-    assert!(behind.iter().all(|row| row.role == "many"), "what waits longest is not among them: {behind:?}");
-    let last: OffsetDateTime = sqlx::query_scalar("SELECT max(since) FROM step WHERE state = 'blocked'")
-        .fetch_one(cluster.db.owner())
-        .await
-        .expect("a moment");
+    assert!(
+        behind.iter().all(|row| row.role == "many"),
+        "what waits longest is not among them: {behind:?}"
+    );
+    let last: OffsetDateTime =
+        sqlx::query_scalar("SELECT max(since) FROM step WHERE state = 'blocked'")
+            .fetch_one(cluster.db.owner())
+            .await
+            .expect("a moment");
     assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
 
     let mut seen = Vec::new();
@@ -119,19 +134,23 @@ async fn turned_round_those_that_began_to_wait_last_come_first_and_each_once() {
         let Some(next) = page.next else { break };
         filter.after = Some(next);
     }
-    assert!(seen.is_sorted_by(|before, after| before > after), "from the last to the first, each once");
+    assert!(
+        seen.is_sorted_by(|before, after| before > after),
+        "from the last to the first, each once"
+    );
     assert_eq!(i64::try_from(seen.len()).expect("small"), MANY + 2, "those of the commit included");
 }
 
 #[tokio::test]
-async fn a_blocked_step_is_told_its_parents_and_where_the_way_up_ends() {
+async fn blocked_step_lists_parents_and_root_cause() {
     let cluster = crowd().await;
     let mut on = cluster.server().acquire().await.expect("a connection");
     let steps = [cluster.step(0, "far"), cluster.step(1, "far")];
     let rows = reading::above(&mut on, &steps).await.expect("what is above");
     let of = |step: StepId| {
         let ours = rows.iter().filter(move |row| row.step == step.0);
-        ours.map(|row| (row.role.as_str(), row.state.as_str(), row.parent, row.open)).collect::<Vec<_>>()
+        ours.map(|row| (row.role.as_str(), row.state.as_str(), row.parent, row.open))
+            .collect::<Vec<_>>()
     };
     assert_eq!(of(steps[0]), [("app", "blocked", true, 1), ("bad", "error", false, 0)]);
     let [(role, state, parent, open)] = of(steps[1])[..] else { panic!("{rows:?}") };

@@ -1,4 +1,4 @@
-//! The node-side wrapper: what a node refuses, and what it does where tools are missing.
+//! The node-side wrapper: what a node refuses, and how it works without some tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,14 +21,18 @@ use worker::secrets::{SecretFolder, Secrets};
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
 
-/// The only script there is.
+/// A script source with a single script.
 pub struct OneScript(pub &'static str);
 
 impl Scripts for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
         async move {
             let body = self.0.as_bytes().to_vec();
-            if Hash::of_bytes(&body) == hash { Ok(body) } else { Err(format!("there is no script {hash}")) }
+            if Hash::of_bytes(&body) == hash {
+                Ok(body)
+            } else {
+                Err(format!("there is no script {hash}"))
+            }
         }
         .boxed()
     }
@@ -42,7 +46,7 @@ impl LogStore for Nowhere {
     }
 }
 
-/// A node, and a jig that knows one script.
+/// A node, and a jig with one script.
 struct Bench {
     folder: tempfile::TempDir,
     jig: ScriptJig,
@@ -54,7 +58,8 @@ impl Bench {
     fn with(script: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (scripts, secrets) = (Arc::new(OneScript(script)), Arc::new(SecretFolder(None)));
-        let jig = ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
+        let jig =
+            ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
         Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
     }
 
@@ -64,7 +69,8 @@ impl Bench {
 
     fn job(&self, run: i64, generation: i64, content: &str) -> Job {
         let mut role = role("bench", JigClass::Script);
-        role.scripts = vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
+        role.scripts =
+            vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
         role.run.timeout = 60;
         Job {
             run: RunId(run),
@@ -108,7 +114,7 @@ fn went_well(ended: &Ended) {
 }
 
 #[tokio::test]
-async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
+async fn node_refuses_outdated_or_contradicting_attempts() {
     let bench = Bench::with(COUNTS);
     went_well(&bench.run(&bench.job(10, 5, "a")).await);
     refused(bench.run(&bench.job(9, 5, "a")).await, "attempt 9 of this step is outdated");
@@ -121,7 +127,10 @@ async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
     refused(bench.run(&bench.job(15, 5, "a")).await, "generation 5");
 
     let other_step = Job { step: StepId(Uuid::new_v4()), ..bench.job(13, 1, "c") };
-    refused(bench.run(&other_step).await, "attempt 13 is outdated: this node has started attempt 14");
+    refused(
+        bench.run(&other_step).await,
+        "attempt 13 is outdated: this node has started attempt 14",
+    );
     let shared = Job { exclusive: false, ..other_step };
     went_well(&bench.run(&shared).await);
     let restored = Job { epoch: 2, ..bench.job(3, 2, "z") };
@@ -131,7 +140,7 @@ async fn a_node_refuses_what_is_outdated_or_contradicts_it() {
 }
 
 #[tokio::test]
-async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
+async fn damaged_ledger_stops_step_and_names_file() {
     let bench = Bench::with(COUNTS);
     went_well(&bench.run(&bench.job(1, 1, "a")).await);
     let ledger = bench.root().join(".gantry/ledger").join(bench.step.to_string());
@@ -146,9 +155,8 @@ async fn a_damaged_ledger_stops_the_step_and_says_where_it_lies() {
 }
 
 #[tokio::test]
-async fn a_newer_attempt_ends_the_older_before_it_starts() {
-    let alone =
-        "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
+async fn newer_attempt_ends_the_older_first() {
+    let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n";
     let bench = Bench::with(alone);
     let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
@@ -157,8 +165,12 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     let running = slow.jig.run(&first, &log, stop);
     let second = async {
         let pid = appears(&slow.root().join("ran")).await;
-        // Another step of the same node: it has the node for itself, so what had it before must be gone.
-        let job = Job { step: StepId(Uuid::new_v4()), connection: first.connection.clone(), ..bench.job(2, 1, "b") };
+        // Another step of the same node. Its run is exclusive, so the previous run must end first.
+        let job = Job {
+            step: StepId(Uuid::new_v4()),
+            connection: first.connection.clone(),
+            ..bench.job(2, 1, "b")
+        };
         (pid, bench.run(&job).await)
     };
     let (older, (_, newer)) = tokio::join!(running, second);
@@ -166,12 +178,12 @@ async fn a_newer_attempt_ends_the_older_before_it_starts() {
     refused(older, "ended by a newer one");
 }
 
-/// Nothing polite ends it.
+/// Ignores SIGTERM.
 const STAYS: &str = "#!/bin/sh\necho $$ >ran\ntrap '' TERM\nwhile :; do sleep 1; done\n";
 
-/// After a restore of the database the same numbers are given again, in a higher epoch.
+/// After a database restore, attempt numbers recur in a higher epoch.
 #[tokio::test]
-async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_has_its_number() {
+async fn old_epoch_attempt_spares_its_namesake() {
     let slow = Bench::with(STAYS);
     let alone = "#!/bin/sh\ncase $(sed 's/.*) //' /proc/$(cat ran)/stat 2>/dev/null) in '' | Z*) ;; *) exit 9 ;; esac\n\
                  sleep 1\n[ -s \"$GANTRY_INPUT\" ] || exit 8\necho '{\"by\": \"the later\"}' >\"$GANTRY_OUTPUT\"\n";
@@ -183,7 +195,9 @@ async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_h
     let after = async {
         appears(&slow.root().join("ran")).await;
         let job = bench.job(5, 1, "b");
-        bench.run(&Job { step: before.step, epoch: 2, connection: before.connection.clone(), ..job }).await
+        bench
+            .run(&Job { step: before.step, epoch: 2, connection: before.connection.clone(), ..job })
+            .await
     };
     let (older, newer) = tokio::join!(running, after);
     match newer {
@@ -196,13 +210,13 @@ async fn an_attempt_of_an_epoch_that_is_over_does_not_meddle_with_the_one_that_h
 }
 
 #[tokio::test]
-async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
+async fn remains_of_old_epoch_are_ended() {
     let bench = Bench::with(STAYS);
     let job = bench.job(5, 1, "a");
     let ending = async {
         let pid = appears(&bench.root().join("ran")).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![(RunId(5), bench.step)]));
-        // Nobody knows any more by which epoch it was started.
+        // The epoch of the attempt is unknown by now.
         bench.jig.end_lost(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
         dies(&pid).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![]));
@@ -214,7 +228,7 @@ async fn what_an_epoch_that_is_over_left_is_found_and_ended() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_ended_before_it_started_never_starts() {
+async fn run_ended_before_start_never_starts() {
     let bench = Bench::with(COUNTS);
     let job = bench.job(7, 1, "a");
     let left = bench.jig.end_lost(&job.connection, job.step, 1, job.run).await.expect("an answer");
@@ -227,7 +241,7 @@ async fn a_run_that_was_ended_before_it_started_never_starts() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_dropped_leaves_nothing_behind() {
+async fn dropped_run_leaves_no_processes() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
     let pid = tokio::select! {
@@ -237,15 +251,18 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
     dies(&pid).await;
 }
 
-/// How many processes have this word among their arguments.
+/// Number of processes with this word in their arguments.
 fn processes_with(word: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("a list of processes");
-    let arguments = entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
-    arguments.filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
+    let arguments =
+        entries.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    arguments
+        .filter(|line| line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes()))
+        .count()
 }
 
 #[tokio::test]
-async fn the_clock_of_a_run_ends_with_it() {
+async fn timeout_clock_ends_with_its_run() {
     const LIMIT: u32 = 54_321;
     let bench = Bench::with(COUNTS);
     for attempt in 1..=5 {
@@ -267,9 +284,9 @@ async fn the_clock_of_a_run_ends_with_it() {
     );
 }
 
-/// Whoever has the number of a wrapper that was killed is not who the clock is to wake.
+/// The process id of a killed wrapper may be reused. The clock must not signal that process.
 #[test]
-fn a_clock_wakes_nobody_else() {
+fn timeout_clock_spares_reused_process_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("wrapper");
     std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
@@ -279,11 +296,19 @@ fn a_clock_wakes_nobody_else() {
         let began = match began {
             "its own" => {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-                stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned()
+                stat.rsplit(") ")
+                    .next()
+                    .and_then(|rest| rest.split(' ').nth(19))
+                    .expect("a start")
+                    .to_owned()
             }
             other => other.to_owned(),
         };
-        let clock = Command::new("sh").arg(&wrapper).arg(folder.path()).args(["clock", "0", &pid, &began]).status();
+        let clock = Command::new("sh")
+            .arg(&wrapper)
+            .arg(folder.path())
+            .args(["clock", "0", &pid, &began])
+            .status();
         assert!(clock.expect("it ends").success());
         std::thread::sleep(Duration::from_millis(100));
         let woken = other.try_wait().expect("it is ours").is_some();
@@ -296,7 +321,7 @@ fn a_clock_wakes_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_says_whether_it_started() {
+async fn stopped_run_reports_whether_it_started() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
@@ -310,7 +335,7 @@ async fn a_run_that_is_stopped_says_whether_it_started() {
 }
 
 #[tokio::test]
-async fn an_unknown_way_to_a_node_is_named() {
+async fn unknown_transport_is_named() {
     let bench = Bench::with(COUNTS);
     let job = Job { connection: json!({"transport": "pigeon"}), ..bench.job(1, 1, "a") };
     match bench.run(&job).await {

@@ -1,4 +1,4 @@
-//! The wrapper by itself, as a node has it: what stays on the disk, who waits for whom, and who holds the lock.
+//! The wrapper in isolation, as on a node: files on disk, waiting, and the lock.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use worker::jig::script::transport::{STAGE_WRAPPER, WRAPPER};
 
 use crate::scripts::{appears, dies, is_alive};
 
-/// What a node has at the least.
+/// The minimum tools of a node.
 const TOOLS: [&str; 20] = [
     "sh",
     "mkdir",
@@ -39,13 +39,13 @@ const TOOLS: [&str; 20] = [
     "date",
 ];
 
-/// A word of the input that nobody may find on the disk later.
+/// A text of the input that must not remain on the disk.
 const SECRET: &str = "hunter22";
 const INPUT: &str = "{\"password\": \"hunter22\"}\n{}\nexport GANTRY_DATA_PASSWORD='hunter22'\n";
 
 const SLEEPS: &str = "#!/bin/sh\necho $$ >leader\nexec sleep 300\n";
 
-/// A folder that is a node, and the wrapper beside it.
+/// A folder that is a node, and the wrapper next to it.
 struct Node {
     folder: TempDir,
     tools: Option<PathBuf>,
@@ -65,7 +65,10 @@ impl Node {
         fs::create_dir(&tools).expect("the folder is ours");
         for tool in TOOLS {
             let found = ["/usr/bin", "/bin"].map(|place| Path::new(place).join(tool));
-            let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{tool} is not installed"));
+            let found = found
+                .iter()
+                .find(|path| path.exists())
+                .unwrap_or_else(|| panic!("{tool} is not installed"));
             std::os::unix::fs::symlink(found, tools.join(tool)).expect("the folder is ours");
         }
         Self { tools: Some(tools), ..node }
@@ -79,9 +82,11 @@ impl Node {
         self.root().join(".gantry").join(name)
     }
 
-    /// A call of the wrapper that can't write more than so many blocks of 512 bytes to a file: all the others find the disk full.
+    /// Calls the wrapper with a limit of this many 512-byte blocks per file, to simulate a full
+    /// disk.
     fn command<W: AsRef<OsStr>>(&self, words: &[W], blocks: Option<u32>) -> Command {
-        let limit = blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
+        let limit =
+            blocks.map_or(String::new(), |blocks| format!("trap '' XFSZ; ulimit -f {blocks}; "));
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("{limit}exec sh \"$@\"")).arg("sh");
         command.arg(self.folder.path().join("wrapper")).arg(self.root()).args(words);
@@ -94,7 +99,7 @@ impl Node {
 
     fn start<W: AsRef<OsStr>>(&self, words: &[W], input: &str) -> Child {
         let mut child = self.command(words, None).spawn().expect("a shell");
-        // What does not read its input ends before it is written.
+        // A command that does not read its input may end before the write.
         let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
         child
     }
@@ -103,24 +108,43 @@ impl Node {
         ended(self.start(words, input))
     }
 
-    fn call_on_a_full_disk<W: AsRef<OsStr>>(&self, blocks: u32, words: &[W], input: &str) -> Output {
+    fn call_on_a_full_disk<W: AsRef<OsStr>>(
+        &self,
+        blocks: u32,
+        words: &[W],
+        input: &str,
+    ) -> Output {
         let mut child = self.command(words, Some(blocks)).spawn().expect("a shell");
         let _ = child.stdin.as_mut().expect("a pipe").write_all(input.as_bytes());
         ended(child)
     }
 
-    /// Puts a script there, and gives the words that run it.
+    /// Stores a script and returns the arguments that run it.
     fn words(&self, script: &str, step: &str, epoch: i64, attempt: i64) -> Vec<String> {
         let hash = Hash::of_bytes(script.as_bytes()).to_string();
         assert!(self.call(&["put", &hash], script).status.success());
         let numbers = [epoch, attempt].map(|number| number.to_string());
         let size = INPUT.len().to_string();
-        let words =
-            ["run", step, &numbers[0], &numbers[1], "1", "c", "1", "60", "1", "n.a.b", "role", &size, "-", "100"];
+        let words = [
+            "run",
+            step,
+            &numbers[0],
+            &numbers[1],
+            "1",
+            "c",
+            "1",
+            "60",
+            "1",
+            "n.a.b",
+            "role",
+            &size,
+            "-",
+            "100",
+        ];
         words.map(str::to_owned).into_iter().chain([format!("{hash}:it.sh")]).collect()
     }
 
-    /// The files in which the secret is.
+    /// The files that contain the secret.
     fn betraying(&self) -> Vec<PathBuf> {
         files(&self.root().join(".gantry"))
             .into_iter()
@@ -133,7 +157,7 @@ impl Node {
     }
 }
 
-/// The words for an input of another length.
+/// The same arguments with the size of another input.
 fn with_size(words: &[String], input: &str) -> Vec<String> {
     let mut words = words.to_vec();
     words[11] = input.len().to_string();
@@ -147,7 +171,9 @@ fn ended(mut child: Child) -> Output {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder");
-    entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -164,7 +190,7 @@ fn number(text: &str) -> Pid {
     Pid::from_raw(text.trim().parse().expect("a number"))
 }
 
-/// Waits until it is so.
+/// Waits until the condition is true.
 async fn comes(what: &str, so: impl Fn() -> bool) {
     for _ in 0..1_500 {
         if so() {
@@ -176,7 +202,7 @@ async fn comes(what: &str, so: impl Fn() -> bool) {
 }
 
 #[test]
-fn an_input_that_starts_nothing_does_not_stay() {
+fn unused_input_is_deleted() {
     let node = Node::new();
     let words = node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 1);
     let nothing_stays = |ran: &Output, why: &str| {
@@ -189,15 +215,18 @@ fn an_input_that_starts_nothing_does_not_stay() {
     let half = &INPUT[..INPUT.len() - 1];
     nothing_stays(&node.call(&words, half), "the input broke off");
     let long = format!("{}{}{INPUT}", "x".repeat(40_000), SECRET);
-    nothing_stays(&node.call_on_a_full_disk(8, &with_size(&words, &long), &long), "is the disk full?");
-    // The input fits, and what a run keeps for its end does not.
+    nothing_stays(
+        &node.call_on_a_full_disk(8, &with_size(&words, &long), &long),
+        "is the disk full?",
+    );
+    // The input fits, but not the reserve for the run's end.
     nothing_stays(&node.call_on_a_full_disk(12, &words, INPUT), "is the disk full?");
     assert!(!node.root().join("ran").exists());
     assert!(node.call(&words, INPUT).status.success(), "none of it counts as an attempt");
 }
 
 #[test]
-fn half_a_file_that_is_sent_does_not_stay() {
+fn partial_script_is_deleted() {
     let node = Node::new();
     let script = format!("#!/bin/sh\n# {}\n", "x".repeat(40_000));
     let put = ["put".to_owned(), Hash::of_bytes(script.as_bytes()).to_string()];
@@ -218,7 +247,7 @@ fn half_a_file_that_is_sent_does_not_stay() {
     assert_eq!(names(there.parent().expect("a folder")), Vec::<String>::new());
 }
 
-/// As when a machine goes down: nobody is left who could clear away.
+/// Simulates a power failure: no process can clean up.
 async fn dies_at_once(node: &Node, words: &[String]) {
     let mut following = node.start(words, INPUT);
     drop(following.stdin.take());
@@ -240,7 +269,7 @@ async fn dies_at_once(node: &Node, words: &[String]) {
 }
 
 #[tokio::test]
-async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
+async fn crashed_attempt_leaves_no_input() {
     let node = Node::new();
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 1)).await;
     assert!(!node.betraying().is_empty(), "it could not clear away itself");
@@ -256,7 +285,7 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
         "and it is told apart from none"
     );
 
-    // The machine went down before anybody had said who looks after the run.
+    // The machine went down before the supervisor file was written.
     let folder = node.kept("run").join("1.3");
     fs::create_dir(&folder).expect("the folder is ours");
     for (name, text) in [("of", "other 0\n"), ("boot", "before\n"), ("input.json", INPUT)] {
@@ -268,12 +297,13 @@ async fn an_attempt_that_went_down_with_its_machine_leaves_no_input() {
 }
 
 #[tokio::test]
-async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
+async fn partial_input_does_not_block_others() {
     for node in [Node::new(), Node::without_flock()] {
-        // So long that what came of it is not only in a buffer.
+        // Longer than any buffer, so that part of it reaches the disk.
         let input = format!("{INPUT}#{}\n", "x".repeat(40_000));
-        let (half, sleeps) =
-            (&input[..input.len() - 1], |attempt| with_size(&node.words(SLEEPS, "s", 1, attempt), &input));
+        let (half, sleeps) = (&input[..input.len() - 1], |attempt| {
+            with_size(&node.words(SLEEPS, "s", 1, attempt), &input)
+        });
         let mut silent = node.start(&sleeps(1), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         let other = node.call(&["end", "other", "1", "1", "1"], "");
@@ -282,7 +312,11 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 
         let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 1, 2), INPUT);
         assert!(newer.status.success(), "{newer:?}");
-        assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "of the outdated nothing stays, whether it ends or not");
+        assert_eq!(
+            node.betraying(),
+            Vec::<PathBuf>::new(),
+            "of the outdated nothing stays, whether it ends or not"
+        );
         silent.stdin.as_mut().expect("a pipe").write_all(b"\n").expect("it reads");
         let late = ended(silent);
         assert_eq!(late.status.code(), Some(71), "{late:?}");
@@ -297,15 +331,19 @@ async fn whoever_sends_half_an_input_and_is_silent_keeps_nobody_waiting() {
 
         let ended_meanwhile = node.start(&sleeps(4), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
-        assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=no state=succeeded\n");
+        assert_eq!(
+            said(&node.call(&["end", "s", "1", "4", "1"], "")),
+            "started=no state=succeeded\n"
+        );
         assert_eq!(node.betraying(), Vec::<PathBuf>::new());
         assert_eq!(ended(ended_meanwhile).status.code(), Some(71));
     }
 }
 
-/// Who loses the way when a run has ended asks again, until it says that it has everything.
+/// If the connection breaks after the run has ended, the worker asks again until it confirms the
+/// result.
 #[test]
-fn a_result_stays_on_the_node_until_it_is_known_to_have_arrived() {
+fn result_stays_until_its_receipt_is_confirmed() {
     for node in [Node::new(), Node::without_flock()] {
         arrives(&node);
     }
@@ -317,8 +355,11 @@ fn arrives(node: &Node) {
     let input = format!("{script}{INPUT}");
     let (size, along) = (input.len().to_string(), format!("{hash}+{}:it.sh", script.len()));
     let run = |attempt: &str| {
-        ["run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK", "100", &along]
-            .map(str::to_owned)
+        [
+            "run", "s", "1", attempt, "1", "c", "1", "60", "1", "n.a.b", "role", &size, "MARK",
+            "100", &along,
+        ]
+        .map(str::to_owned)
     };
     let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
     assert_eq!(said(&node.call(&run("1"), &input)), format!("out{told}"), "the script came along");
@@ -331,19 +372,26 @@ fn arrives(node: &Node) {
 }
 
 #[test]
-fn an_output_that_is_no_file_is_said_to_be_none_and_keeps_nobody_waiting() {
+fn non_regular_output_file_is_reported() {
     let node = Node::new();
-    for (attempt, makes) in ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate() {
+    for (attempt, makes) in
+        ["rm -f F; mkdir F", "rm -f F; mkfifo F", "rm -f F; ln -s /nowhere F"].iter().enumerate()
+    {
         let script = format!("#!/bin/sh\n{}\n", makes.replace('F', "\"$GANTRY_OUTPUT\""));
         let attempt = i64::try_from(attempt).expect("few") + 1;
-        assert!(node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT).status.success());
+        assert!(
+            node.call(&node.words(&script, &format!("s{attempt}"), 1, attempt), INPUT)
+                .status
+                .success()
+        );
         let taken = said(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
         assert_eq!(taken, "output=no-file code=0 why=exit script=it.sh\n", "{makes}");
         assert_eq!(node.runs(), Vec::<String>::new());
     }
 }
 
-/// A process in a session of its own, and what a wrapper before this one wrote down of it: its folder has the attempt's number alone.
+/// A process in its own session, with the files of an older wrapper, whose folder name is the
+/// attempt number alone.
 struct Earlier {
     child: Child,
 }
@@ -352,12 +400,19 @@ impl Earlier {
     fn of(node: &Node, attempt: i64, step: &str) -> Self {
         let child = Command::new("setsid").args(["sleep", "300"]).spawn().expect("a process");
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        let start = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(19)).expect("a start").to_owned();
+        let start = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(19))
+            .expect("a start")
+            .to_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
         let folder = node.kept("run").join(attempt.to_string());
         fs::create_dir_all(&folder).expect("the folder is ours");
         let process = format!("{} {} {start}\n", boot.trim(), child.id());
-        for (name, text) in [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())] {
+        for (name, text) in
+            [("of", format!("{step} 1\n")), ("process", process), ("input.json", INPUT.to_owned())]
+        {
             fs::write(folder.join(name), text).expect("the folder is ours");
         }
         Self { child }
@@ -366,7 +421,9 @@ impl Earlier {
     fn started(self, node: &Node, attempt: i64, step: &str) -> Self {
         let ledger = node.kept("ledger");
         fs::create_dir_all(&ledger).expect("the folder is ours");
-        let text = format!("epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n");
+        let text = format!(
+            "epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n"
+        );
         fs::write(ledger.join(step), text).expect("the folder is ours");
         self
     }
@@ -384,11 +441,14 @@ impl Drop for Earlier {
 }
 
 #[test]
-fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
+fn attempt_of_older_wrapper_can_be_ended() {
     let node = Node::new();
     let earlier = Earlier::of(&node, 5, "s").started(&node, 5, "s");
     assert_eq!(said(&node.call(&["attempts"], "")), "5 s runs\n");
-    assert_eq!(said(&node.call(&["end", "s", "1", "4", "1"], "")), "started=unknown state=started\n");
+    assert_eq!(
+        said(&node.call(&["end", "s", "1", "4", "1"], "")),
+        "started=unknown state=started\n"
+    );
     assert!(earlier.runs(), "an older attempt was to be ended");
     assert_eq!(said(&node.call(&["end", "s", "1", "5", "1"], "")), "started=yes state=started\n");
     assert!(!earlier.runs());
@@ -405,7 +465,8 @@ fn what_a_wrapper_before_this_one_started_can_still_be_ended() {
     assert_eq!(node.runs(), ["2.6"]);
 }
 
-/// A tool that everybody calls who holds the lock: it notices when two do, and some die of it.
+/// Replaces a tool that each lock holder calls. It detects two concurrent holders, and some callers
+/// die.
 fn watches_the_lock(node: &Node) {
     let tool = node.tools.as_ref().expect("tools of its own").join("sync");
     fs::remove_file(&tool).expect("a link");
@@ -417,11 +478,14 @@ fn watches_the_lock(node: &Node) {
 }
 
 #[test]
-fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
+fn lock_without_flock_has_one_holder() {
     let node = Node::without_flock();
     watches_the_lock(&node);
-    let step = |number: usize| format!("{}{number}", if number.is_multiple_of(3) { "dies" } else { "lives" });
-    let all: Vec<_> = (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
+    let step = |number: usize| {
+        format!("{}{number}", if number.is_multiple_of(3) { "dies" } else { "lives" })
+    };
+    let all: Vec<_> =
+        (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
     for (number, child) in all.into_iter().enumerate() {
         let output = ended(child);
         let fine = said(&output) == "started=no state=none\n";
@@ -432,32 +496,32 @@ fn without_flock_one_of_many_has_the_lock_also_when_its_holder_dies() {
 }
 
 #[test]
-fn a_lock_that_nobody_holds_is_to_be_had() {
+fn abandoned_lock_can_be_taken() {
     let node = Node::without_flock();
     let is_had = |name: &str| {
         let output = node.call(&["end", name, "1", "1", "1"], "");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(names(&node.kept("holder")), ["free"], "and is given back");
     };
-    // Whoever died while it took the lock, as wrappers before this one did.
+    // The remains of an older wrapper that died while it took the lock.
     fs::create_dir_all(node.kept("lock.d")).expect("the folder is ours");
     is_had("a");
-    // Its maker died before it was whole.
+    // The creator died before the lock was complete.
     fs::remove_file(node.kept("holder/free")).expect("it is there");
     is_had("b");
     fs::remove_file(node.kept("holder/free")).expect("it is there");
     fs::create_dir(node.kept("holder/holder.1")).expect("the folder is ours");
     is_had("c");
-    // Somebody has the number of who held it.
+    // The process id of the dead holder was reused.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
     let other = format!("holder/{}.{}.1", boot.trim(), std::process::id());
     fs::rename(node.kept("holder/free"), node.kept(&other)).expect("it is there");
     is_had("d");
 }
 
-/// Where there is no flock, the wrapper still locks.
+/// Without `flock`, the wrapper uses its own lock.
 #[test]
-fn a_node_without_flock_will_do() {
+fn node_without_flock_works() {
     let node = Node::without_flock();
     let root = node.root();
     let call = |words: &[&str], input: &str| node.call(words, input);
@@ -465,9 +529,13 @@ fn a_node_without_flock_will_do() {
     let hash = Hash::of_bytes(script.as_bytes()).to_string();
     assert!(call(&["put", &hash], script).status.success());
     let named = format!("{hash}:long.sh");
-    let run = ["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", "10", "-", "100", &named];
+    let run =
+        ["run", "s", "1", "1", "1", "c", "1", "1", "2", "n.a.b", "role", "10", "-", "100", &named];
     let broken = call(&run, "{}\nA=");
-    assert!(!broken.status.success() && !root.join("child").exists(), "half an input starts nothing: {broken:?}");
+    assert!(
+        !broken.status.success() && !root.join("child").exists(),
+        "half an input starts nothing: {broken:?}"
+    );
     let ran = call(&run, "{}\n{}\nA=1\n");
     assert!(ran.status.success(), "{ran:?}");
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "out\n");

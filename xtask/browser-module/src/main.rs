@@ -1,22 +1,21 @@
-//! Makes a module that a page can load, in parts, out of what the compiler made of `crates/browser`.
+//! Converts the compiled `crates/browser` into a module that a page can load in parts.
 //!
-//! # Theory
+//! **Split first.** The linker keeps relocations. `wasm_split_cli_support` follows them from each
+//! function that is marked as a part. It writes the main file, the parts, and files that several
+//! parts share. (It also writes a JavaScript loader. The site has its own, because it merges the
+//! shared files.) It needs the linker's original output, so it runs before everything else.
 //!
-//! *Cut first.* The linker left in what refers to what. `wasm_split_cli_support` follows that from each function that is marked as a part
-//! of its own, and writes the main file, the parts, and what several of them share. (It writes JavaScript that loads them, too; the site has its own, since
-//! what is shared is put together there.) It has to see the
-//! module as the linker wrote it, so it comes before everything else.
+//! **Then bind.** The compiler's output describes the Rust functions and types that cross into
+//! JavaScript. wasm-bindgen turns these descriptions into a JavaScript file and a smaller module.
+//! All of them are in the main file, so only that file goes through it. Tool and library must have
+//! exactly the same version. This program therefore uses wasm-bindgen as a library: both depend on
+//! the one `wasm-bindgen-shared` in `Cargo.lock`, and cargo rejects any other combination.
+//! Contributors then need not install a matching tool.
 //!
-//! *Then bound.* The compiler's WebAssembly carries descriptions of the Rust functions and types that cross into JavaScript;
-//! wasm-bindgen turns them into a JavaScript file and a smaller module. All of that is in the main file, so it alone goes through.
-//! Tool and library must be of one version, to the last digit. So this is not the wasm-bindgen program, which everybody would have to
-//! install in the right version, but its library: both depend on the one `wasm-bindgen-shared` in `Cargo.lock`, and cargo refuses any
-//! other pair.
+//! Output: `NAME.js`, `NAME_bg.wasm`, a file per part, many shared files, and `cut.json`. The
+//! latter lists the files of each part and the exports of the main file that they use.
 //!
-//! What comes out: `NAME.js`, `NAME_bg.wasm`, a file for each part and many for what they share, and `cut.json`, which says for each part
-//! the files that it is made of, and what the main file lends to all of them.
-//!
-//! A package of its own, outside the default members: only building the site pays for compiling it.
+//! This is a separate package outside the default members, so that only a site build compiles it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,8 +42,8 @@ fn main() -> anyhow::Result<()> {
     options.main_out_path = &main;
     options.main_module = &glue;
     options.link_name = "./split.js";
-    let split =
-        transform(options).map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
+    let split = transform(options)
+        .map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
     let mut lent = BTreeMap::new();
     for file in &split.split_modules {
         let cut = std::fs::read(file)?;
@@ -60,17 +59,20 @@ fn main() -> anyhow::Result<()> {
         .out_name(name)
         .web(true)?
         .typescript(false)
-        // The parts are called by the linker's names.
+        // Parts are named by the linker's symbol names.
         .keep_lld_exports(true)
         .demangle(false)
         .remove_name_section(true)
         .remove_producers_section(true)
         .generate(&folder)
-        .with_context(|| format!("wasm-bindgen could not make a module of {}", compiled.display()))?;
+        .with_context(|| {
+            format!("wasm-bindgen could not make a module of {}", compiled.display())
+        })?;
     std::fs::remove_file(&main).with_context(|| main.display().to_string())
 }
 
-/// What a file that was cut off takes from the main one, by name and type (as WebAssembly's text).
+/// Collects what a split file imports from the main file, by name and type (in WebAssembly text
+/// format).
 fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<()> {
     for section in Parser::new(0).parse_all(file) {
         let Payload::ImportSection(imports) = section? else { continue };
@@ -79,10 +81,15 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
             let kind = match import.ty {
                 TypeRef::Memory(memory) => format!("(memory {})", memory.initial),
                 TypeRef::Table(table) => format!("(table {} funcref)", table.initial),
-                TypeRef::Global(global) if global.content_type == ValType::I32 && global.mutable => {
+                TypeRef::Global(global)
+                    if global.content_type == ValType::I32 && global.mutable =>
+                {
                     "(global (mut i32))".to_owned()
                 }
-                other => bail!("imports {} as {other:?}: files with that can't be put together", import.name),
+                other => bail!(
+                    "imports {} as {other:?}: files with that can't be put together",
+                    import.name
+                ),
             };
             lent.insert(import.name.to_owned(), kind);
         }
@@ -90,17 +97,19 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
     Ok(())
 }
 
-/// The same file without what is for people: names, of which its readers would say that they don't know all of them.
+/// Removes the name section. It is incomplete after the split, so tools would complain.
 fn without_names(file: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut kept = file.get(..8).context("no WebAssembly")?.to_vec();
     for section in Parser::new(0).parse_all(file) {
         let section = section?;
-        let Some((id, range)) = section.as_section().filter(|_| !matches!(section, Payload::CustomSection(_))) else {
+        let Some((id, range)) =
+            section.as_section().filter(|_| !matches!(section, Payload::CustomSection(_)))
+        else {
             continue;
         };
         let held = &file[usize::try_from(range.start)?..usize::try_from(range.end)?];
         kept.push(id);
-        // A section's size: seven bits in each byte, the lowest first, and a mark on all but the last.
+        // A section's size in LEB128.
         let mut size = held.len();
         while size >= 0x80 {
             kept.push((size & 0x7f) as u8 | 0x80);

@@ -1,17 +1,17 @@
-//! What the browser loads: the module, styles, fonts, icons.
+//! Builds the site: WebAssembly module, styles, fonts, icons.
 //!
-//! # Theory
+//! The server serves the folder `target/site` unchanged: `/pkg/BUILD/*` with `gantry.js`,
+//! `gantry.wasm` and its parts, and `gantry.css`; `/fonts/*`; and the files of `style/assets`. Text
+//! and module files also exist as `.br` and `.gz`, so that nothing is compressed during a request.
 //!
-//! The site is a folder (`target/site`) that the server hands out as it is: `/pkg/BUILD/*` with `gantry.js`, `gantry.wasm` and its
-//! parts, and `gantry.css`; `/fonts/*` and what lies in `style/assets`; each text and module also as `.br` and `.gz`, so that
-//! nothing is compressed while somebody waits.
+//! *BUILD* is the hash of the folder's content. So these files never change, browsers cache them
+//! permanently, and a page never gets files of two builds. `site.json` tells the server the name of
+//! the build and the files of each part.
 //!
-//! *BUILD* is the hash of what lies in it. So these files never change, browsers need not ask for them again, and a page never gets
-//! parts of two builds. `site.json` says to the server which build it is, and which files each part of the module is made of.
-//!
-//! It is assembled anew beside the old one each time and takes its place only when it differs: a server that runs sees
-//! a whole site or the whole next one, and unchanged files keep their time stamps, by which browsers ask. The slow part,
-//! the module, is skipped when the compiler's output is that of the last time.
+//! A build assembles a new folder next to the old one, and replaces the old one only if they
+//! differ. A running server sees either complete site, and unchanged files keep their modification
+//! times, which browsers use to revalidate. If the compiler's output is unchanged, the slow
+//! processing of the module is skipped.
 
 mod module;
 mod pack;
@@ -30,7 +30,7 @@ use crate::tree::Tree;
 /// Builds the site.
 ///
 /// # Errors
-/// When a tool is missing (set-up says which), a source is wrong, or the disk is.
+/// If a tool is missing, a source file is invalid, or an I/O operation fails.
 pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     let _alone = alone(tree)?;
     let packages = PathBuf::from(tree.script("npm-packages", &["xtask"])?);
@@ -57,11 +57,14 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     weighed.judge()?;
     let changed = replace(&tree.site(), &next)?;
     println!("\n{}: {}", tree.site().display(), if changed { "built" } else { "nothing changed" });
-    println!("  gantry.css {}", pack::sizes(&tree.site().join("pkg").join(&build).join("gantry.css"))?);
+    println!(
+        "  gantry.css {}",
+        pack::sizes(&tree.site().join("pkg").join(&build).join("gantry.css"))?
+    );
     Ok(())
 }
 
-/// A build's name: a hash of its files and their names.
+/// The name of a build: a hash of its files and their names.
 fn name_of(pkg: &Path) -> anyhow::Result<String> {
     let files = files(pkg)?;
     let names: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
@@ -71,7 +74,7 @@ fn name_of(pkg: &Path) -> anyhow::Result<String> {
     Ok(name)
 }
 
-/// Two builds of one site would write over each other's files: the second waits.
+/// Takes a lock, because concurrent builds of one site would overwrite each other's files.
 fn alone(tree: &Tree) -> anyhow::Result<File> {
     let folder = tree.target().join("site-build");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -80,7 +83,7 @@ fn alone(tree: &Tree) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// Puts `next` in the place of `site`, unless they hold the same.
+/// Replaces `site` by `next`, unless their content is equal. Returns whether it did.
 fn replace(site: &Path, next: &Path) -> anyhow::Result<bool> {
     if site.is_dir() && contents(site)? == contents(next)? {
         fs::remove_dir_all(next)?;
@@ -98,7 +101,7 @@ fn replace(site: &Path, next: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Every file of a folder, by its path in it.
+/// All files of a folder, by relative path.
 fn contents(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for path in files(folder)? {
@@ -108,7 +111,7 @@ fn contents(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
     Ok(found)
 }
 
-/// The paths in a folder of every file below it, sorted.
+/// The sorted relative paths of all files below a folder.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_replaced_when_it_differs_and_only_then() {
+    fn site_is_replaced_only_if_different() {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join("site");
 
@@ -167,8 +170,10 @@ mod tests {
         assert!(replace(&place, &site(folder.path(), "next", "b")).expect("other"));
 
         assert_eq!(fs::read_to_string(place.join("pkg/gantry.css")).expect("the file"), "b");
-        let left: Vec<_> =
-            fs::read_dir(folder.path()).expect("the folder").map(|e| e.expect("entry").file_name()).collect();
+        let left: Vec<_> = fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|e| e.expect("entry").file_name())
+            .collect();
         assert_eq!(left, ["site"]);
     }
 }

@@ -1,20 +1,21 @@
-//! The browser's module: `crates/browser` compiled to WebAssembly, cut into parts, made loadable, made small.
+//! The browser module: compiles `crates/browser` to WebAssembly, splits it into parts, binds and
+//! optimizes it.
 //!
-//! # Theory
+//! **Compiler.** `scripts/wasm-toolchain` selects it: cargo's own, or a private one from Debian
+//! packages. The private one is used only for this command. It may be newer than the server's
+//! compiler. The values that both must agree on (names of server functions, hashes) depend only on
+//! the sources and `Cargo.lock`.
 //!
-//! *Compiler.* `scripts/wasm-toolchain` says which: cargo's own, or a private one made of Debian's packages. The private
-//! one is used for this one command, by naming it; no default changes. It may be a newer version than the server's
-//! compiler: what both must agree on (names of server functions, hashes) comes out of the sources and `Cargo.lock`.
+//! **Build folder.** It is in the cache, because compiling the dependencies for size takes minutes,
+//! and all clones share them. Cargo detects changes of our own crates by modification time, which
+//! is meaningless between two clones at the same path. So if another clone used the folder last,
+//! our own crates in it are deleted first.
 //!
-//! *Where.* The build folder is in the cache: compiling the dependencies for size takes minutes, and they are the same
-//! for every clone. Cargo tells by time stamps whether our own crates changed, which means nothing between two clones
-//! at one path; so when another clone used the folder last, our own crates in it are thrown away first.
+//! **Parts.** `xtask/browser-module` splits the module into a main file, a part for each page, and
+//! shared files, which [`super::parts`] merges.
 //!
-//! *Parts.* `xtask/browser-module` cuts what was compiled into a main file, a part for each page, and what pages share, which is put
-//! together into some ([`super::parts`]).
-//!
-//! *Small.* wasm-opt comes from npm: Debian's breaks the page and says nothing. Each file goes through it by itself: what they have
-//! of each other are imports and exports, which it leaves alone.
+//! **Optimization.** wasm-opt comes from npm, because Debian's silently breaks the page. Each file
+//! is optimized separately. They are connected only by imports and exports, which wasm-opt keeps.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,10 +34,10 @@ use crate::tree::Tree;
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "wasm";
 
-/// Our own crates that are in the module.
+/// Our own crates in the module.
 const OURS: [&str; 4] = ["api", "app", "browser", "engine"];
 
-/// Variables that would reach the other compiler though they speak of the first.
+/// Variables of the native build that must not affect the other compiler.
 const OF_THE_NATIVE_BUILD: [&str; 7] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -47,7 +48,7 @@ const OF_THE_NATIVE_BUILD: [&str; 7] = [
     "RUSTFLAGS",
 ];
 
-/// What wasm-opt may take for granted: what the compiler does, and no more. A file that was cut off says nothing of it by itself.
+/// The WebAssembly features that the compiler uses. A split file does not declare them.
 const FEATURES: [&str; 7] = [
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
@@ -58,15 +59,13 @@ const FEATURES: [&str; 7] = [
     "--enable-sign-ext",
 ];
 
-/// The module as it is built.
 pub(super) struct Module {
-    /// The folder with `gantry.js`, `gantry.wasm`, the parts, and their compressed twins.
+    /// The folder with `gantry.js`, `gantry.wasm`, the parts, and their compressed variants.
     pub(super) folder: PathBuf,
-    /// The files of each part, by their names without `.wasm`.
+    /// The files of each part, by name without `.wasm`.
     pub(super) parts: Parts,
 }
 
-/// Builds the module.
 pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
     let compiled = compile(tree)?;
     let build = tree.target().join("site-build");
@@ -99,22 +98,33 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
         fs::write(&parts, serde_json::to_vec(&made_parts)?)?;
         fs::write(&made, made_of)?;
     }
-    let parts = serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
+    let parts =
+        serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
     Ok(Module { folder, parts })
 }
 
-/// WebAssembly's tools.
 struct Binaryen<'a> {
     tree: &'a Tree,
     folder: PathBuf,
 }
 
 impl Binaryen<'_> {
-    fn run(&self, tool: &str, arguments: impl IntoIterator<Item = PathBuf>, to: &Path) -> anyhow::Result<()> {
-        Step::new(self.tree, "node").arg(self.folder.join(tool)).args(FEATURES).args(arguments).arg("-o").arg(to).run()
+    fn run(
+        &self,
+        tool: &str,
+        arguments: impl IntoIterator<Item = PathBuf>,
+        to: &Path,
+    ) -> anyhow::Result<()> {
+        Step::new(self.tree, "node")
+            .arg(self.folder.join(tool))
+            .args(FEATURES)
+            .args(arguments)
+            .arg("-o")
+            .arg(to)
+            .run()
     }
 
-    /// Makes a file small and writes it, packed too.
+    /// Optimizes a file and writes it with its compressed variants.
     fn optimise(&self, from: &Path, to: &Path) -> anyhow::Result<()> {
         let small = from.with_extension("small");
         self.run("wasm-opt", ["-Oz".into(), from.to_owned()], &small)?;
@@ -122,9 +132,10 @@ impl Binaryen<'_> {
     }
 }
 
-/// Makes the module out of what was cut and bound; the files of each part.
+/// Merges, optimizes and writes the files of the module. Returns the files of each part.
 fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
-    let cut: Cut = serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
+    let cut: Cut =
+        serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
     let file = |name: &str| bound.join(format!("{name}.wasm"));
     let (groups, made) = parts::grouped(&cut.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
 
@@ -133,7 +144,7 @@ fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result
     tools.run("wasm-as", [lender.clone()], &lender.with_extension("wasm"))?;
     for (at, group) in groups.iter().enumerate() {
         let merged = file(&format!("shared_{at}"));
-        // The lender's name is what the files import from.
+        // The files import from the lender by its name.
         let named = group.files.iter().flat_map(|name| [file(name), name.into()]);
         let all = [lender.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
         tools.run("wasm-merge", all, &merged)?;
@@ -141,22 +152,23 @@ fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result
     for name in made.values().flatten().collect::<BTreeSet<_>>() {
         tools.optimise(&file(name), &to.join(format!("{name}.wasm")))?;
     }
-    // gantry.wasm, not gantry_bg.wasm: the page asks for it by the name set in .cargo/config.toml.
+    // gantry.wasm, not gantry_bg.wasm: the page uses the name from .cargo/config.toml.
     tools.optimise(&file("gantry_bg"), &to.join("gantry.wasm"))?;
 
     pack::write(&to.join("split.js"), parts::loader(&cut, &made).as_bytes())?;
     pack::write(&to.join("gantry.js"), &fs::read(bound.join("gantry.js"))?)?;
-    // What wasm-bindgen put beside it is imported by gantry.js.
+    // gantry.js imports the snippets of wasm-bindgen.
     if bound.join("snippets").is_dir() {
         super::copy_assets(&bound.join("snippets"), &to.join("snippets"))?;
     }
     Ok(made)
 }
 
-/// Compiles `crates/browser`; the path of what came out.
+/// Compiles `crates/browser` and returns the path of the output.
 fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     let toolchain = tree.script("wasm-toolchain", &[])?;
-    let name = Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
+    let name =
+        Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
     let target_dir = tree.cache()?.join("wasm-target").join(name);
     fs::create_dir_all(&target_dir).with_context(|| target_dir.display().to_string())?;
 
@@ -178,14 +190,14 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     Ok(target_dir.join(TARGET).join(PROFILE).join("browser.wasm"))
 }
 
-/// The cargo of a toolchain that `scripts/wasm-toolchain` named.
+/// The cargo of a toolchain that `scripts/wasm-toolchain` selected.
 fn compiler(tree: &Tree, toolchain: &str) -> Step {
     if toolchain == "default" {
         return Step::cargo(tree).without_env(&OF_THE_NATIVE_BUILD);
     }
     let folder = Path::new(toolchain);
     let bin = folder.join("bin");
-    // By path and with its libraries named, not through rustup: it works where Rust came in another way, too.
+    // Uses paths instead of rustup, because Rust may have been installed in another way.
     let path = std::env::var("PATH").unwrap_or_default();
     Step::new(tree, bin.join("cargo"))
         .without_env(&OF_THE_NATIVE_BUILD)
@@ -195,14 +207,14 @@ fn compiler(tree: &Tree, toolchain: &str) -> Step {
         .env("LD_LIBRARY_PATH", folder.join("lib"))
 }
 
-/// Says which clone this is: another one at the same path has another number.
+/// An id of this clone. Another clone at the same path has another id.
 fn clone_id(tree: &Tree) -> anyhow::Result<String> {
     let root = tree.path("");
     let about = fs::metadata(&root).with_context(|| root.display().to_string())?;
     Ok(format!("{} {} {}", root.display(), about.dev(), about.ino()))
 }
 
-/// A hash of some words and of files.
+/// A hash of bytes and files.
 pub(super) fn fingerprint(words: &[u8], files: &[PathBuf]) -> anyhow::Result<String> {
     let mut all = Sha256::new();
     all.update(Sha256::digest(words));

@@ -1,4 +1,4 @@
-//! Compressed twins of what the site serves.
+//! Compressed variants of the site's files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// The endings of files that get smaller; fonts and pictures are compressed in themselves.
+/// Extensions of compressible files. Fonts and images are compressed already.
 const PACKED: [&str; 7] = ["css", "html", "js", "json", "svg", "txt", "wasm"];
 
-/// Writes a file of the site and, where it pays, its `.br` and `.gz` twins.
+/// Writes a file with its `.br` and `.gz` variants if it is compressible.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -25,9 +25,11 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a file weighs, plain and as most browsers get it.
+/// Formats a file's size, plain and in Brotli, which most browsers use.
 pub(super) fn sizes(path: &Path) -> anyhow::Result<String> {
-    let size = |path: &Path| fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string());
+    let size = |path: &Path| {
+        fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string())
+    };
     Ok(format!("{:>8} bytes, {:>7} as brotli", size(path)?, size(&twin(path, "br"))?))
 }
 
@@ -35,7 +37,7 @@ fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::write(path, bytes).with_context(|| path.display().to_string())
 }
 
-/// The name of a file's packed twin.
+/// The path of a file's compressed variant.
 pub(super) fn twin(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
@@ -44,8 +46,12 @@ pub(super) fn twin(path: &Path, ending: &str) -> PathBuf {
 }
 
 fn brotli(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let parameters =
-        brotli::enc::BrotliEncoderParams { quality: 11, lgwin: 22, size_hint: bytes.len(), ..Default::default() };
+    let parameters = brotli::enc::BrotliEncoderParams {
+        quality: 11,
+        lgwin: 22,
+        size_hint: bytes.len(),
+        ..Default::default()
+    };
     let mut packed = Vec::new();
     brotli::BrotliCompress(&mut &bytes[..], &mut packed, &parameters)?;
     Ok(packed)
@@ -64,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_twin_unpacks_to_the_file() {
+    fn compressed_variant_unpacks_to_the_file() {
         let folder = tempfile::tempdir().expect("a folder");
         let text = "body { color: red }\n".repeat(100);
         let file = folder.path().join("pkg/a.css");
@@ -84,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_font_has_no_twin() {
+    fn font_has_no_compressed_variant() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a.woff2");
         write(&file, b"font").expect("written");

@@ -1,67 +1,72 @@
-//! Which files the parts of the module are made of.
+//! Decides which files the parts of the module consist of.
 //!
-//! # Theory
+//! The splitter creates a shared file for every set of parts that need the same code. Thirty parts
+//! make eight hundred files, most of a few hundred bytes, and a page would request five hundred of
+//! them. So files are merged: repeatedly the pair that saves most, while that saves anything. The
+//! cost is the bytes that a part loads without using them. They weigh more if the part is already
+//! heavy. The benefit is one request less for each part that needs both. [`REQUEST`] is the value
+//! of a request in bytes. [`super::weight`] reports and limits the result.
 //!
-//! Whoever cuts the module puts what several parts need into files by exactly who needs it: thirty parts make eight hundred of them, most
-//! of some hundred bytes, and a page would ask for five hundred files. So they are put together: again and again those two of which that
-//! saves most, as long as it saves anything. What it costs are the bytes that a part then loads and doesn't need, which count for more the
-//! heavier the part is anyway; what it saves is a request for each part that needs both, and [`REQUEST`] says how many bytes that is worth.
-//! What it comes to is seen, and limited, in [`super::weight`].
-//!
-//! The files call each other through the module's one table of functions and hold their own pieces of its one memory: each imports both
-//! and exports nothing. So they can be put together in any way and loaded in any order.
+//! The files call each other through the module's function table, and have their own segments of
+//! its memory. Each imports both and exports nothing. They can therefore be merged in any
+//! combination and loaded in any order.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// For each part the files that it is made of, by their names without `.wasm`.
+/// The files of each part, by name without `.wasm`.
 pub(super) type Parts = BTreeMap<String, Vec<String>>;
 
-/// The bytes, as the linker wrote them, that a page rather loads for nothing than asking for one more file. Packed they are a fifth: what
-/// comes in some milliseconds, as the answer to a request does. With more of it pages load far more than they need, with less they ask for
-/// fifty files.
+/// Number of unneeded bytes, as the linker wrote them, that cost as much as one more request.
+/// Compressed they are a fifth, which takes a few milliseconds, like a request. With a higher
+/// value, pages load far more than they need; with a lower one, they request fifty files.
 const REQUEST: u64 = 30_000;
 
-/// What `xtask/browser-module` says about the files that it wrote.
+/// The splitter's description of its output.
 #[derive(Debug, Deserialize)]
 pub(super) struct Cut {
     /// The files of each part.
     pub(super) parts: Parts,
-    /// What the main file lends to all others: names and, as WebAssembly's text, types.
+    /// The main file's exports that other files use: names, and types in WebAssembly text format.
     pub(super) lent: BTreeMap<String, String>,
 }
 
-/// How much a byte of a part of the average size matters.
+/// The weight of a byte in a part of average size.
 const USUAL: u64 = 256;
 
-/// How much a byte of each part matters, by what all of it comes to: twice the size, four times as much.
+/// The weight of a byte in each part, by its total size. It is quadratic: twice the size, four
+/// times the weight.
 fn matters(sizes: &[u64]) -> Vec<u64> {
     let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
     sizes
         .iter()
-        .map(|size| USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000) / (average / 1_000).pow(2).max(1))
+        .map(|size| {
+            USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000)
+                / (average / 1_000).pow(2).max(1)
+        })
         .collect()
 }
 
-/// Files that are put together.
+/// Merged files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Their names.
     pub(super) files: Vec<String>,
-    /// A bit for each part that needs one of them, in the order of their names.
+    /// A bit for each part that needs one of the files, in the order of the part names.
     needed_by: u128,
     size: u64,
 }
 
 impl Group {
-    /// What it costs, in bytes of a part of [`USUAL`] size, when this and another are one; less than nothing where it saves more than that.
-    /// Each part that needs only one of them loads the other for nothing; each that needs both asks for one file less.
+    /// The cost of merging two groups, in bytes of a part of [`USUAL`] weight. Negative if it saves
+    /// more. Each part that needs only one group loads the other one in vain. Each part that needs
+    /// both makes one request less.
     fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
         let nothing = |one: &Self, two: &Self| {
             let for_nothing = one.needed_by & !two.needed_by;
             let parts = matters.iter().enumerate().filter(|(bit, _)| for_nothing >> bit & 1 == 1);
-            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size) / i128::from(USUAL)
+            parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
+                / i128::from(USUAL)
         };
         let saved = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
         nothing(self, other) + nothing(other, self) - i128::from(saved)
@@ -74,12 +79,16 @@ impl Group {
     }
 }
 
-/// What several parts need, in few groups; and the parts made of these: `shared_N` for each, and their own files.
+/// Merges shared files into few groups. Returns the groups and the files of each part: `shared_N`
+/// for each group, and its own files.
 pub(super) fn grouped(
     parts: &Parts,
     size: impl Fn(&str) -> anyhow::Result<u64>,
 ) -> anyhow::Result<(Vec<Group>, Parts)> {
-    anyhow::ensure!(parts.len() <= 128, "more than 128 parts: parts.rs counts them in the bits of a u128");
+    anyhow::ensure!(
+        parts.len() <= 128,
+        "more than 128 parts: parts.rs counts them in the bits of a u128"
+    );
     let mut needed_by: BTreeMap<&str, u128> = BTreeMap::new();
     for (bit, files) in parts.values().enumerate() {
         for file in files {
@@ -88,7 +97,11 @@ pub(super) fn grouped(
     }
     let mut groups = Vec::new();
     for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
-        groups.push(Group { files: vec![(*file).to_owned()], needed_by: *needed_by, size: size(file)? });
+        groups.push(Group {
+            files: vec![(*file).to_owned()],
+            needed_by: *needed_by,
+            size: size(file)?,
+        });
     }
     let sizes: Vec<u64> = parts
         .values()
@@ -107,7 +120,7 @@ pub(super) fn grouped(
     Ok((groups, made))
 }
 
-/// Whether there were two that are better put together.
+/// Merges the cheapest pair. Returns false if no merge saves anything.
 fn join_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
     let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
@@ -117,10 +130,11 @@ fn join_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
     true
 }
 
-/// A module that hands on what the main file lends, as WebAssembly's text. Files are put together with it, so that they import each thing
-/// once and not each its own.
+/// A module that re-exports the main file's exports, in WebAssembly text format. Files are merged
+/// with it, so that each import occurs only once.
 pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
-    let imports = lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
+    let imports =
+        lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
     let mut counted = BTreeMap::<&str, usize>::new();
     let exports = lent.iter().map(|(name, kind)| {
         let kind = kind.trim_start_matches('(').split(' ').next().unwrap_or_default();
@@ -132,18 +146,21 @@ pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
     format!("(module\n{lines})\n")
 }
 
-/// The JavaScript that loads parts: for each a function that the main file imports.
+/// The JavaScript loader of the parts: for each part, a function that the main file imports.
 pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
     let lent: Vec<&str> = cut.lent.keys().map(String::as_str).collect();
     let mut script = LOADER.replace("LENT", &lent.join(", "));
     for (name, files) in made {
         let files: Vec<String> = files.iter().map(|file| format!("\"{file}\"")).collect();
-        script.push_str(&format!("export const __wasm_split_load_{name} = part({});\n", files.join(", ")));
+        script.push_str(&format!(
+            "export const __wasm_split_load_{name} = part({});\n",
+            files.join(", ")
+        ));
     }
     script
 }
 
-/// A file that could not be loaded is asked for again the next time.
+/// A file that failed to load is requested again the next time.
 const LOADER: &str = r#"import { initSync } from "./gantry.js";
 
 let lent;
@@ -184,7 +201,12 @@ mod tests {
     use super::*;
 
     fn parts(parts: &[(&str, &[&str])]) -> Parts {
-        parts.iter().map(|(name, files)| ((*name).into(), files.iter().map(|file| (*file).into()).collect())).collect()
+        parts
+            .iter()
+            .map(|(name, files)| {
+                ((*name).into(), files.iter().map(|file| (*file).into()).collect())
+            })
+            .collect()
     }
 
     fn group(needed_by: u128, size: u64) -> Group {
@@ -192,19 +214,28 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_made_of_its_own_files_and_of_what_it_shares() {
-        let cut = parts(&[("a", &["chunk_1", "split_a"]), ("b", &["chunk_1"]), ("c", &["chunk_2", "split_c"])]);
+    fn part_has_own_and_shared_files() {
+        let cut = parts(&[
+            ("a", &["chunk_1", "split_a"]),
+            ("b", &["chunk_1"]),
+            ("c", &["chunk_2", "split_c"]),
+        ]);
         let (groups, made) = grouped(&cut, |_| Ok(1)).expect("grouped");
         assert_eq!(groups.len(), 1);
         assert_eq!(
             made,
-            parts(&[("a", &["shared_0", "split_a"]), ("b", &["shared_0"]), ("c", &["chunk_2", "split_c"])])
+            parts(&[
+                ("a", &["shared_0", "split_a"]),
+                ("b", &["shared_0"]),
+                ("c", &["chunk_2", "split_c"])
+            ])
         );
     }
 
     #[test]
-    fn those_are_put_together_that_make_others_load_least() {
-        // What a and b need and what a, b and c need: small and alike. What only c and d need, and is large, stays away from them.
+    fn cheapest_groups_are_merged() {
+        // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
+        // stays separate.
         let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * REQUEST), group(0b0111, 20)];
         assert!(join_cheapest(&mut groups, &[USUAL; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
@@ -216,25 +247,26 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_needs_together_stays_apart() {
+    fn unrelated_groups_stay_separate() {
         assert!(!join_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
     }
 
     #[test]
-    fn heavy_parts_get_less_for_nothing() {
+    fn heavy_parts_load_fewer_unneeded_bytes() {
         assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
-        // a and b need both, c only one: were c light, it would rather be one file.
+        // a and b need both, c only one. If c were light, they would be merged.
         let mut groups = vec![group(0b011, REQUEST), group(0b111, REQUEST)];
         assert!(!join_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
         assert!(join_cheapest(&mut groups, &[USUAL; 3]));
     }
 
     #[test]
-    fn no_file_is_lost_and_a_page_asks_for_few() {
+    fn grouping_keeps_all_files() {
         let names: Vec<String> = (0..8).map(|bit| format!("p{bit}")).collect();
         let mut cut = Parts::new();
         for (bit, name) in names.iter().enumerate() {
-            let files = (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
+            let files =
+                (1_u32..256).filter(|set| set >> bit & 1 == 1).map(|set| format!("chunk_{set}"));
             cut.insert(name.clone(), files.collect());
         }
         let (groups, made) = grouped(&cut, |file| Ok(file.len() as u64)).expect("grouped");
@@ -254,13 +286,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_handed_on_by_kind_and_number() {
-        let lent = [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
+    fn lender_reexports_by_kind_and_index() {
+        let lent =
+            [("f", "(table 3 funcref)"), ("g", "(global (mut i32))"), ("h", "(global (mut i32))")];
         let lent = lent.map(|(name, kind)| (name.to_owned(), kind.to_owned())).into();
         let text = lender(&lent);
-        for line in
-            ["(import \"main\" \"f\" (table 3 funcref))", "(export \"f\" (table 0))", "(export \"h\" (global 1))"]
-        {
+        for line in [
+            "(import \"main\" \"f\" (table 3 funcref))",
+            "(export \"f\" (table 0))",
+            "(export \"h\" (global 1))",
+        ] {
             assert!(text.contains(line), "{line} is not in {text}");
         }
     }

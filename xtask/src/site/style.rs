@@ -1,8 +1,9 @@
-//! One stylesheet out of the files in `style/`, and the fonts that it names.
+//! Bundles the files in `style/` into one stylesheet, with its fonts.
 //!
-//! `main.css` is a list: a line with the order of the layers, then one `@import "file.css";` for each file, with
-//! `layer(name)` where the file doesn't name its layer itself. The bundle has the files' text in that order, untouched:
-//! browsers read nesting and layers, and compression does better than taking out spaces.
+//! `main.css` is a list: one line with the order of the layers, then one `@import "file.css";` per
+//! file. The import has `layer(name)` if the file does not name its layer. The bundle has the text
+//! of the files in that order, unchanged. Browsers support nesting and layers, and compression
+//! saves more than minification.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,17 +11,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// The text of `name` in `folder`, its imports put in place of their lines.
+/// The text of `name` in `folder`, with its imports inlined.
 ///
 /// # Errors
-/// When a file is missing, is imported twice, or an import is written in another way.
+/// If a file is missing or imported twice, or an import has another format.
 pub(super) fn bundle(folder: &Path, name: &str) -> anyhow::Result<String> {
     let mut bundle = String::new();
     include(folder, name, &mut BTreeSet::new(), &mut bundle)?;
     Ok(bundle)
 }
 
-fn include(folder: &Path, name: &str, seen: &mut BTreeSet<String>, bundle: &mut String) -> anyhow::Result<()> {
+fn include(
+    folder: &Path,
+    name: &str,
+    seen: &mut BTreeSet<String>,
+    bundle: &mut String,
+) -> anyhow::Result<()> {
     if !seen.insert(name.to_owned()) {
         bail!("style/{name} is imported twice");
     }
@@ -63,11 +69,11 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Copies each font that the stylesheet names as `/fonts/NAME`, out of the npm packages that hold it, and the licence of
-/// each of these packages.
+/// Copies the fonts in the stylesheet from their npm packages to `/fonts/NAME`, with the licence of
+/// each package.
 ///
 /// # Errors
-/// When a font is in no package.
+/// If no package has a font.
 pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to)?;
     let folders = font_packages(packages)?;
@@ -75,10 +81,13 @@ pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Resul
         let package = folders.iter().find(|package| package.join("files").join(font).is_file()).with_context(|| {
             format!("the styles name /fonts/{font}, which none of the font packages in xtask/package.json has")
         })?;
-        fs::copy(package.join("files").join(font), to.join(font)).with_context(|| font.to_owned())?;
-        let family = package.file_name().and_then(|name| name.to_str()).context("a font package's name")?;
+        fs::copy(package.join("files").join(font), to.join(font))
+            .with_context(|| font.to_owned())?;
+        let family =
+            package.file_name().and_then(|name| name.to_str()).context("a font package's name")?;
         let licence = package.join("LICENSE");
-        fs::copy(&licence, to.join(format!("{family}-LICENSE.txt"))).with_context(|| licence.display().to_string())?;
+        fs::copy(&licence, to.join(format!("{family}-LICENSE.txt")))
+            .with_context(|| licence.display().to_string())?;
     }
     Ok(())
 }
@@ -111,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_stand_in_their_order_and_layer() {
+    fn imports_keep_order_and_layer() {
         let folder = styles(&[
             ("main.css", "@layer a, b;\n@import \"one.css\";\n@import \"two.css\" layer(b);\n"),
             ("one.css", "@layer a { p { margin: 0 } }\n"),
@@ -124,8 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_import_is_named_with_its_line() {
-        for wrong in ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"] {
+    fn invalid_import_is_named_with_its_line() {
+        for wrong in
+            ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"]
+        {
             let folder = styles(&[("main.css", &format!("@layer a;\n{wrong}\n"))]);
             let said = format!("{:#}", bundle(folder.path(), "main.css").expect_err(wrong));
             assert!(said.contains("main.css:2") || said.contains("none.css"), "{said}");
@@ -133,15 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_imported_twice_is_refused() {
+    fn duplicate_import_is_rejected() {
         let folder = styles(&[("main.css", "@import \"main.css\";\n")]);
         assert!(bundle(folder.path(), "main.css").is_err());
     }
 
     #[test]
-    fn fonts_are_found_in_the_styles_and_copied_with_their_licence() {
-        let css =
-            r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
+    fn fonts_are_copied_with_their_licence() {
+        let css = r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
         let folder = tempfile::tempdir().expect("a folder");
         let package = folder.path().join("@fontsource/a");
         fs::create_dir_all(package.join("files")).expect("a package");

@@ -1,10 +1,11 @@
-//! What a first visit of each page loads.
+//! Measures and limits the download size of a first visit to each page.
 //!
-//! It is the main file, the JavaScript around it, and the files of the page's own part, as most browsers get them: brotli. What is heavy
-//! is waited for at every first visit, so the build fails when a page is heavier than it may be: then something that one page needs has
-//! got into what all of them load, or a page has grown and is to be cut once more (docs/developing.md).
+//! A first visit loads the main file, its JavaScript, and the files of the page's part, compressed
+//! with Brotli. The build fails if a page exceeds the limit. Then all pages load code that only one
+//! page needs, or a page has grown and must be split again (docs/developing.md).
 //!
-//! A piece of a page, loaded when somebody asks for it, is no part of the first visit: it is weighed by what it adds to its page.
+//! A piece of a page, loaded on demand, does not count for the first visit. It is reported by the
+//! size that it adds to its page.
 
 use std::fmt;
 use std::fs;
@@ -15,10 +16,11 @@ use anyhow::{Context as _, bail};
 use super::pack;
 use super::parts::Parts;
 
-/// Bytes that a first visit may load.
+/// Maximum bytes of a first visit.
 const LIMIT: u64 = 700_000;
 
-/// Pieces, and the pages that they belong to (`pieces` in `app/src/pages/part.rs`, and two in the board's own modules).
+/// Pieces and their pages (`pieces` in `app/src/pages/part.rs`, and two in the board's own
+/// modules).
 const PIECES: [(&str, &str); 5] = [
     ("board_forms", "board"),
     ("noderole_panel", "board"),
@@ -27,20 +29,20 @@ const PIECES: [(&str, &str); 5] = [
     ("review_graph", "review"),
 ];
 
-/// What is loaded, in bytes of brotli.
+/// Download sizes in bytes of Brotli.
 pub(super) struct Weight {
-    /// By whatever page is gone to first.
+    /// Size that every page loads.
     everywhere: u64,
-    /// By each page beside that, by the name of its part; the heaviest first.
+    /// Additional size of each page, by the name of its part, largest first.
     parts: Vec<(String, u64)>,
-    /// By each piece beside its page.
+    /// Additional size of each piece.
     pieces: Vec<(&'static str, u64)>,
 }
 
-/// Weighs the parts of the module in `pkg`.
+/// Measures the parts of the module in `pkg`.
 ///
 /// # Errors
-/// When a file that a part is made of isn't there.
+/// If a file of a part is missing.
 pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     let size = |name: &str| -> anyhow::Result<u64> {
         let packed = pack::twin(&pkg.join(name), "br");
@@ -56,7 +58,9 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
         files.map(|file| size(&format!("{file}.wasm"))).sum()
     };
     let mut weighed = Vec::new();
-    for (name, files) in parts.iter().filter(|(name, _)| PIECES.iter().all(|(piece, _)| piece != name)) {
+    for (name, files) in
+        parts.iter().filter(|(name, _)| PIECES.iter().all(|(piece, _)| piece != name))
+    {
         weighed.push((name.clone(), sum(&mut files.iter())?));
     }
     weighed.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
@@ -69,18 +73,23 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
 }
 
 impl Weight {
+    /// Checks the limit.
+    ///
     /// # Errors
-    /// When a first visit is too heavy, or there are no parts: then the module wasn't cut.
+    /// If a first visit exceeds the limit, or there are no parts because the module was not split.
     pub(super) fn judge(&self) -> anyhow::Result<()> {
         if self.parts.is_empty() {
             bail!("the module has no parts: no page is loaded by itself");
         }
-        let heavy: Vec<_> = self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
+        let heavy: Vec<_> =
+            self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
         if heavy.is_empty() {
             return Ok(());
         }
-        let named: Vec<_> =
-            heavy.iter().map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own)).collect();
+        let named: Vec<_> = heavy
+            .iter()
+            .map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own))
+            .collect();
         bail!("a first visit is too heavy, in bytes of those it may load: {}", named.join(", "))
     }
 }
@@ -103,26 +112,27 @@ impl fmt::Display for Weight {
 mod tests {
     use super::*;
 
-    /// A site whose files, packed, are as large as said.
+    /// A site with compressed files of these sizes.
     fn weight(files: &[(&str, usize)], parts: &[(&str, &[&str])]) -> anyhow::Result<Weight> {
         let folder = tempfile::tempdir()?;
         for (name, size) in files {
             fs::write(folder.path().join(name), "plain")?;
             fs::write(folder.path().join(format!("{name}.br")), vec![0; *size])?;
         }
-        let parts = parts
-            .iter()
-            .map(|(name, files)| ((*name).to_owned(), files.iter().map(|file| (*file).to_owned()).collect()));
+        let parts = parts.iter().map(|(name, files)| {
+            ((*name).to_owned(), files.iter().map(|file| (*file).to_owned()).collect())
+        });
         of(folder.path(), &parts.collect())
     }
 
-    const MAIN: [(&str, usize); 3] = [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
+    const MAIN: [(&str, usize); 3] =
+        [("gantry.wasm", 300_000), ("gantry.js", 10_000), ("split.js", 1_000)];
 
     #[test]
-    fn a_visit_is_the_main_file_the_scripts_and_all_files_of_the_part() {
+    fn first_visit_counts_all_loaded_files() {
         let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
-        let weight =
-            weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])]).expect("all is there");
+        let weight = weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
+            .expect("all is there");
         assert_eq!(weight.everywhere, 311_000);
         assert_eq!(weight.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
         weight.judge().expect("light enough");
@@ -130,10 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_weighs_what_it_adds_to_its_page() {
-        let files =
-            [&MAIN[..], &[("board.wasm", 300_000), ("shared_1.wasm", 80_000), ("planner.wasm", 90_000)]].concat();
-        let parts: [(&str, &[&str]); 2] = [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
+    fn piece_counts_only_its_added_size() {
+        let files = [
+            &MAIN[..],
+            &[("board.wasm", 300_000), ("shared_1.wasm", 80_000), ("planner.wasm", 90_000)],
+        ]
+        .concat();
+        let parts: [(&str, &[&str]); 2] =
+            [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
         let weight = weight(&files, &parts).expect("all is there");
         assert_eq!(weight.parts, [("board".to_owned(), 380_000)]);
         assert_eq!(weight.pieces, [("planner", 90_000)]);
@@ -141,15 +155,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_too_heavy_is_named() {
+    fn oversized_page_is_named() {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
-        let weight = weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
+        let weight =
+            weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
         let said = weight.judge().expect_err("one byte too much").to_string();
         assert!(said.contains("graph (700001 of 700000)") && !said.contains("board"), "{said}");
     }
 
     #[test]
-    fn a_module_in_one_piece_or_with_a_piece_missing_is_refused() {
+    fn unsplit_or_incomplete_module_is_rejected() {
         assert!(weight(&MAIN, &[]).expect("weighed").judge().is_err());
         assert!(weight(&MAIN, &[("board", &["board"])]).is_err());
     }

@@ -1,4 +1,5 @@
-//! Two blueprints compared: what differs, and what going from the one to the other would lead to.
+//! The comparison of two blueprints: the differences, and the impact of a change from one to the
+//! other.
 
 use api::console::{Comparison, Side, TargetPage};
 use engine::blueprint::Consequences;
@@ -16,14 +17,14 @@ use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, Same, Typed, heed, icon};
 use crate::places;
 
-/// Where programs get the same.
+/// The same comparison in the API.
 const REST: &str = "/api/v1/targets/compare";
 
-/// The comparison that the address asks for, if it names two.
+/// The requested comparison, if the address names two blueprints.
 #[component]
 pub(super) fn Compared(
     compared: Resource<Answer<Option<Comparison>>>,
-    /// The line below it: what that can't show for the same reason is said there, once.
+    /// The history below. An error of both is shown there, once.
     line: Resource<Answer<TargetPage>>,
     wanted: Memo<Wanted>,
 ) -> impl IntoView {
@@ -32,7 +33,11 @@ pub(super) fn Compared(
             match compared.await {
                 Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
                 Ok(None) => view! { <Half wanted/> }.into_any(),
-                Err(failure) if line.await.is_err_and(|other| other.0.detail == failure.0.detail) => ().into_any(),
+                Err(failure)
+                    if line.await.is_err_and(|other| other.0.detail == failure.0.detail) =>
+                {
+                    ().into_any()
+                }
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
             }
         })
@@ -41,7 +46,7 @@ pub(super) fn Compared(
         .into_any()
 }
 
-/// One of the two is chosen: says what is missing.
+/// Only one of the two is chosen: names the missing one.
 #[component]
 fn Half(wanted: Memo<Wanted>) -> impl IntoView {
     move || {
@@ -61,9 +66,9 @@ fn Half(wanted: Memo<Wanted>) -> impl IntoView {
 fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     let heading = format!("From {} to {}", name(&found.from), name(&found.to));
     let same_root = found.from.root.is_some() && found.from.root == found.to.root;
-    // What is beside the one deployment that is looked at is told below.
+    // In a single deployment, the differences elsewhere are reported below.
     let left = if found.deployment.is_some() { 0 } else { found.more };
-    // The policy is in no blueprint.
+    // The policy is not part of a blueprint.
     let same = same_root && found.difference.is_empty();
     let said = match same {
         true => "Both are the same blueprint.".to_owned(),
@@ -71,9 +76,10 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     };
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
-    let swapped = move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
+    let swapped =
+        move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
     let rest = move |form: &'static str| {
-        // How far back the list goes concerns no comparison.
+        // The cursor of the history does not affect the comparison.
         let address = wanted.read().comparison().address();
         format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
@@ -106,10 +112,10 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     .into_any()
 }
 
-/// The ways to the graphs of the one deployment that is looked at, as it was meant on each side that has it.
+/// Links to the deployment's graph at each of the two targets that contains it.
 fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let name = found.deployment.clone()?;
-    // Two of that name are one on each side.
+    // Two deployments with this name are one on each side.
     let mut called = found.difference.deployments.iter().filter(|one| one.name == name);
     let mark = called.next().map(|one| one.mark).filter(|_| called.next().is_none());
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
@@ -121,17 +127,20 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
     Some(view! { <div class="buttons">{links.collect_view()}</div> })
 }
 
-/// The deployment and the target that it can be brought back to: with one deployment looked at, from something newer.
+/// The deployment and the target that it can be restored to. Requires a comparison in one
+/// deployment, from a newer target.
 fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
     let (name, target) = (found.deployment.clone()?, found.to.target?);
     let newer = found.from.target.is_some_and(|from| from > target);
-    // What only one of the two has is not there to be restored, or was not there to be restored to. The policy, and which jigs are off,
-    // are told here too but are not the deployment's.
-    let own = found.difference.deployments.iter().any(|one| one.name == name) || !found.difference.nodes.is_empty();
+    // A deployment that only one side has cannot be restored. The policy and disabled jigs are also
+    // among the differences, but do not belong to the deployment.
+    let own = found.difference.deployments.iter().any(|one| one.name == name)
+        || !found.difference.nodes.is_empty();
     (newer && found.note.is_none() && own).then_some((name, target))
 }
 
-/// Opens a proposal that brings the deployment back. What stands below is what it comes to when *from* is the newest target.
+/// Opens a proposal that restores the deployment. The differences below are its impact if *from* is
+/// the newest target.
 #[component]
 fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
     let restore = ServerAction::<Restore>::new();
@@ -159,7 +168,8 @@ fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
     .into_any()
 }
 
-/// What differs and is not shown: because one deployment is looked at, or because it is too much for a page.
+/// The number of differences that are not shown, because only one deployment is compared or because
+/// there are too many.
 fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
     let n = found.more;
     match &found.deployment {
@@ -186,7 +196,7 @@ fn hash(side: &Side) -> impl IntoView + use<> {
     })
 }
 
-/// `3 start, 1 runs again`; nothing when nothing happens.
+/// `3 start, 1 runs again`. Empty without impact.
 fn leads_to(consequences: &Consequences) -> impl IntoView + use<> {
     let all = [
         ("proposed", Icon::Plus, consequences.starts.count, "to start"),

@@ -1,9 +1,10 @@
-//! What a proposal can say beside binding, each as a form in one dialog.
+//! The edits of a proposal other than binding, each as a form in one shared dialog.
 //!
-//! One dialog for all, so that a menu becomes the form that was chosen in it and the focus goes back to where it came from, however
-//! many steps lie between.
+//! With one dialog, a menu can become the chosen form. The focus returns to its origin after any
+//! number of steps.
 //!
-//! The forms are a piece of their own ([`part`]): most who look at a board never open one. Whoever may edit gets them beforehand.
+//! The forms are a separate chunk ([`part`]), since most readers of a board never open one. The
+//! chunk is preloaded for readers who may edit.
 
 use api::console::BoardRole;
 use engine::ids::RoleName;
@@ -21,40 +22,36 @@ use crate::pages::edits::About;
 use crate::pages::part;
 use crate::parts::{Dialog, Icon, icon};
 
-/// What the dialog is about.
+/// The content of the dialog.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
-    /// What else can be proposed here.
+    /// The menu of further edits.
     More,
-    /// What can be done with a node.
+    /// The menu of a node.
     Menu(Subject),
-    /// One node or noderole.
     About(About),
-    /// Nodes go to another deployment.
+    /// Moves nodes to another deployment.
     Move(Vec<Placed>),
-    /// Nodes come here; what their names have in them.
+    /// Moves nodes here. Contains the initial filter of their names.
     Bring(String),
-    /// Another version of a barclamp.
+    /// Changes the versions of barclamps.
     Version,
-    /// A deployment below this one.
+    /// Creates a child deployment.
     Child,
-    /// This deployment goes.
     RemoveDeployment,
-    /// Jigs, on and off.
+    /// Enables and disables jigs.
     Jigs,
-    /// How many approvals changes need.
+    /// The approval policy.
     Policy,
-    /// A role's data here.
+    /// The data of a role in this deployment.
     RoleData(BoardRole),
-    /// A role runs again.
+    /// Runs a role again.
     RoleAgain(BoardRole),
-    /// A role goes.
     RemoveRole(RoleName),
-    /// A role comes.
     AddRole,
-    /// Nodes for a role.
+    /// Selects nodes for a role.
     NodesFor(RoleName),
-    /// All nodes with a role.
+    /// Lists all nodes with a role.
     AllOf(Asked),
 }
 
@@ -119,16 +116,17 @@ part::pieces! {
     board_forms(act: Act, desk: Desk) act.form(desk);
 }
 
-/// The dialog.
 #[component]
 pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
     Effect::new(move |_| {
         if desk.editable().get() {
-            // What can't be had now is asked for again when a form is opened.
+            // If this fails, opening a form loads the chunk again.
             spawn_local(async { drop(board_forms::load().await) });
         }
     });
-    let title = Signal::derive(move || desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default());
+    let title = Signal::derive(move || {
+        desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default()
+    });
     let wide = Signal::derive(move || desk.act.read().as_ref().is_some_and(Act::is_wide));
     let form = move || {
         let act = desk.act.get()?;
@@ -149,8 +147,13 @@ fn closed(desk: Desk) {
     desk.act.set(None);
 }
 
-/// A line of a menu: what it leads to, and what that means.
-pub(super) fn line(shape: Icon, words: impl Into<String>, about: &'static str, run: impl Fn() + 'static) -> AnyView {
+/// An entry of a menu: its form and its description.
+pub(super) fn line(
+    shape: Icon,
+    words: impl Into<String>,
+    about: &'static str,
+    run: impl Fn() + 'static,
+) -> AnyView {
     let words = words.into();
     view! {
         <li>

@@ -10,7 +10,7 @@ use crate::pages::edits::SameEdits;
 use crate::parts::foresight::{Consequence, Foresight};
 use crate::parts::{Icon, icon};
 
-/// Most that are listed at once: whoever has more types.
+/// The maximum number of listed roles. Typing narrows the list.
 const LISTED: usize = 100;
 
 #[component]
@@ -24,18 +24,25 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let add = move |choice: &RoleChoice| {
         let deployment = desk.board().read_untracked().id;
         let role = choice.role.clone();
-        desk.edit(vec![Edit::AddRole { deployment, role }], format!("Role {} added to the proposal.", choice.role));
+        desk.edit(
+            vec![Edit::AddRole { deployment, role }],
+            format!("Role {} added to the proposal.", choice.role),
+        );
         taken.run(());
     };
-    // What would be added: the one that is pointed at or has the focus, else the first.
+    // The role to preview: the one under the pointer or with the focus. Default: the first one.
     let aim = RwSignal::new(None::<RoleName>);
     let foresight = Foresight::new(
         desk.pen().proposal,
         Signal::derive(move || {
             let (found, aim) = (found.read(), aim.get());
-            let aimed = found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
+            let aimed =
+                found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
             let deployment = desk.board().read().id;
-            aimed.map(|choice| Edit::AddRole { deployment, role: choice.role.clone() }).into_iter().collect()
+            aimed
+                .map(|choice| Edit::AddRole { deployment, role: choice.role.clone() })
+                .into_iter()
+                .collect()
         }),
     );
     let list = move || {
@@ -45,7 +52,8 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 .into_any();
         }
         let one = |choice: RoleChoice| {
-            let (name, about) = (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
+            let (name, about) =
+                (choice.role.to_string(), format!("{} · {}", choice.barclamp, choice.description));
             let role = StoredValue::new(choice.role.clone());
             let at = move || aim.set(Some(role.get_value()));
             view! {
@@ -96,7 +104,8 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Roles that have a text in name, barclamp or description: milestones first, then those whose name begins with it.
+/// Roles whose name, barclamp or description contains a text. Milestones come first, then roles
+/// whose names start with the text.
 fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
     let fits = |choice: &&RoleChoice| {
         [choice.role.as_str(), choice.barclamp.as_str(), &choice.description]
@@ -104,7 +113,9 @@ fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
             .any(|text| text.to_lowercase().contains(wanted))
     };
     let mut found: Vec<RoleChoice> = choices.iter().filter(fits).cloned().collect();
-    found.sort_by_key(|choice| (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted)));
+    found.sort_by_key(|choice| {
+        (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted))
+    });
     found.truncate(LISTED);
     found
 }
@@ -115,15 +126,22 @@ mod tests {
     use engine::ids::{BarclampName, RoleName};
 
     #[test]
-    fn milestones_come_first_then_what_begins_so() {
+    fn milestones_come_first_then_prefix_matches() {
         let choice = |name: &str, milestone| RoleChoice {
             role: RoleName::parse(name).unwrap(),
             barclamp: BarclampName::parse("demo").unwrap(),
             description: "Says hello".into(),
             milestone,
         };
-        let all = [choice("my-app", false), choice("app", false), choice("app-ready", true), choice("db", false)];
-        let names = |wanted: &str| fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>();
+        let all = [
+            choice("my-app", false),
+            choice("app", false),
+            choice("app-ready", true),
+            choice("db", false),
+        ];
+        let names = |wanted: &str| {
+            fitting(&all, wanted).iter().map(|c| c.role.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(names("app"), ["app-ready", "app", "my-app"]);
         assert_eq!(names("hello").len(), 4);
         assert!(names("nothing").is_empty());

@@ -1,28 +1,27 @@
-//! What a board shows, as an address: the panel that is open, and what the tray is narrowed to.
+//! The state of a board as an address: the open panel and the filter of the tray.
 
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos_router::params::ParamsMap;
 
 use crate::places;
 
-/// Which nodes of the tray are shown.
+/// The filter of the tray by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Show {
-    /// All.
     #[default]
     All,
-    /// Those that carry nothing yet.
+    /// Nodes without roles.
     Free,
-    /// Those that don't answer.
+    /// Nodes that do not respond.
     Dead,
 }
 
 impl Show {
-    /// All of them, as they are offered, with what they are called there.
+    /// All filters with their labels, in the order of the menu.
     pub(super) const ALL: [(Self, &'static str); 3] =
         [(Self::All, "All nodes"), (Self::Free, "Without roles"), (Self::Dead, "Dead")];
 
-    /// The word for it in addresses.
+    /// The word in addresses.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -31,26 +30,29 @@ impl Show {
         }
     }
 
-    /// Out of an address; what it does not know is all.
+    /// Parses the word of an address. An unknown word means all.
     pub(super) fn of_word(word: &str) -> Self {
-        Self::ALL.into_iter().map(|(show, _)| show).find(|show| show.word() == word).unwrap_or_default()
+        Self::ALL
+            .into_iter()
+            .map(|(show, _)| show)
+            .find(|show| show.word() == word)
+            .unwrap_or_default()
     }
 }
 
-/// Everything that a board's reader chose.
+/// The reader's choices for a board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     path: String,
     /// The noderole whose panel is open.
     pub(super) noderole: Option<NoderoleId>,
-    /// What the names of the tray's nodes, or of their deployments, have in them.
+    /// The text that names of the tray's nodes or of their deployments contain.
     pub(super) nodes: String,
-    /// Which of them.
     pub(super) show: Show,
 }
 
 impl Address {
-    /// Out of a page's query.
+    /// Parses a page's query.
     pub(super) fn of(deployment: &DeploymentName, query: &ParamsMap) -> Self {
         Self {
             path: places::deployment(deployment),
@@ -60,7 +62,6 @@ impl Address {
         }
     }
 
-    /// As a link.
     pub(super) fn link(&self) -> String {
         let query: Vec<String> = [
             (!self.nodes.is_empty()).then(|| format!("nodes={}", places::encoded(&self.nodes))),
@@ -70,15 +71,19 @@ impl Address {
         .into_iter()
         .flatten()
         .collect();
-        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
+        if query.is_empty() {
+            self.path.clone()
+        } else {
+            format!("{}?{}", self.path, query.join("&"))
+        }
     }
 
-    /// With this panel open, or none.
+    /// Opens a panel, or closes it.
     pub(super) fn panel(&self, noderole: Option<NoderoleId>) -> Self {
         Self { noderole, ..self.clone() }
     }
 
-    /// With the tray narrowed to these.
+    /// Filters the tray.
     pub(super) fn narrowed(&self, nodes: &str, show: Show) -> Self {
         Self { nodes: nodes.to_owned(), show, ..self.clone() }
     }
@@ -90,7 +95,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn a_board_is_in_its_address_and_comes_back_out_of_it() {
+    fn board_round_trips_through_address() {
         let web = DeploymentName::parse("web").unwrap();
         let first = Address::of(&web, &ParamsMap::new());
         assert_eq!(first.link(), "/deployments/web");
@@ -98,7 +103,9 @@ mod tests {
         let view = first.narrowed("rack 2", Show::Free).panel(Some(id));
         assert_eq!(view.link(), format!("/deployments/web?nodes=rack%202&show=free&noderole={id}"));
         let mut query = ParamsMap::new();
-        for (name, value) in [("nodes", "rack 2".to_owned()), ("show", "free".into()), ("noderole", id.to_string())] {
+        for (name, value) in
+            [("nodes", "rack 2".to_owned()), ("show", "free".into()), ("noderole", id.to_string())]
+        {
             query.insert(name, value);
         }
         assert_eq!(Address::of(&web, &query), view);

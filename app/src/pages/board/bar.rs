@@ -1,4 +1,4 @@
-//! The bar of an open proposal: what it comes to, what can be taken back, and the way to its review.
+//! The bar of an open proposal: its impact, undo and redo, and submission.
 
 use api::calls::Call;
 use api::console::{EditView, ProposalView};
@@ -75,7 +75,8 @@ fn Open(desk: Desk) -> impl IntoView {
             }
         })
     };
-    let left_out = Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
+    let left_out =
+        Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
     let left_out = move || left_out.get().map(heed::left_out);
     view! {
         <section class="proposal" aria-label="Open proposal">
@@ -102,7 +103,7 @@ fn Open(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// What can be taken back and brought back, as commands.
+/// Undo and redo, as equivalent commands.
 pub(super) fn steps(desk: Desk) -> Vec<Call> {
     let proposal = desk.proposal().read();
     let Some(proposal) = proposal.as_ref() else { return Vec::new() };
@@ -111,15 +112,20 @@ pub(super) fn steps(desk: Desk) -> Vec<Call> {
     undo.into_iter().chain(redo).collect()
 }
 
-/// How many edits, and on demand which.
+/// The number of edits, expandable to the list.
 #[component]
 fn Edits(desk: Desk) -> impl IntoView {
-    let edits = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default());
+    let edits = Memo::new(move |_| {
+        desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default()
+    });
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
     let line = move |edit: EditView| {
         let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
             let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
-            Some(format!("overruled by edit {} of {}: {}", clash.later, clash.later_by, clash.about))
+            Some(format!(
+                "overruled by edit {} of {}: {}",
+                clash.later, clash.later_by, clash.about
+            ))
         });
         view! {
             <li class:undone=edit.undone>
@@ -138,7 +144,7 @@ fn Edits(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// Hidden fields that name the proposal and the version that the reader sees.
+/// Hidden fields with the proposal and the displayed version.
 #[component]
 fn Which(desk: Desk) -> impl IntoView {
     let proposal = desk.proposal();
@@ -153,7 +159,9 @@ fn Which(desk: Desk) -> impl IntoView {
 fn UndoButton(desk: Desk) -> impl IntoView {
     let undo = ServerAction::<Undo>::new();
     let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.undo.clone()));
-    let title = move || what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"));
+    let title = move || {
+        what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"))
+    };
     view! {
         <ActionForm action=undo>
             <Which desk/>
@@ -203,7 +211,7 @@ fn RedoButton(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Why the review of it was closed, while nobody edited it since.
+/// The reason for which the review was closed, until the next edit.
 #[component]
 fn SentBack(desk: Desk) -> impl IntoView {
     move || {
@@ -220,14 +228,16 @@ fn SentBack(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Where one author's edit overrules another's.
+/// Edits of one author that overrule another's.
 #[component]
 fn Clashes(desk: Desk) -> impl IntoView {
-    let clashes = Memo::new(move |_| desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default());
+    let clashes = Memo::new(move |_| {
+        desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default()
+    });
     move || heed::clashes(&clashes.read())
 }
 
-/// Edits that can't take effect, each with the reason.
+/// Edits that cannot take effect, each with the reason.
 #[component]
 fn Refused(desk: Desk) -> impl IntoView {
     move || {
@@ -242,10 +252,9 @@ fn Refused(desk: Desk) -> impl IntoView {
                 .find(|edit| edit.seq == seq)
                 .map_or_else(|| format!("edit {seq}"), |edit| edit.text.clone())
         };
-        let lines = proposal
-            .refused
-            .iter()
-            .map(|refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> });
+        let lines = proposal.refused.iter().map(
+            |refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> },
+        );
         Some(view! {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Warn)}
@@ -267,8 +276,12 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         desk.say("The proposal was discarded.");
         desk.feed().now();
     });
-    let count =
-        move || desk.proposal().read().as_ref().map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count());
+    let count = move || {
+        desk.proposal()
+            .read()
+            .as_ref()
+            .map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count())
+    };
     view! {
         <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle refused=refused>
             <ActionForm action=discard attr:class="form">
@@ -296,7 +309,8 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let refused = Refused::of(submit);
     let typed = refused.typed("title");
     let is_refused = refused.is_here();
-    let suggestion = move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
+    let suggestion =
+        move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
     let summary = move || {
         desk.proposal().read().as_ref().map(|p| {
             format!(
@@ -343,7 +357,8 @@ fn suggested_title(proposal: &ProposalView) -> String {
     if !proposal.title.is_empty() {
         return proposal.title.clone();
     }
-    let texts: Vec<&str> = proposal.edits.iter().filter(|edit| !edit.undone).map(|edit| edit.text.as_str()).collect();
+    let texts: Vec<&str> =
+        proposal.edits.iter().filter(|edit| !edit.undone).map(|edit| edit.text.as_str()).collect();
     match texts.as_slice() {
         [] => String::new(),
         [one] => (*one).to_owned(),

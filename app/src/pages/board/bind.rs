@@ -1,4 +1,5 @@
-//! Binding by menu: *Bind to…* for a selection, `+` for a role, and the question when only some of the nodes can be bound.
+//! Binding by menu: *Bind to…* for a selection, `+` for a role, and the confirmation if only some
+//! of the nodes can be bound.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,6 @@ use super::desk::{By, Desk, nodes};
 use super::lifting::{Verdict, legal, not_worked_out};
 use crate::parts::{Dialog, DialogHandle, Icon, Same, Typed, icon};
 
-/// Opens *Bind to…* for these nodes.
 pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     if desk.editable().get_untracked() && !nodes.is_empty() {
         desk.pick_up(nodes, By::Menu);
@@ -21,22 +21,29 @@ pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     }
 }
 
-/// A menu that closes without a choice puts back what it lifted.
+/// Cancels the lift of a menu that closes without a choice.
 pub(super) fn put_back(desk: Desk) {
     if desk.is_lifted_by(By::Menu) {
         desk.cancel();
     }
 }
 
-/// The binding of those of the lifted nodes that can be bound, as commands.
+/// The binding of the valid nodes among the lifted ones, as equivalent commands.
 fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
     let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
     let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
-    let named = |id: &NodeId| board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()));
+    let named = |id: &NodeId| {
+        board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()))
+    };
     let nodes: Vec<_> = legal(&lift, role).iter().filter_map(named).collect();
     match nodes.is_empty() {
         true => Vec::new(),
-        false => vec![api::calls::bind((proposal.id, proposal.version), (board.id, &board.name), role, &nodes)],
+        false => vec![api::calls::bind(
+            (proposal.id, proposal.version),
+            (board.id, &board.name),
+            role,
+            &nodes,
+        )],
     }
 }
 
@@ -49,7 +56,8 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let verdict = move || chosen.read().as_ref().and_then(|role| desk.verdict(role));
     let roles = move || {
         let Some(lift) = desk.lift().get() else {
-            return view! { <p class="muted" role="status">"Asking what is possible"</p> }.into_any();
+            return view! { <p class="muted" role="status">"Asking what is possible"</p> }
+                .into_any();
         };
         let wanted = filter.get().to_lowercase();
         let fits = |role: &&LiftRole| role.role.as_str().contains(&wanted);
@@ -60,9 +68,11 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             .map(|role| choice(chosen, &role.role, &Verdict::of(&lift, &role.role)))
             .collect();
         if choices.is_empty() {
-            return view! { <p class="muted">"No such role on this board. Add it first."</p> }.into_any();
+            return view! { <p class="muted">"No such role on this board. Add it first."</p> }
+                .into_any();
         }
-        view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }.into_any()
+        view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }
+            .into_any()
     };
     let label = move || match verdict() {
         Some(Verdict::Mixed { said, .. }) => {
@@ -135,7 +145,7 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
     .into_any()
 }
 
-/// Asks whether the valid ones are to be bound without the others.
+/// Asks whether to bind only the valid nodes.
 #[component]
 pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     let handle = desk.dialogs.part;
@@ -162,7 +172,8 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             .into_iter()
             .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
             .collect_view();
-        let unknown = unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
+        let unknown =
+            unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
         (refused, unknown)
     };
     view! {
@@ -202,7 +213,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// `+` in a row: chooses nodes for one role.
+/// Selects nodes for one role: the dialog behind `+`.
 #[component]
 pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let tray = desk.board().read_untracked().tray.clone();
@@ -226,7 +237,8 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
         (false, None) => "Asking what comes along".to_owned(),
         (false, Some(verdict)) => verdict.said(true),
     };
-    let ready = move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
+    let ready =
+        move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
     view! {
         <form
             class="form"
@@ -263,12 +275,18 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
     .into_any()
 }
 
-fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTreeSet<NodeId>>) -> AnyView {
+fn node_choice(
+    node: TrayNode,
+    possible: Option<&LiftRole>,
+    chosen: RwSignal<BTreeSet<NodeId>>,
+) -> AnyView {
     let id = node.node;
-    let why_not =
-        possible.and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id)).map(|n| n.reason.clone());
-    let about =
-        why_not.clone().unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
+    let why_not = possible
+        .and_then(|role| role.illegal.iter().find(|illegal| illegal.node == id))
+        .map(|n| n.reason.clone());
+    let about = why_not
+        .clone()
+        .unwrap_or_else(|| format!("in {}, {}", node.deployment, many(node.noderoles, "noderole")));
     view! {
         <label class="choice">
             <input
@@ -289,8 +307,13 @@ fn node_choice(node: TrayNode, possible: Option<&LiftRole>, chosen: RwSignal<BTr
     .into_any()
 }
 
-/// Which nodes the role could take, and why not the others.
-fn ask_for_all(desk: Desk, role: RoleName, tray: &[TrayNode], possible: RwSignal<Option<LiftRole>>) {
+/// Requests the nodes that can be bound to the role, and the reasons against the others.
+fn ask_for_all(
+    desk: Desk,
+    role: RoleName,
+    tray: &[TrayNode],
+    possible: RwSignal<Option<LiftRole>>,
+) {
     let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
     if all.is_empty() {
         return;
@@ -305,7 +328,7 @@ fn ask_for_all(desk: Desk, role: RoleName, tray: &[TrayNode], possible: RwSignal
     });
 }
 
-/// Lifts what is chosen, a moment after the choice settled.
+/// Lifts the selected nodes after a short delay, to preview the binding.
 fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
     Effect::new(move |last: Option<Option<TimeoutHandle>>| {
         if let Some(Some(waiting)) = last {
@@ -316,6 +339,7 @@ fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
             untrack(|| put_back(desk));
             return None;
         }
-        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150)).ok()
+        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150))
+            .ok()
     });
 }

@@ -1,4 +1,4 @@
-//! All nodes with a role, where its cell has no room for them: a list of their own, with a filter.
+//! A filtered list of all nodes with a role, for roles with more nodes than fit in a cell.
 
 use api::console::{BoardRole, Carriers, Chip};
 use engine::ids::{DeploymentName, RoleName};
@@ -12,7 +12,7 @@ use crate::calls;
 use crate::parts::rows;
 use crate::places;
 
-/// A role of a board: its own, or one that it has from an ancestor.
+/// A role of a board: the deployment's own, or one of an ancestor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
     role: RoleName,
@@ -25,8 +25,13 @@ impl Asked {
     }
 }
 
-/// The count behind a cell's chips. Without scripts it leads to the same list as the graph's table.
-pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentName>) -> impl IntoView + use<> {
+/// The count after a cell's chips. Without JavaScript it links to the table of the graph, which has
+/// the same list.
+pub(super) fn more(
+    desk: Desk,
+    role: &BoardRole,
+    of_ancestor: Option<DeploymentName>,
+) -> impl IntoView + use<> {
     let asked = Asked { role: role.role.clone(), of_ancestor };
     let place = places::graph(&desk.board().read_untracked().name);
     let place = format!("{place}?roles={}&as=table", places::encoded(role.role.as_str()));
@@ -49,14 +54,13 @@ pub(super) fn more(desk: Desk, role: &BoardRole, of_ancestor: Option<DeploymentN
     }
 }
 
-/// The list.
 #[component]
 pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
     let found = RwSignal::new(None::<Carriers>);
     let filter = RwSignal::new(String::new());
     let deployment = desk.board().read_untracked().name.to_string();
-    // Again whenever the board is: what it counts may be others now.
+    // Fetches again whenever the board changes, since the list may have changed too.
     Effect::new(move |_| {
         desk.board().track();
         let (deployment, asked) = (deployment.clone(), asked.clone());
@@ -76,7 +80,11 @@ pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoV
     let said = move || match &*found.read() {
         None => "Looking for them".to_owned(),
         Some(found) if found.more > 0 => {
-            format!("The first {} of {}, by name.", found.chips.len(), found.chips.len() + found.more)
+            format!(
+                "The first {} of {}, by name.",
+                found.chips.len(),
+                found.chips.len() + found.more
+            )
         }
         Some(found) => format!("{} of {}", shown.read().len(), found.chips.len()),
     };
@@ -94,7 +102,7 @@ pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoV
                 />
             </div>
             <p class="muted" role="status">{move || said()}</p>
-            // A chip opens its panel, which is behind this.
+            // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>
                 {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, role, chip))}
             </ul>

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState};
+use api::console::{
+    Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState,
+};
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
@@ -29,21 +31,21 @@ pub(super) enum By {
     Menu,
 }
 
-/// Who works out what a drop would do.
+/// The planner that computes the impact of a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plans {
-    /// The server: this page has not got what it takes, or not yet.
+    /// The server, because this page does not have the data (yet).
     Elsewhere,
     /// This page.
     Here,
-    /// This page, and the server came to the same the last time.
+    /// This page, and the server's result for the last edit was equal.
     HereAsThere,
-    /// The server: the two came to different things, so this page is not to be believed.
+    /// The server, because its result for the last edit differed. This page no longer plans.
     Differently,
 }
 
 impl Plans {
-    /// The word for styles and tests.
+    /// The word in CSS and tests.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Elsewhere => "server",
@@ -54,55 +56,55 @@ impl Plans {
     }
 }
 
-/// Nodes on their way to a role.
+/// Nodes that are being moved to a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lifted {
     pub(super) nodes: Vec<NodeId>,
     pub(super) by: By,
-    /// Tells an answer that comes late from the one that is waited for.
+    /// Distinguishes the response for this lift from late responses.
     number: u32,
 }
 
-/// A board and what is being done at it.
+/// A board and the interaction with it.
 #[derive(Clone, Copy)]
 pub(super) struct Desk {
     feed: Feed<Arc<Board>>,
     board: Memo<Arc<Board>>,
     proposal: Memo<Option<ProposalView>>,
-    /// Whether a proposal is open that the reader may edit.
+    /// Whether there is an open proposal that the reader may edit.
     editable: Memo<bool>,
-    /// The version that the last command led to, which may be newer than the board's.
+    /// The version after the last command, which may be newer than the board's.
     version: StoredValue<i32>,
     states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
-    /// Steps that moved since the last fetch began: its answer may be older.
+    /// State changes since the last fetch began. The response may be older.
     heard: StoredValue<HashMap<NoderoleId, StepState>>,
     selected: RwSignal<BTreeSet<NodeId>>,
     lifted: RwSignal<Option<Lifted>>,
     lift: RwSignal<Option<Arc<Lift>>>,
     over: RwSignal<Option<RoleName>>,
-    /// How often something was lifted: what is lifted now has the last number.
+    /// The number of lifts so far, which is the number of the current lift.
     lifts: StoredValue<u32>,
-    /// Dropped before it was known what is allowed.
+    /// The role of a drop that happened before the response.
     dropped: StoredValue<Option<RoleName>>,
-    /// Keys that were pressed before it was known, oldest first.
+    /// Keys that were pressed before the response, oldest first.
     ahead: StoredValue<Vec<Key>>,
-    /// A drop of which only a part is possible: the role that is asked about.
+    /// The role of a partly valid drop that awaits confirmation.
     part: RwSignal<Option<RoleName>>,
     planner: StoredValue<Option<Planner>>,
-    /// What the last command was said to come to, and at which version.
+    /// The predicted effects of the last command, and the version at which they apply.
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<Plans>,
     pub(super) joining: Joining,
     pub(super) act: RwSignal<Option<Act>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
-    /// What was asked for while a command was under way, oldest first.
+    /// Commands that wait for earlier ones, oldest first.
     queue: StoredValue<VecDeque<Next>>,
     problem: RwSignal<Option<Problem>>,
     said: RwSignal<String>,
 }
 
-/// A command that waits for the one before it.
+/// A queued command.
 #[derive(Clone)]
 enum Next {
     Put(Put),
@@ -110,13 +112,13 @@ enum Next {
     Redo,
 }
 
-/// What belongs to a command beside what it does.
+/// The context of a command.
 struct Way {
-    /// What it is said to come to.
+    /// The predicted effects.
     foretold: Option<Hash>,
-    /// Where a refusal is shown.
+    /// The signal that shows an error.
     problem: RwSignal<Option<Problem>>,
-    /// Called when it was done.
+    /// Called on success.
     taken: Option<Callback<()>>,
 }
 
@@ -140,18 +142,27 @@ impl Desk {
         let lifted = RwSignal::new(None);
         let is_lifted = Memo::new(move |_| lifted.read().is_some());
         let board = Memo::new(move |last: Option<&Arc<Board>>| match last {
-            // Nothing moves under a lifted node: the board catches up when it is put down.
+            // The board does not change under lifted nodes. It updates when they are dropped or put
+            // back.
             Some(last) if is_lifted.get() => last.clone(),
             _ => feed.value().get(),
         });
         let proposal = Memo::new(move |_| board.read().proposal.clone());
-        let joins = move || proposal.read().as_ref().filter(|proposal| proposal.would_join).map(|proposal| proposal.id);
+        let joins = move || {
+            proposal
+                .read()
+                .as_ref()
+                .filter(|proposal| proposal.would_join)
+                .map(|proposal| proposal.id)
+        };
         let desk = Self {
             feed,
             board,
             proposal,
             joining: Joining::new(Signal::derive(joins)),
-            editable: Memo::new(move |_| board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())),
+            editable: Memo::new(move |_| {
+                board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())
+            }),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
             heard,
@@ -167,7 +178,11 @@ impl Desk {
             foretold: StoredValue::new(None),
             plans: RwSignal::new(Plans::Elsewhere),
             act: RwSignal::new(None),
-            dialogs: Dialogs { part: DialogHandle::new(), bind: DialogHandle::new(), act: DialogHandle::new() },
+            dialogs: Dialogs {
+                part: DialogHandle::new(),
+                bind: DialogHandle::new(),
+                act: DialogHandle::new(),
+            },
             busy: RwSignal::new(false),
             queue: StoredValue::new(VecDeque::new()),
             problem: RwSignal::new(None),
@@ -221,19 +236,18 @@ impl Desk {
         self.part
     }
 
-    /// Who works out what a drop would do.
     pub(super) fn plans(self) -> RwSignal<Plans> {
         self.plans
     }
 
-    /// Says something to those who hear the page.
+    /// Announces a text to screen readers.
     pub(super) fn say(self, text: impl Into<String>) {
         self.said.set(text.into());
     }
 
-    // --- live -----------------------------------------------------------------------------------------------------
+    // --- live updates ---
 
-    /// A chip's state: moved by events, and by what is fetched.
+    /// A chip's state, updated by events and fetches.
     pub(super) fn state_of(self, chip: &Chip) -> ArcRwSignal<StepState> {
         let mut found = None;
         self.states.update_value(|states| {
@@ -243,7 +257,8 @@ impl Desk {
         found.unwrap_or_else(|| ArcRwSignal::new(chip.state))
     }
 
-    /// How the deployment's own steps stand: those that have chips as these say, the others as they were counted.
+    /// The states of the deployment's own steps: from the chips where they exist, otherwise from
+    /// the server's counts.
     pub(super) fn standing(self) -> StateCounts {
         let board = self.board.get();
         let mut counts = board.beyond;
@@ -260,7 +275,7 @@ impl Desk {
         }
     }
 
-    /// Takes note of what happened.
+    /// Handles events.
     pub(super) fn hear(self, events: &[Event]) {
         for event in events {
             match event {
@@ -284,15 +299,18 @@ impl Desk {
         if let Some(signal) = self.states.with_value(|states| states.get(&noderole).cloned()) {
             set_if_other(&signal, state);
         }
-        // Of those without a chip in a cell, the board has only how many there are. (The list of a full cell shows them, too.)
-        let has_chip = self.board.with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
-        // An error is fetched for its reason.
+        // For noderoles without a chip in a cell, the board has only counts. (The list of a full
+        // cell contains them, too.)
+        let has_chip = self
+            .board
+            .with_untracked(|board| chips(&board.groups).any(|chip| chip.noderole == noderole));
+        // Fetches an error for its reason.
         if state == StepState::Error || !has_chip {
             self.feed.soon();
         }
     }
 
-    /// `app on web-1`, for a noderole that the board shows.
+    /// `app on web-1`, for a noderole on the board.
     pub(super) fn title_of(self, id: NoderoleId) -> String {
         let board = self.board.read_untracked();
         let roles = board.groups.iter().flat_map(|group| &group.roles);
@@ -303,7 +321,7 @@ impl Desk {
         roles.filter_map(of).next().unwrap_or_else(|| "Noderole".into())
     }
 
-    // --- selection ------------------------------------------------------------------------------------------------
+    // --- selection ---
 
     /// The selected nodes, in the order of the tray.
     pub(super) fn selected_nodes(self) -> Vec<NodeId> {
@@ -312,17 +330,22 @@ impl Desk {
         board.tray.iter().map(|node| node.node).filter(|node| selected.contains(node)).collect()
     }
 
-    /// Short names of nodes, the first few of many.
+    /// Short names of nodes. Many nodes are abbreviated to the first few.
     pub(super) fn names(self, nodes: &[NodeId]) -> String {
         let board = self.board.read_untracked();
-        let names: Vec<&str> =
-            board.tray.iter().filter(|t| nodes.contains(&t.node)).map(|t| t.short.as_str()).collect();
+        let names: Vec<&str> = board
+            .tray
+            .iter()
+            .filter(|t| nodes.contains(&t.node))
+            .map(|t| t.short.as_str())
+            .collect();
         named(&names)
     }
 
-    // --- planning ---------------------------------------------------------------------------------------------------
+    // --- planning ---
 
-    /// Gets what planning on the open proposal takes, and compares what the last command was said to come to.
+    /// Fetches the data for planning the open proposal, and compares the predicted effects of the
+    /// last command.
     fn learn_to_plan(self, board: &Board) {
         let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
             self.planner.set_value(None);
@@ -332,7 +355,7 @@ impl Desk {
         if self.plans.get_untracked() == Plans::Differently {
             return;
         }
-        // Nodes may have been added, too.
+        // Always fetch, since nodes may have been added without a new version.
         let last = self.planner.get_value();
         let (deployment, version) = (board.id, proposal.version);
         spawn_local(async move {
@@ -352,7 +375,8 @@ impl Desk {
     }
 
     fn compare(self, planner: Planner, version: i32) {
-        let foretold = self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
+        let foretold =
+            self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
         match foretold {
             Some(hash) if hash != planner.effects() => return self.plan_no_more(),
             Some(_) => self.plans.set(Plans::HereAsThere),
@@ -371,10 +395,12 @@ impl Desk {
 
     fn planner_now(self) -> Option<Planner> {
         let (proposal, version) = self.open_proposal()?;
-        self.planner.with_value(|planner| planner.clone().filter(|planner| planner.is_of(proposal, version)))
+        self.planner.with_value(|planner| {
+            planner.clone().filter(|planner| planner.is_of(proposal, version))
+        })
     }
 
-    /// What lifting these nodes allows: worked out here, or asked of the server while this page can't.
+    /// Determines the valid roles for these nodes: locally if possible, otherwise on the server.
     pub(super) fn ask_lift(self, nodes: Vec<NodeId>, then: impl FnOnce(Answer<Lift>) + 'static) {
         let deployment = self.board.read_untracked().id;
         match self.planner_now() {
@@ -383,9 +409,9 @@ impl Desk {
         }
     }
 
-    // --- lifting --------------------------------------------------------------------------------------------------
+    // --- lifting ---
 
-    /// Lifts nodes and asks, once, what that allows.
+    /// Lifts nodes and determines the valid roles, once.
     pub(super) fn pick_up(self, nodes: Vec<NodeId>, by: By) {
         if nodes.is_empty() {
             return;
@@ -401,7 +427,11 @@ impl Desk {
             self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
         }
         self.ask_lift(nodes, move |answer| {
-            let current = self.lifted.try_get_untracked().flatten().is_some_and(|lifted| lifted.number == number);
+            let current = self
+                .lifted
+                .try_get_untracked()
+                .flatten()
+                .is_some_and(|lifted| lifted.number == number);
             if current {
                 self.learn(answer);
             }
@@ -425,12 +455,11 @@ impl Desk {
         }
     }
 
-    /// Whether nodes are lifted in this way.
     pub(super) fn is_lifted_by(self, by: By) -> bool {
         self.lifted.read_untracked().as_ref().is_some_and(|lifted| lifted.by == by)
     }
 
-    /// What dropping on a role would do; None while nothing is lifted or the server has not answered.
+    /// The impact of a drop on a role. `None` while nothing is lifted or the response is pending.
     pub(super) fn verdict(self, role: &RoleName) -> Option<Verdict> {
         self.lift.read().as_ref().map(|lift| Verdict::of(lift, role))
     }
@@ -439,7 +468,7 @@ impl Desk {
         self.lift.read_untracked().as_ref().map(|lift| Verdict::of(lift, role))
     }
 
-    /// Puts the lifted nodes back where they were.
+    /// Puts the lifted nodes back.
     pub(super) fn cancel(self) {
         if self.is_lifted_by(By::Keyboard) {
             self.say("Put back. Nothing was changed.");
@@ -455,7 +484,8 @@ impl Desk {
         self.ahead.set_value(Vec::new());
     }
 
-    /// Drops the lifted nodes on a role: binds them, asks when only some can be, says why not when none can.
+    /// Drops the lifted nodes on a role: binds them, asks for confirmation if only some are valid,
+    /// or shows why none is.
     pub(super) fn drop_on(self, role: &RoleName) {
         let Some(lift) = self.lift.get_untracked() else {
             self.dropped.set_value(Some(role.clone()));
@@ -471,7 +501,8 @@ impl Desk {
         }
     }
 
-    /// The same for who let go before it was known whether that is possible: they no longer look at the row that refuses.
+    /// Handles a drop from before the response. A refusal is shown as a message, since the user no
+    /// longer looks at the row.
     fn drop_late(self, role: &RoleName) {
         self.drop_on(role);
         let refused = self.verdict_now(role).filter(|verdict| !verdict.takes());
@@ -481,7 +512,7 @@ impl Desk {
         }
     }
 
-    /// The one command under every way to bind.
+    /// Binds nodes to a role. Every way to bind ends here.
     pub(super) fn bind(self, role: RoleName, nodes: Vec<NodeId>) {
         let deployment = self.board.read_untracked().id;
         let names = self.names(&nodes);
@@ -493,28 +524,38 @@ impl Desk {
         self.put_down();
     }
 
-    /// Binds those of the lifted nodes that can be.
+    /// Binds the valid nodes among the lifted ones.
     pub(super) fn bind_legal(self, role: RoleName) {
-        let nodes = self.lift.read_untracked().as_ref().map(|lift| lifting::legal(lift, &role)).unwrap_or_default();
+        let nodes = self
+            .lift
+            .read_untracked()
+            .as_ref()
+            .map(|lift| lifting::legal(lift, &role))
+            .unwrap_or_default();
         if !nodes.is_empty() {
             self.bind(role, nodes);
         }
     }
 
-    /// The pointer let go, or the keyboard's focus went elsewhere. A drop of the pointer that waits for an answer, or any that waits for the
-    /// reader's, stays.
+    /// Cancels the lift when the pointer is released or the focus leaves. Does nothing while a drop
+    /// awaits the response or the user's confirmation.
     pub(super) fn let_go(self, by: By) {
-        if self.is_lifted_by(by) && self.part.read_untracked().is_none() && self.dropped.with_value(Option::is_none) {
+        if self.is_lifted_by(by)
+            && self.part.read_untracked().is_none()
+            && self.dropped.with_value(Option::is_none)
+        {
             self.cancel();
         }
     }
 
-    /// Whether something was dropped before it was known whether it can be.
+    /// Whether a drop awaits the response.
     fn waits_to_be_judged(self) -> bool {
-        self.dropped.with_value(Option::is_some) || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
+        self.dropped.with_value(Option::is_some)
+            || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
     }
 
-    /// Does what a key asks for with nodes that the keyboard lifted. A hand is faster than the answer: what comes before it is done after it.
+    /// Handles a key while nodes are lifted by keyboard. Keys that arrive before the response are
+    /// queued.
     pub(super) fn press(self, key: Key) {
         if self.lift.read_untracked().is_none() {
             return self.ahead.update_value(|ahead| {
@@ -532,7 +573,7 @@ impl Desk {
         }
     }
 
-    /// The answer is there: to the first row that takes the nodes, and on as the keys say that were pressed meanwhile.
+    /// Handles the response: moves to the first valid row, then applies the queued keys.
     fn walk_on(self) {
         let ahead = self.ahead.try_update_value(std::mem::take).unwrap_or_default();
         for key in [Key::Walk(Walk::First)].into_iter().chain(ahead) {
@@ -540,13 +581,17 @@ impl Desk {
         }
     }
 
-    /// Goes from row to row with lifted nodes.
+    /// Moves between rows with lifted nodes.
     fn walk(self, walk: Walk) {
         let Some(lift) = self.lift.get_untracked() else { return };
         let board = self.board.read_untracked();
         let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
         let rows: Vec<RoleName> = shown.map(|role| role.role.clone()).collect();
-        let now = self.over.read_untracked().as_ref().and_then(|over| rows.iter().position(|row| row == over));
+        let now = self
+            .over
+            .read_untracked()
+            .as_ref()
+            .and_then(|over| rows.iter().position(|row| row == over));
         let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
             self.say("No role here can take these nodes.");
             return;
@@ -557,7 +602,7 @@ impl Desk {
         super::grid::scroll_to(&rows[to]);
     }
 
-    // --- commands -------------------------------------------------------------------------------------------------
+    // --- commands ---
 
     fn open_proposal(self) -> Option<(engine::ids::ProposalId, i32)> {
         let board = self.feed.value().get_untracked();
@@ -565,7 +610,8 @@ impl Desk {
         Some((proposal.id, proposal.version.max(self.version.get_value())))
     }
 
-    /// Opens the dialog for what can be said by form, once that is there: the focus goes into it. A form that can't be loaded says so itself.
+    /// Opens the dialog with a form, once its chunk is loaded, so that the focus moves into it. A
+    /// form that fails to load shows the error itself.
     pub(super) fn ask(self, act: Act) {
         spawn_local(async move {
             drop(act::board_forms::load().await);
@@ -574,9 +620,10 @@ impl Desk {
         });
     }
 
-    /// What forms need to put their edits into the open proposal.
+    /// The interface for forms that add edits to the open proposal.
     pub(super) fn pen(self) -> Pen {
-        let open = move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
+        let open =
+            move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
         Pen {
             proposal: Signal::derive(open),
             board: Signal::derive(move || Some(self.board.read().name.clone())),
@@ -585,7 +632,6 @@ impl Desk {
         }
     }
 
-    /// Appends edits to the open proposal.
     pub(super) fn edit(self, edits: Vec<Edit>, done: String) {
         self.put(Put { edits, done, problem: self.problem, taken: None });
     }
@@ -594,7 +640,8 @@ impl Desk {
         self.give(Next::Put(put));
     }
 
-    /// Takes the last edit back, or asks first. A drop that waits to be judged comes after all edits: it is that which is taken back.
+    /// Undoes the last edit, or asks for confirmation. A drop that awaits the response is newer
+    /// than all edits, so it is cancelled instead.
     pub(super) fn undo(self) {
         if self.waits_to_be_judged() {
             self.put_down();
@@ -603,7 +650,7 @@ impl Desk {
         self.step(Step::Undo);
     }
 
-    /// Brings the last undone edit back, or asks first.
+    /// Redoes the last undone edit, or asks for confirmation.
     pub(super) fn redo(self) {
         self.step(Step::Redo);
     }
@@ -616,14 +663,15 @@ impl Desk {
             Step::Undo => proposal.undo.is_some(),
             Step::Redo => proposal.redo.is_some(),
         });
-        // Nobody is asked about nothing.
-        let is_nothing = is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
+        // No confirmation if there is nothing to undo or redo.
+        let is_nothing =
+            is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
         if is_nothing || self.joining.may(step) {
             self.step_now(step);
         }
     }
 
-    /// The same without asking.
+    /// Undoes or redoes without confirmation.
     pub(super) fn step_now(self, step: Step) {
         self.give(match step {
             Step::Undo => Next::Undo,
@@ -631,7 +679,7 @@ impl Desk {
         });
     }
 
-    /// Gives a command, or keeps it until those before it are done: a hand is faster than the way to the server.
+    /// Executes a command, or queues it after earlier ones, since users are faster than the server.
     fn give(self, next: Next) {
         if !self.editable.get_untracked() && !matches!(next, Next::Put(_)) {
             return;
@@ -642,19 +690,21 @@ impl Desk {
         self.queue.update_value(|queue| queue.push_back(next));
         self.go_on();
         if self.waits_for_board() && self.feed.problem().with_untracked(Option::is_some) {
-            // The fetch that failed may not be tried again by itself.
+            // A failed fetch may not be retried automatically.
             self.feed.now();
         }
     }
 
-    /// Gives the command that waits longest, unless one is under way. What undo takes back is known once the board has the last edit.
+    /// Executes the next command, unless one is running. Undo and redo wait until the board
+    /// contains the last edit, because only then is their effect known.
     fn go_on(self) {
         if self.busy.get_untracked() {
             return;
         }
         let has_caught_up = self.has_caught_up();
         let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
-        match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten() {
+        match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten()
+        {
             Some(Next::Put(put)) => self.put_now(put),
             Some(Next::Undo) => self.undo_now(),
             Some(Next::Redo) => self.redo_now(),
@@ -662,17 +712,20 @@ impl Desk {
         }
     }
 
-    /// Whether the board has what the last command did.
+    /// Whether the board contains the last command's result.
     fn has_caught_up(self) -> bool {
         self.newest(|proposal| proposal.version >= self.version.get_value()).unwrap_or(true)
     }
 
-    /// Whether commands wait for nothing but the board.
+    /// Whether the queue waits only for the board.
     fn waits_for_board(self) -> bool {
-        !self.busy.get_untracked() && !self.has_caught_up() && self.queue.with_value(|queue| !queue.is_empty())
+        !self.busy.get_untracked()
+            && !self.has_caught_up()
+            && self.queue.with_value(|queue| !queue.is_empty())
     }
 
-    /// The board can't be fetched: what waits for it would stay unseen, and be done at a moment that nobody expects.
+    /// Drops the queued commands if the board cannot be fetched. Otherwise they would stay
+    /// invisible and run at an unexpected time.
     fn wait_no_longer(self) {
         if !self.waits_for_board() {
             return;
@@ -683,10 +736,12 @@ impl Desk {
              that again when the board is there."
         );
         self.problem.set(Some(Problem::conflict("not_done", detail)));
-        self.send_back("It waited for the board, which could not be fetched, and was not done: do it again.");
+        self.send_back(
+            "It waited for the board, which could not be fetched, and was not done: do it again.",
+        );
     }
 
-    /// Looks at the open proposal as it was fetched last, whatever is lifted.
+    /// Reads the open proposal of the last fetch, even while nodes are lifted.
     fn newest<T>(self, look: impl FnOnce(&ProposalView) -> T) -> Option<T> {
         self.feed.value().with_untracked(|board| board.proposal.as_ref().map(look))
     }
@@ -707,17 +762,30 @@ impl Desk {
 
     fn undo_now(self) {
         let what = self.newest(|proposal| proposal.undo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
-        self.command(calls::undo(proposal, version), format!("Taken back: {what}."), self.plainly());
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+            return self.go_on();
+        };
+        self.command(
+            calls::undo(proposal, version),
+            format!("Taken back: {what}."),
+            self.plainly(),
+        );
     }
 
     fn redo_now(self) {
         let what = self.newest(|proposal| proposal.redo.clone()).flatten();
-        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else { return self.go_on() };
-        self.command(calls::redo(proposal, version), format!("Brought back: {what}."), self.plainly());
+        let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
+            return self.go_on();
+        };
+        self.command(
+            calls::redo(proposal, version),
+            format!("Brought back: {what}."),
+            self.plainly(),
+        );
     }
 
-    /// Tells those whose command waited for what failed: on what came out instead it may mean something else.
+    /// Drops the queued commands and reports this to their forms. After a failure they could have a
+    /// different meaning.
     fn send_back(self, why: &str) {
         let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
         let puts = waiting.into_iter().filter_map(|next| match next {
@@ -729,7 +797,7 @@ impl Desk {
         }
     }
 
-    /// Nothing is foretold, and the board shows a refusal.
+    /// No prediction, and the board shows errors.
     fn plainly(self) -> Way {
         Way { foretold: None, problem: self.problem, taken: None }
     }
@@ -738,7 +806,7 @@ impl Desk {
         let Way { foretold, problem, taken } = way;
         self.busy.set(true);
         problem.try_set(None);
-        // Whoever gives one wants to be an author: what comes after it needs no question.
+        // A command makes the reader an author, so later commands need no confirmation.
         self.joining.agree();
         spawn_local(async move {
             let answer = command.await;
@@ -748,7 +816,7 @@ impl Desk {
                     self.version.try_set_value(version);
                     self.foretold.try_set_value(foretold.map(|hash| (version, hash)));
                     self.said.try_set(done);
-                    // Whoever asked may be gone by now.
+                    // The form may be gone by now.
                     taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
@@ -759,29 +827,31 @@ impl Desk {
                 }
             }
             self.go_on();
-            // After a refusal too: mostly somebody else was faster, and what they did is worth seeing.
+            // After a refusal too: usually someone else was faster, and their change is worth
+            // seeing.
             self.feed.now();
         });
     }
 }
 
-/// What is told to those whose command waited for one that was refused.
-const AFTER_REFUSAL: &str =
-    "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
+/// The message to forms whose command was queued after a refused one.
+const AFTER_REFUSAL: &str = "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
 
-/// What was refused, and how many commands that waited for it were not given.
+/// Adds the number of dropped commands to the error.
 fn with_those_after(problem: Problem, waited: usize) -> Problem {
     match waited {
         0 => problem,
         n => {
             let after = many(n, "command");
-            let detail = format!("{} What came after it ({after}) was not done either: do that again.", problem.detail);
+            let detail = format!(
+                "{} What came after it ({after}) was not done either: do that again.",
+                problem.detail
+            );
             Problem { detail, ..problem }
         }
     }
 }
 
-/// The chips of some rows.
 fn chips<'b>(groups: impl IntoIterator<Item = &'b BoardGroup>) -> impl Iterator<Item = &'b Chip> {
     groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips)
 }
@@ -792,32 +862,37 @@ fn set_if_other(signal: &ArcRwSignal<StepState>, state: StepState) {
     }
 }
 
-/// Keys that are remembered while it is not known yet what they meet: more than a hand presses in the seconds that an answer may take.
+/// The maximum number of queued keys. More than a person presses while a response is pending.
 const AHEAD: usize = 64;
 
-/// What a key asks for while the keyboard has nodes lifted.
+/// A key while nodes are lifted by keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Walk(Walk),
-    /// Drops on the row that the walk came to.
+    /// Drops on the current row.
     Drop,
 }
 
-/// Steps of a walk over the rows.
+/// Moves between rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// The first row that takes something.
+    /// The first valid row.
     First,
     Up,
     Down,
     Top,
     Bottom,
-    /// The next row that begins with a letter.
+    /// The next row that starts with a letter.
     Letter(char),
 }
 
 impl Walk {
-    fn from(self, now: Option<usize>, rows: &[RoleName], takes: impl Fn(&RoleName) -> bool) -> Option<usize> {
+    fn from(
+        self,
+        now: Option<usize>,
+        rows: &[RoleName],
+        takes: impl Fn(&RoleName) -> bool,
+    ) -> Option<usize> {
         let last = rows.len().checked_sub(1)?;
         Some(match self {
             Self::First => rows.iter().position(takes)?,
@@ -826,8 +901,9 @@ impl Walk {
             Self::Top => 0,
             Self::Bottom => last,
             Self::Letter(letter) => {
-                let begins =
-                    |row: &RoleName| row.as_str().chars().next().is_some_and(|c| c.eq_ignore_ascii_case(&letter));
+                let begins = |row: &RoleName| {
+                    row.as_str().chars().next().is_some_and(|c| c.eq_ignore_ascii_case(&letter))
+                };
                 let start = now.map_or(0, |at| at + 1);
                 (start..rows.len()).chain(0..start).find(|at| begins(&rows[*at])).or(now)?
             }
@@ -835,7 +911,7 @@ impl Walk {
     }
 }
 
-/// How what was put in is taken back, of which each step takes one edit.
+/// A hint on how to undo a form's edits. Each step undoes one edit.
 pub(super) fn taken_back(edits: usize) -> &'static str {
     match edits {
         1 => "Control Z takes it back.",
@@ -853,14 +929,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_back_step_by_step_is_said_to_be() {
+    fn undo_hint_depends_on_edit_count() {
         assert_eq!(taken_back(1), "Control Z takes it back.");
         assert_eq!(taken_back(2), "Control Z takes them back one by one.");
     }
 
     #[test]
-    fn a_walk_stays_on_the_board() {
-        let rows: Vec<RoleName> = ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
+    fn keyboard_walk_stays_on_board() {
+        let rows: Vec<RoleName> =
+            ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
         let walk = |walk: Walk, now| walk.from(now, &rows, |row| row.as_str() == "db");
         assert_eq!(walk(Walk::First, None), Some(1));
         assert_eq!(walk(Walk::Up, Some(0)), Some(0));

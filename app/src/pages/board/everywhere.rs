@@ -1,4 +1,4 @@
-//! What a proposal says for all deployments: which jigs run, and how many approvals changes need.
+//! Edits that affect all deployments: enabled jigs and the approval policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,20 @@ use super::desk::Desk;
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::Fault;
 
-/// Switches jigs.
 #[component]
 pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let jigs = desk.board().read_untracked().jigs.clone();
-    let wanted =
-        RwSignal::new(jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>());
+    let wanted = RwSignal::new(
+        jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>(),
+    );
     let wish = Wish::new(desk.pen(), move || {
         let board = desk.board().read();
         let wanted = wanted.read();
-        let switched = |jig: &JigView| wanted.get(&jig.jig).copied().filter(|active| *active != jig.active);
-        let switch = |jig: &JigView| Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? });
+        let switched =
+            |jig: &JigView| wanted.get(&jig.jig).copied().filter(|active| *active != jig.active);
+        let switch = |jig: &JigView| {
+            Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? })
+        };
         board.jigs.iter().filter_map(switch).collect()
     });
     let line = move |jig: JigView| {
@@ -69,7 +72,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Changes with these risks can need more approvals than others.
+/// Risks for which the policy can require more approvals.
 pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Destructive, "When something destructive runs"),
     (Risk::Rerun, "When something that is applied runs again"),
@@ -80,7 +83,7 @@ pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Connection, "When the connection of a node changes"),
 ];
 
-/// A number of approvals, as it is typed. Whether it is enough, or too much, the gate says.
+/// Parses a number of approvals. The server checks the range.
 fn read(typed: &str) -> Result<Option<u32>, String> {
     match typed.trim() {
         "" => Ok(None),
@@ -88,13 +91,14 @@ fn read(typed: &str) -> Result<Option<u32>, String> {
     }
 }
 
-/// Sets how many approvals changes need.
+/// Edits the approval policy.
 #[component]
 pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let before = desk.board().read_untracked().policy.clone();
     let said = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
     let every = RwSignal::new(said(before.as_ref().map(|policy| policy.approvals)));
-    let of_risk = |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
+    let of_risk =
+        |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
     let by_risk = RISKS.map(|(risk, words)| (risk, words, RwSignal::new(of_risk(risk))));
     let cooling = RwSignal::new(said(before.as_ref().map(|policy| policy.cooling_hours)));
     let signed = before.as_ref().map(|policy| policy.signed.clone()).unwrap_or_default();
@@ -122,7 +126,13 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let ticked = boxes.iter().filter(|(_, _, ticked)| ticked.get());
             signed.extend(ticked.map(|(risk, _, _)| SignedRule { deployment: None, risk: *risk }));
         });
-        Some(Policy { approvals, by_risk: asked, cooling_hours, signed, second_factor: factor.get() })
+        Some(Policy {
+            approvals,
+            by_risk: asked,
+            cooling_hours,
+            signed,
+            second_factor: factor.get(),
+        })
     };
     let wish = Wish::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
@@ -196,10 +206,14 @@ struct Deployments(Vec<(DeploymentId, String)>);
 impl Deployments {
     fn of(board: &Board) -> Self {
         let own = (board.id, board.name.to_string());
-        Self(std::iter::once(own).chain(board.places.iter().map(|place| (place.id, place.name.to_string()))).collect())
+        Self(
+            std::iter::once(own)
+                .chain(board.places.iter().map(|place| (place.id, place.name.to_string())))
+                .collect(),
+        )
     }
 
-    /// The rules on single deployments, as somebody would type them.
+    /// Formats the rules for single deployments as text.
     fn lines(&self, rules: &BTreeSet<SignedRule>) -> String {
         let line = |rule: &SignedRule| {
             let id = rule.deployment?;
@@ -222,9 +236,13 @@ impl Deployments {
             format!("No deployment {name} here or below. Use its ID, which the address /api/v1/deployments lists.")
         })?;
         if rest.is_some() {
-            return Err(format!("{}: write a deployment and at most one risk in each line.", line.trim()));
+            return Err(format!(
+                "{}: write a deployment and at most one risk in each line.",
+                line.trim()
+            ));
         }
-        let of_word = |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
+        let of_word =
+            |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
         let risk = risk.map(|word| {
             let all = RISKS.map(|(risk, _)| risk.as_str()).join(", ");
             of_word(word).ok_or_else(|| format!("{word} is not a risk. Use one of {all}."))
@@ -270,17 +288,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_name_deployments_and_risks() {
+    fn policy_rules_format_deployments_and_risks() {
         let (web, other) = (DeploymentId(Uuid::from_u128(7)), DeploymentId(Uuid::from_u128(8)));
         let places = Deployments(vec![(web, "web".into())]);
         let rule = |deployment, risk| SignedRule { deployment: Some(deployment), risk };
-        let expected: BTreeSet<_> = [rule(web, None), rule(web, Some(Risk::Destructive)), rule(other, None)].into();
+        let expected: BTreeSet<_> =
+            [rule(web, None), rule(web, Some(Risk::Destructive)), rule(other, None)].into();
         let read = places.rules(&format!(" web\n\nweb  destructive \n{other}"));
         assert_eq!(read, Ok(expected.clone()));
         assert_eq!(places.rules(&places.lines(&expected)), Ok(expected));
-        for (line, fault) in
-            [("edge", "No deployment edge"), ("web x", "x is not a risk"), ("web move y", "at most one risk")]
-        {
+        for (line, fault) in [
+            ("edge", "No deployment edge"),
+            ("web x", "x is not a risk"),
+            ("web move y", "at most one risk"),
+        ] {
             assert!(places.rules(line).is_err_and(|said| said.contains(fault)), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! The rows of a board: roles, and the nodes that carry them.
+//! The rows of a board: roles, and the nodes with each role.
 
 use api::console::{BoardGroup, BoardRole, Chip, StepState};
 use engine::counting::many;
@@ -68,13 +68,23 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
 }
 
 #[component]
-fn Row(desk: Desk, role: Memo<BoardRole>, ancestor: StoredValue<Option<DeploymentName>>) -> impl IntoView {
+fn Row(
+    desk: Desk,
+    role: Memo<BoardRole>,
+    ancestor: StoredValue<Option<DeploymentName>>,
+) -> impl IntoView {
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
     let editable = Memo::new(move |_| bindable.get() && desk.editable().get());
-    let verdict = Memo::new(move |_| bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten());
-    let over = Memo::new(move |_| bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name)));
-    let said = move || verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()));
+    let verdict = Memo::new(move |_| {
+        bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten()
+    });
+    let over = Memo::new(move |_| {
+        bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name))
+    });
+    let said = move || {
+        verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()))
+    };
     let chips = Memo::new(move |_| role.read().chips.clone());
     let more = move || {
         let role = role.read();
@@ -182,7 +192,13 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
     .into_any()
 }
 
-fn drag_over(desk: Desk, name: StoredValue<RoleName>, bindable: bool, verdict: &Option<Verdict>, event: &DragEvent) {
+fn drag_over(
+    desk: Desk,
+    name: StoredValue<RoleName>,
+    bindable: bool,
+    verdict: &Option<Verdict>,
+    event: &DragEvent,
+) {
     if !bindable || desk.lifted().read_untracked().is_none() {
         return;
     }
@@ -190,7 +206,7 @@ fn drag_over(desk: Desk, name: StoredValue<RoleName>, bindable: bool, verdict: &
     if is_other {
         desk.over().set(Some(name.get_value()));
     }
-    // Not answered yet: let it be dropped, the answer decides.
+    // Allow the drop while the response is pending. The response decides.
     let takes = verdict.as_ref().is_none_or(Verdict::takes);
     if takes {
         event.prevent_default();
@@ -209,7 +225,11 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
     }
 }
 
-pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip>) -> impl IntoView {
+pub(super) fn node_chip(
+    desk: Desk,
+    role: StoredValue<RoleName>,
+    chip: Memo<Chip>,
+) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
     let state = desk.state_of(&chip.read_untracked());
@@ -217,15 +237,18 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
     let address = move || here.read().panel(Some(id)).link();
     let title = move || hover(&chip.read(), state.get());
     let is_proposed = move || state.get() == StepState::Proposed;
-    let menu =
-        move || role.with_value(|role| desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked()))));
+    let menu = move || {
+        role.with_value(|role| {
+            desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked())))
+        })
+    };
     view! {
         <li>
             <a
                 class="chip"
                 class:touched=move || chip.read().touched
                 class:going=move || chip.read().going
-                // What only a proposal has is no noderole yet, so there is its menu to open, and no panel.
+                // A proposed noderole does not exist yet, so it has a menu instead of a panel.
                 href=move || (!is_proposed()).then(address)
                 tabindex=move || is_proposed().then_some("0")
                 role=move || is_proposed().then_some("button")
@@ -262,7 +285,7 @@ pub(super) fn node_chip(desk: Desk, role: StoredValue<RoleName>, chip: Memo<Chip
     .into_any()
 }
 
-/// What a chip says on hover.
+/// The tooltip of a chip.
 fn hover(chip: &Chip, state: StepState) -> String {
     let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
     said.extend(chip.brought_by.as_ref().map(|by| format!("brought by {by}")));
@@ -273,7 +296,6 @@ fn hover(chip: &Chip, state: StepState) -> String {
     said.join("\n")
 }
 
-/// Brings a row into sight.
 pub(super) fn scroll_to(role: &RoleName) {
     let selector = format!("[data-bindable][data-role='{role}']");
     let Ok(Some(row)) = document().query_selector(&selector) else { return };

@@ -1,5 +1,5 @@
-//! Holding a deployment: no new run starts in it and below it until somebody lets it go on. It needs no review, since it adds no
-//! intent, so it is no part of a proposal.
+//! Puts a deployment on hold: no new run starts in it or its descendants until someone releases it.
+//! A hold adds no intent, so it needs no review and is not part of a proposal.
 
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
@@ -11,7 +11,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
-/// Who holds it, why, and what that means.
+/// Shows the person who put the deployment on hold, the reason, and the effect.
 #[component]
 pub(super) fn Held(desk: Desk) -> impl IntoView {
     let hold = Memo::new(move |_| desk.board().read().hold.clone());
@@ -31,7 +31,7 @@ pub(super) fn Held(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Opens the dialog: says which of the two it does.
+/// The button that opens the dialog, to hold or to release.
 #[component]
 pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let is_held = move || desk.board().read().held_by.is_some();
@@ -50,7 +50,9 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let refused = Refused::of(hold);
     let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
     let name = move || desk.board().read().name.to_string();
-    let title = Signal::derive(move || format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name()));
+    let title = Signal::derive(move || {
+        format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name())
+    });
     when_done(hold, move |()| {
         handle.close();
         desk.say(match is_held.get_untracked() {

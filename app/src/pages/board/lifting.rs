@@ -1,44 +1,44 @@
-//! What lifting nodes means for a row, in words. Pure: the server decides, this says it.
+//! The impact of dropping nodes on a role, in words. Pure: the response to the lift contains the
+//! decision.
 
 use api::console::{Brought, Lift, LiftRole};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 
-/// Names that are said before the rest becomes a count.
+/// The maximum number of listed names. The rest is a count.
 const NAMED: usize = 6;
 
-/// What dropping on a role would do.
+/// The impact of a drop on a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All can be bound; what it would bring.
+    /// All nodes can be bound.
     Legal {
-        /// What comes along and when it runs.
+        /// The roles that the drop also adds, and when they run.
         promise: String,
         /// The same, each with its reason.
         reasons: String,
     },
-    /// Some can.
+    /// Some nodes can be bound.
     Mixed {
-        /// How many, of how many, and why not the rest.
+        /// How many of how many, and the reasons against the rest.
         said: String,
-        /// What comes along for these.
+        /// The roles that the drop also adds for the valid nodes.
         promise: String,
         /// The same, each with its reason.
         reasons: String,
     },
-    /// None can.
-    Illegal {
-        /// Why.
-        why: String,
-    },
-    /// The role is no target.
+    /// No node can be bound.
+    Illegal { why: String },
+    /// The role is not a target for drops.
     None,
 }
 
 impl Verdict {
-    /// What the server said of a role.
+    /// The impact for a role, from the response to the lift.
     pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
-        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else { return Self::None };
+        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else {
+            return Self::None;
+        };
         match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
             (0, 0) => Self::None,
             (0, _) => Self::Illegal { why: why_not(found) },
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// The word for styles.
+    /// The word in CSS.
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Legal { .. } => "legal",
@@ -61,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// What stands in the row; more when it is the row under the pointer.
+    /// The text in the row. More detailed if the row is under the pointer.
     pub(super) fn said(&self, over: bool) -> String {
         match (self, over) {
             (Self::Legal { .. }, false) => "allowed".into(),
@@ -73,7 +73,7 @@ impl Verdict {
         }
     }
 
-    /// What is announced when the row is reached by keyboard.
+    /// The announcement when the keyboard reaches the row.
     pub(super) fn announced(&self, role: &RoleName) -> String {
         match self {
             Self::Legal { promise, .. } => format!("{role}: allowed. {promise}. Enter drops."),
@@ -83,7 +83,7 @@ impl Verdict {
         }
     }
 
-    /// Why what comes along does, for who points at it.
+    /// The reasons for the roles that the drop also adds, as a tooltip.
     pub(super) fn reasons(&self) -> Option<String> {
         match self {
             Self::Legal { reasons, .. } | Self::Mixed { reasons, .. } => {
@@ -93,26 +93,30 @@ impl Verdict {
         }
     }
 
-    /// Whether something can be dropped.
+    /// Whether the drop binds at least one node.
     pub(super) fn takes(&self) -> bool {
         matches!(self, Self::Legal { .. } | Self::Mixed { .. })
     }
 }
 
-/// What would come along: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place 3 of 4 in its order`.
+/// The additions: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place
+/// 3 of 4 in its order`.
 fn promise(role: &LiftRole) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
-        let mut roles: Vec<&str> = role.brings.iter().map(|brought| brought.role.as_str()).collect();
+        let mut roles: Vec<&str> =
+            role.brings.iter().map(|brought| brought.role.as_str()).collect();
         roles.dedup();
         said.push_str(&format!(": brings {}", named(&roles)));
     }
     said.extend(some_of(&role.moves).map(|moves| format!("; {moves}")));
-    said.extend(role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")));
+    said.extend(
+        role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")),
+    );
     said
 }
 
-/// The same, each with its reason, for who wants to know more.
+/// The additions, each with its reason.
 fn reasons(role: &LiftRole) -> String {
     let line = |brought: &Brought| {
         let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
@@ -129,7 +133,8 @@ fn some_of(sentences: &[String]) -> Option<String> {
     }
 }
 
-/// Why nodes can't be bound: one reason when they share it, else each with its own; and of how many it was not worked out.
+/// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
+/// number of nodes without a computed reason.
 fn why_not(role: &LiftRole) -> String {
     let said = [refused(role), not_worked_out(role).unwrap_or_default()];
     said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")
@@ -142,26 +147,30 @@ fn refused(role: &LiftRole) -> String {
         let names: Vec<&str> = role.illegal.iter().map(|node| node.short.as_str()).collect();
         return format!("{}: {}", named(&names), first.reason);
     }
-    let mut said: Vec<String> =
-        role.illegal.iter().take(2).map(|node| format!("{}: {}", node.short, node.reason)).collect();
+    let mut said: Vec<String> = role
+        .illegal
+        .iter()
+        .take(2)
+        .map(|node| format!("{}: {}", node.short, node.reason))
+        .collect();
     if role.illegal.len() > 2 {
         said.push(format!("{} more", role.illegal.len() - 2));
     }
     said.join("; ")
 }
 
-/// That there were too many nodes to say it of all of them.
+/// A note that there were too many nodes to compute all reasons.
 pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
     let n = role.unknown.len();
     (n > 0).then(|| format!("{} not worked out: lift fewer at once", many(n, "node")))
 }
 
-/// Names, the first few of many.
+/// Names, abbreviated to the first few.
 pub(super) fn named(names: &[&str]) -> String {
     first_of(names, names.len())
 }
 
-/// The same for a list of which only the first names are at hand.
+/// Names, if only the first of `count` are known.
 fn first_of(names: &[&str], count: usize) -> String {
     let mut said = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(names.len().min(NAMED));
@@ -171,9 +180,13 @@ fn first_of(names: &[&str], count: usize) -> String {
     said
 }
 
-/// The nodes of a role that could be bound.
+/// The nodes that can be bound to a role.
 pub(super) fn legal(lift: &Lift, role: &RoleName) -> Vec<NodeId> {
-    lift.roles.iter().find(|found| found.role == *role).map(|found| found.legal.clone()).unwrap_or_default()
+    lift.roles
+        .iter()
+        .find(|found| found.role == *role)
+        .map(|found| found.legal.clone())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -188,7 +201,11 @@ mod tests {
             legal: vec![node; legal],
             illegal: illegal
                 .iter()
-                .map(|(short, reason)| IllegalNode { node, short: (*short).into(), reason: (*reason).into() })
+                .map(|(short, reason)| IllegalNode {
+                    node,
+                    short: (*short).into(),
+                    reason: (*reason).into(),
+                })
                 .collect(),
             unknown: Vec::new(),
             brings: ["dns-client", "runtime"]
@@ -199,7 +216,10 @@ mod tests {
                     why: "brought by app".into(),
                 })
                 .into(),
-            moves: vec!["web-1 moves from system to web".into(), "web-2 moves from system to web".into()],
+            moves: vec![
+                "web-1 moves from system to web".into(),
+                "web-2 moves from system to web".into(),
+            ],
             added: 12,
             wave: Some((3, 4)),
         }
@@ -211,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_along_is_said_before_dropping() {
+    fn additions_are_listed_before_drop() {
         let legal = verdict(role(2, &[]));
         assert_eq!(legal.said(false), "allowed");
         assert_eq!(
@@ -223,15 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn the_valid_ones_are_offered_and_the_others_named() {
-        let mixed = verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
+    fn partly_valid_drop_names_invalid_nodes() {
+        let mixed =
+            verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
         assert_eq!(mixed.said(false), "7 of 10 can be bound");
         assert!(mixed.said(true).contains("Not db-1, db-2, db-3: is dead"), "{}", mixed.said(true));
     }
 
     #[test]
-    fn nothing_is_refused_without_a_reason() {
+    fn refused_drop_has_reason() {
         let one = verdict(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
         assert!(!one.takes());
         assert_eq!(one.said(false), "db-1: belongs to storage, a sibling: move it first");
@@ -240,12 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_worked_out_is_said_and_is_no_refusal() {
+    fn uncomputed_nodes_are_reported_but_not_refused() {
         let unknown = |n: usize| vec![NodeId(Default::default()); n];
         let some = verdict(LiftRole { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
         assert_eq!(some.said(false), "7 of 10 can be bound");
-        assert!(some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"), "{}", some.said(true));
+        assert!(
+            some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"),
+            "{}",
+            some.said(true)
+        );
         let none = verdict(LiftRole { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
         assert_eq!(none.said(false), "db-1: is dead; 1 node not worked out: lift fewer at once");
         let many = Brought {
@@ -254,12 +279,17 @@ mod tests {
             count: 200,
             why: "brought by app".into(),
         };
-        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) }).reasons().unwrap();
-        assert_eq!(reasons, "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app");
+        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) })
+            .reasons()
+            .unwrap();
+        assert_eq!(
+            reasons,
+            "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app"
+        );
     }
 
     #[test]
-    fn a_role_that_the_server_does_not_name_is_no_target() {
+    fn unknown_role_is_not_a_drop_target() {
         let other = RoleName::parse("other").unwrap();
         assert_eq!(Verdict::of(&Lift { roles: vec![role(1, &[])] }, &other), Verdict::None);
     }

@@ -1,6 +1,7 @@
-//! A node's menu: everything that can be done with it, for pointer, finger and keyboard alike.
+//! A node's context menu, for pointer, touch and keyboard.
 //!
-//! It opens by the secondary button, by a long touch, by the menu key (Shift F10), and on chips that have nothing else to open.
+//! It opens on a right click, a long touch or the menu key (Shift+F10). Chips without a panel open
+//! it on click.
 
 use api::console::{Chip, StepState};
 use engine::cluster::NoderoleKey;
@@ -17,13 +18,13 @@ use super::moving::Placed;
 use crate::pages::edits::{About, Alone, Carried, Named, Shows};
 use crate::parts::{Icon, icon};
 
-/// A node, and the role that it was asked about on, if it was.
+/// A node, and its role if the menu was opened on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     named: Named,
-    /// Its whole name and how it is.
+    /// Its full name and state.
     about: String,
-    /// Where it belongs, where that is known.
+    /// Its deployment, if known.
     deployment: Option<DeploymentName>,
     of: Option<Of>,
 }
@@ -33,7 +34,7 @@ pub(super) struct Subject {
 struct Of {
     role: RoleName,
     id: NoderoleId,
-    /// Whether only the proposal has it.
+    /// Whether the noderole is only proposed.
     proposed: bool,
 }
 
@@ -57,7 +58,11 @@ impl Subject {
             named: Named { node: chip.node, short: chip.short.clone() },
             about: known.as_ref().map_or_else(|| chip.fqdn.clone(), |known| known.about.clone()),
             deployment: known.and_then(|known| known.deployment),
-            of: Some(Of { role: role.clone(), id: chip.noderole, proposed: chip.state == StepState::Proposed }),
+            of: Some(Of {
+                role: role.clone(),
+                id: chip.noderole,
+                proposed: chip.state == StepState::Proposed,
+            }),
         }
     }
 
@@ -69,9 +74,12 @@ impl Subject {
     }
 }
 
-/// Opens the menu of the chip that has the focus; false when none has.
+/// Opens the menu of the focused chip. Returns false if no chip has the focus.
 pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
-    let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok()) else { return false };
+    let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok())
+    else {
+        return false;
+    };
     let in_tray = chip.get_attribute("data-tray").and_then(|id| id.parse().ok());
     let subject = match in_tray {
         Some(node) => Subject::in_tray(desk, NodeId(node)),
@@ -84,14 +92,17 @@ pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     true
 }
 
-/// Asks to take the noderole whose chip has the focus off its node; false when there is none, or no proposal.
+/// Opens the dialog that unbinds the focused chip's noderole. Returns false without a focused chip
+/// or an open proposal.
 pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     let chip = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     let Some(id) = chip.and_then(|chip| chip.get_attribute("data-noderole")) else { return false };
     if !desk.editable().get_untracked() {
         return false;
     }
-    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else { return false };
+    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else {
+        return false;
+    };
     desk.ask(Act::About(About::Unbind(carried)));
     true
 }
@@ -138,7 +149,8 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         }
     });
     let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
-    let is_here = subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
+    let is_here =
+        subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
     let whole = is_open.then(|| {
         let bind = move || {
             desk.dialogs.act.close();

@@ -1,8 +1,9 @@
-//! The deployment board: who carries what, and where a change begins.
+//! The deployment board: the nodes of each role, and the starting point of changes.
 //!
-//! Rows are roles, cells hold node chips, the tray holds nodes that could be bound. While a proposal is open the board stays live and
-//! shows what the proposal would add. There are three ways to bind and one command under them ([`desk::Desk::bind`]): drag, *Bind to*,
-//! keyboard; each lifts nodes, reads what the server says of every row, and drops.
+//! Rows are roles, cells contain node chips, and the tray contains nodes that could be bound. While
+//! a proposal is open, the board stays live and also shows the additions of the proposal. There are
+//! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each lifts nodes, shows the
+//! impact in every row, and drops. All end in one command ([`desk::Desk::bind`]).
 
 mod act;
 mod add_role;
@@ -56,21 +57,30 @@ pub fn BoardPage() -> impl IntoView {
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let board = Resource::new(move || name.get(), calls::board);
     let panel = open_panel();
-    // Made here and not with the panel: see `Frame`.
+    // Created here and not with the panel: see `Frame`.
     let noderole = Resource::new(move || panel.get(), of_panel);
     load(board, move |first| view! { <Loaded first panel noderole/> })
 }
 
 #[component]
-fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPanel>) -> impl IntoView {
+fn Loaded(
+    first: Board,
+    panel: Memo<Option<NoderoleId>>,
+    noderole: Resource<OfPanel>,
+) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
     provide_context(desk);
     let query = use_query_map();
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
-    // Nodes, too: the tray has those of other deployments, new ones and dead ones.
-    use_live().hear(vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes], cursor, move |events| desk.hear(events));
+    // The topic of nodes is needed because the tray also has nodes of other deployments, new nodes
+    // and dead nodes.
+    use_live().hear(
+        vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes],
+        cursor,
+        move |events| desk.hear(events),
+    );
 
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(desk);
@@ -94,7 +104,8 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
         <hold::HoldDialog desk handle=dialogs.hold/>
         <priority::PriorityDialog desk handle=dialogs.priority/>
         <act::ActDialog desk/>
-        // Not above the rows: what comes by itself would move them, and a hand that is on its way takes hold of another node.
+        // Not above the rows: a message that appears there would shift them, and the user would
+        // grab the wrong node.
         <div class="aloft">
             <ProblemNotice problem=desk.feed().problem()/>
             <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
@@ -104,11 +115,16 @@ fn Loaded(first: Board, panel: Memo<Option<NoderoleId>>, noderole: Resource<OfPa
     .into_any()
 }
 
-/// What the board is good for in a browser that runs no scripts.
+/// The hint for browsers without JavaScript.
 #[component]
 fn WithoutScripts(desk: Desk) -> impl IntoView {
     let about = move || {
-        let proposal = desk.proposal().read().as_ref().map(|proposal| proposal.id).filter(|_| desk.editable().get());
+        let proposal = desk
+            .proposal()
+            .read()
+            .as_ref()
+            .map(|proposal| proposal.id)
+            .filter(|_| desk.editable().get());
         match proposal {
             Some(id) => view! {
                 <p>
@@ -133,12 +149,12 @@ struct Dialogs {
     priority: DialogHandle,
 }
 
-/// The node that the address sends here, by name.
+/// The name of the node that the address moves here.
 fn sent() -> Option<String> {
     use_query_map().read().get("bring").filter(|name| !name.is_empty())
 }
 
-/// Opens the form of the policy for who was sent here to propose another one.
+/// Opens the policy form if the address asks for it.
 fn ask_for_policy(desk: Desk) {
     let query = use_query_map();
     let asked = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
@@ -150,7 +166,7 @@ fn ask_for_policy(desk: Desk) {
     });
 }
 
-/// Offers to move the node that the address sends here as soon as there is a proposal to do that in.
+/// Opens the move form for the node in the address, once there is an open proposal.
 fn bring_who_was_sent(desk: Desk) {
     let sent = Memo::new(move |_| sent());
     let is_open = desk.editable();
@@ -161,7 +177,7 @@ fn bring_who_was_sent(desk: Desk) {
     });
 }
 
-/// Says what is missing for the node that the address sends here.
+/// The next step that is necessary to move the node in the address.
 #[component]
 fn Sent(desk: Desk) -> impl IntoView {
     let sent = Memo::new(move |_| sent());
@@ -176,7 +192,7 @@ fn Sent(desk: Desk) -> impl IntoView {
     }
 }
 
-/// The noderole whose panel is open: part of the address, so that it can be shared and left by the back button.
+/// The noderole of the open panel. It is in the address, so that links and the back button work.
 fn open_panel() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
     Memo::new(move |_| panel_of(&query.read()))
@@ -213,14 +229,18 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " / " };
         names.into_iter().map(link).collect_view()
     };
-    let state = move || match desk.proposal().read().is_some() {
+    let state = move || {
+        match desk.proposal().read().is_some() {
         true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
-        // No state of a step, so with none of their looks: how these stand is said beside it.
+        // Not the style of a step's state: the states of the steps are shown next to it.
         false => view! { <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span> }.into_any(),
+    }
     };
     let held = move || {
         let is_held = board.read().hold.is_some();
-        is_held.then(|| view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> })
+        is_held.then(
+            || view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> },
+        )
     };
     let act = move || {
         if desk.editable().get() {
@@ -238,7 +258,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         }
         let board = board.get();
         if let (Some(_), Err(why)) = (&board.proposal, &board.may_propose) {
-            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }.into_any();
+            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }
+                .into_any();
         }
         let why_not = board.may_propose.clone().err();
         let disabled = why_not.is_some();
@@ -279,7 +300,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     .into_any()
 }
 
-/// The panel beside the board. Focus goes into it when it opens; closing it leads back to the chip.
+/// The panel next to the board. It takes the focus when it opens. Closing returns the focus to the
+/// chip.
 #[component]
 fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
@@ -296,9 +318,14 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
     let details = move || {
         Suspend::new(async move {
             match noderole.await {
-                Ok(Some(first)) if first.id == id => part::noderole_panel::shown(first, edited).await,
+                Ok(Some(first)) if first.id == id => {
+                    part::noderole_panel::shown(first, edited).await
+                }
                 Ok(_) => ().into_any(),
-                Err(failure) => view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }.into_any(),
+                Err(failure) => {
+                    view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }
+                        .into_any()
+                }
             }
         })
     };
@@ -324,7 +351,8 @@ fn focus_chip(id: NoderoleId) {
     let _ = id;
 }
 
-/// Keys for the whole board: undo, redo, bind what is selected, a node's menu, close the panel.
+/// Keyboard shortcuts of the board: undo, redo, bind the selection, open a node's menu, close the
+/// panel.
 fn listen_to_keys(desk: Desk) {
     let navigate = use_navigate();
     let here = expect_context::<Memo<Address>>();
@@ -360,7 +388,9 @@ fn listen_to_keys(desk: Desk) {
 
 fn in_a_field(event: &ev::KeyboardEvent) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
-    target.is_some_and(|element| matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT"))
+    target.is_some_and(|element| {
+        matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT")
+    })
 }
 
 fn a_dialog_is_open() -> bool {

@@ -1,6 +1,7 @@
-//! What a proposal can say of deployments, and of roles that nobody carries: make one below, take one away.
+//! Edits of deployments, and of roles without nodes: create a child deployment, remove a role or
+//! the deployment.
 //!
-//! What is more than it reads like (a whole deployment) asks for its name.
+//! An edit with a larger impact than it seems (removing a deployment) requires typing the name.
 
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::Edit;
@@ -11,7 +12,7 @@ use super::desk::Desk;
 use crate::pages::edits::{Outcome, PutIn, TypedName, Wish};
 use crate::parts::Fault;
 
-/// Takes a role that no node carries out of the deployment.
+/// Removes a role without nodes from the deployment.
 #[component]
 pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let done = format!("Role {role} removed by the proposal. Control Z takes it back.");
@@ -37,17 +38,22 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
     .into_any()
 }
 
-/// Makes a deployment below this one.
+/// Creates a child deployment.
 #[component]
 pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let name = RwSignal::new(String::new());
-    let read = Memo::new(move |_| DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string()));
+    let read = Memo::new(move |_| {
+        DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string())
+    });
     let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
-    // Minted here: the edit must come to the same whoever plans it.
+    // Ids are created here, because an edit must have the same result for everyone who plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
     let wish = Wish::new(desk.pen(), move || {
         let parent = desk.board().read().id;
-        read.get().map(|name| Edit::CreateDeployment { id, phantom, name, parent }).into_iter().collect()
+        read.get()
+            .map(|name| Edit::CreateDeployment { id, phantom, name, parent })
+            .into_iter()
+            .collect()
     });
     view! {
         <form
@@ -83,13 +89,14 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-/// Removes this deployment.
 #[component]
 pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let typed = RwSignal::new(String::new());
     let name = Signal::derive(move || desk.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
-    let wish = Wish::new(desk.pen(), move || vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]);
+    let wish = Wish::new(desk.pen(), move || {
+        vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]
+    });
     view! {
         <form
             class="form"

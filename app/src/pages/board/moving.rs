@@ -1,5 +1,5 @@
-//! Nodes move between deployments: from here to one below, or from anywhere to here. A proposal reaches no further, since its review
-//! would not cover that.
+//! Moves nodes between deployments: from here to a child, or from anywhere to here. Other moves are
+//! impossible, because the proposal's review would not cover them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::calls;
 use crate::pages::edits::{Named, Outcome, PutIn, Wish};
 use crate::parts::{DeploymentField, ProblemNotice, rows};
 
-/// Typing pauses this long before the server is asked.
+/// The delay after the last keystroke before the server is queried.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A node and where it belongs, where that is known.
+/// A node and its deployment, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) named: Named,
@@ -34,7 +34,7 @@ impl Placed {
     }
 }
 
-/// Moves nodes to this deployment or to one below it.
+/// Moves nodes to this deployment or to one of its children.
 #[component]
 pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
     let to = RwSignal::new(String::new());
@@ -42,7 +42,11 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     let moving = StoredValue::new(nodes.clone());
     let coming = move |place: &PlaceChoice| {
         moving.with_value(|nodes| {
-            nodes.iter().filter(|node| !node.is_in(place)).map(|n| n.named.clone()).collect::<Vec<_>>()
+            nodes
+                .iter()
+                .filter(|node| !node.is_in(place))
+                .map(|n| n.named.clone())
+                .collect::<Vec<_>>()
         })
     };
     let chosen_place = move || {
@@ -51,16 +55,25 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     };
     let wish = Wish::new(desk.pen(), move || {
         let Some(place) = chosen_place() else { return Vec::new() };
-        coming(&place).into_iter().map(|node| Edit::MoveNode { node: node.node, deployment: place.id }).collect()
+        coming(&place)
+            .into_iter()
+            .map(|node| Edit::MoveNode { node: node.node, deployment: place.id })
+            .collect()
     });
     let offers = Memo::new(move |_| {
-        let offer = |place: &PlaceChoice| (place.name.to_string(), place.proposed.then_some("made by this proposal"));
+        let offer = |place: &PlaceChoice| {
+            (place.name.to_string(), place.proposed.then_some("made by this proposal"))
+        };
         places.read().iter().map(offer).collect::<Vec<_>>()
     });
     let about = move || match chosen_place() {
         Some(place) if coming(&place).is_empty() => "It is there already.",
-        None if !to.read().trim().is_empty() => "There is no deployment of this name here or below.",
-        _ => "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move.",
+        None if !to.read().trim().is_empty() => {
+            "There is no deployment of this name here or below."
+        }
+        _ => {
+            "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move."
+        }
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
     let names = (names.len() > 1).then(|| named(&names));
@@ -88,7 +101,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     .into_any()
 }
 
-/// Moves nodes here from wherever they are.
+/// Moves nodes here from any deployment.
 #[component]
 pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(wanted.clone());
@@ -96,7 +109,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
     let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
     let problem = RwSignal::new(None::<Problem>);
     look_for(filter, found, problem);
-    // Whoever came for one node has chosen it.
+    // A node that the address names is selected at once.
     Effect::new(move |_| {
         let found = found.read();
         let asked = found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
@@ -111,7 +124,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
         let deployment = desk.board().read_untracked().id;
         chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
     });
-    // What was chosen stays in sight when the filter changes.
+    // Selected nodes stay visible when the filter changes.
     let list = Memo::new(move |_| {
         let chosen = chosen.get();
         let other = found
@@ -166,7 +179,11 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
     .into_any()
 }
 
-fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node: Memo<NodeSummary>) -> impl IntoView {
+fn bring_line(
+    desk: Desk,
+    chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>,
+    node: Memo<NodeSummary>,
+) -> impl IntoView {
     let id = node.read_untracked().id;
     let is_here = move || node.read().deployment == desk.board().read().name;
     let about = move || match is_here() {
@@ -194,7 +211,7 @@ fn bring_line(desk: Desk, chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>, node:
     .into_any()
 }
 
-/// Finds nodes by name, a moment after the name settled.
+/// Searches nodes by name, after a pause in typing.
 fn look_for(
     filter: RwSignal<String>,
     found: RwSignal<Option<(Vec<NodeSummary>, bool)>>,
@@ -204,7 +221,7 @@ fn look_for(
         spawn_local(async move {
             let asked = NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
             let answer = calls::nodes(asked).await;
-            // An answer about another name comes too late.
+            // The response to an outdated query.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;
             }

@@ -1,12 +1,14 @@
-//! The planner in the page: what a drop would do is worked out here, by the engine's own code, while the nodes are still in the air.
+//! The planner in the browser: it computes the impact of a drop with the engine's own code, while
+//! the nodes are lifted.
 //!
-//! The server stays the judge. After each command its hash of the proposal's effects is compared with the one that was foretold here;
-//! when they differ the page plans no more, says so, and asks the server for each lift, which is slower and always right.
+//! The server has the last word. After each command, its hash of the proposal's effects is compared
+//! with the predicted one. If they differ, the page stops planning and tells the user. It then
+//! queries the server for each lift, which is slower but always correct.
 //!
-//! It is a piece of its own ([`crate::pages::part`]), loaded when there is a proposal that the reader may edit: the board works without it,
-//! and knows it only as [`Planning`].
+//! The planner is a separate chunk ([`crate::pages::part`]). It is loaded for readers who may edit
+//! the open proposal. The board works without it and uses it only through [`Planning`].
 //!
-//! What planning takes stands in the browser's own timeline (User Timing), for whoever profiles a slow board and for
+//! Durations are recorded in the browser's User Timing API, for profiling and for
 //! `end2end/plan-speed.mjs`.
 
 use std::fmt;
@@ -21,45 +23,47 @@ use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
 use crate::calls;
 
-/// What one stamp names.
+/// The base data for planning and its stamp.
 #[derive(Debug)]
 pub(super) struct Stamped {
     stamp: String,
     ground: Grounded,
 }
 
-/// A proposal at a version, and everything that planning on it takes.
+/// A version of a proposal, with all data for planning on it.
 pub(super) trait Planning: fmt::Debug + Send + Sync {
-    /// Its ground.
     fn ground(&self) -> &Arc<Stamped>;
 
     /// Whether it is about this version of this proposal.
     fn is_of(&self, proposal: ProposalId, version: i32) -> bool;
 
-    /// Whether it is about this version.
     fn is_at(&self, version: i32) -> bool;
 
-    /// What lifting these nodes allows.
+    /// The valid roles for these nodes.
     fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift;
 
-    /// The hash of what the proposal comes to with further edits. None where one of them uses a version that is not in use yet: the
-    /// ground has no more than what is.
+    /// The hash of the proposal's effects with further edits. `None` if an edit uses a new version
+    /// of a barclamp, since the base data has only versions in use.
     fn effects_with(&self, edits: &[Edit]) -> Option<Hash>;
 
-    /// What the server says that its edits come to.
+    /// The server's hash of the proposal's effects.
     fn effects(&self) -> Hash;
 }
 
-/// Whoever plans.
 pub(super) type Planner = Arc<dyn Planning>;
 
-/// What asking for a planner came to; None: the proposal was closed meanwhile, and the board is about to hear of it.
+/// The result of loading a planner. `None`: the proposal was closed, and the board will be
+/// notified.
 pub(super) type Learned = Option<Result<Planner, Unusable>>;
 
-/// Asks for what planning on the open proposal of a deployment takes. The ground may be the last one's: its stamp says whether anything is
-/// new, and costs little. An error: the piece can't be loaded, or the server not be asked, and whoever wants to know asks the server later.
+/// Fetches the data for planning the open proposal of a deployment. Reuses the last base data if
+/// its stamp is current, so a request without news is cheap. Fails if the chunk cannot be loaded or
+/// the server cannot be reached. Then the server is queried for each lift.
 #[wasm_split(planner, fallible, wasm_split_path = ::leptos::wasm_split)]
-pub(super) fn learn(deployment: DeploymentId, last: Option<Planner>) -> Result<Learning, SplitLoaderError> {
+pub(super) fn learn(
+    deployment: DeploymentId,
+    last: Option<Planner>,
+) -> Result<Learning, SplitLoaderError> {
     Ok(Box::pin(async move {
         let known = last.as_ref().map(|last| last.ground().stamp.clone());
         let view = calls::planner(deployment, known).await.ok().flatten()?;
@@ -67,7 +71,6 @@ pub(super) fn learn(deployment: DeploymentId, last: Option<Planner>) -> Result<L
     }))
 }
 
-/// On its way.
 pub(super) type Learning = std::pin::Pin<Box<dyn Future<Output = Learned>>>;
 
 #[derive(Debug)]
@@ -77,21 +80,21 @@ struct Planned {
     version: i32,
     edits: Vec<NumberedEdit>,
     next: u32,
-    /// What the server says that the edits come to.
+    /// The server's hash of the effects.
     effects: Hash,
 }
 
-/// Why what the server sent can't be planned with.
+/// Why the data from the server cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unusable {
-    /// The ground is missing or not whole: it has to be sent again.
+    /// The base data is missing or incomplete and has to be sent again.
     Ground,
-    /// The same edits come to something else here than in the server.
+    /// The same edits have other effects here than on the server.
     Differs,
 }
 
 impl Planned {
-    /// Out of what the server sent; the ground may be the last one's.
+    /// Decodes the server's data. Uses the last base data if the server left it out.
     fn of(view: PlannerView, last: Option<&Planner>) -> Result<Self, Unusable> {
         let stamped = match view.ground {
             Some(sent) => {
@@ -111,7 +114,7 @@ impl Planned {
             next: view.next,
             effects: view.effects,
         };
-        // Whoever comes to something else than the server must not tell people what a drop would do.
+        // A planner with results other than the server's must not predict the impact of drops.
         match planned.effects_with(&[]) == Some(planned.effects) {
             true => Ok(planned),
             false => Err(Unusable::Differs),
@@ -138,7 +141,8 @@ impl Planning for Planned {
     }
 
     fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {
-        let new = (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
+        let new =
+            (self.next..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() });
         let new: Vec<NumberedEdit> = new.collect();
         timed("gantry: plan", || self.stamped.ground.effects_with(&self.edits, &new)?.hash().ok())
     }
@@ -148,13 +152,15 @@ impl Planning for Planned {
     }
 }
 
-/// Does it, and notes in the browser's timeline how long it took.
+/// Runs `what` and records its duration in the browser's User Timing API.
 fn timed<T>(name: &str, what: impl FnOnce() -> T) -> T {
-    let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else { return what() };
+    let Some(timeline) = web_sys::window().and_then(|window| window.performance()) else {
+        return what();
+    };
     let marked = timeline.mark(name).is_ok();
     let done = what();
     if marked {
-        // A timeline that is full or switched off is no reason to plan otherwise.
+        // A full or disabled timeline must not prevent planning.
         let _ = timeline.measure_with_start_mark(name, name);
         timeline.clear_marks_with_mark_name(name);
     }

@@ -1,5 +1,5 @@
-//! How urgent a deployment is: of all steps that may start, those of a higher priority do first. Like a hold it needs no review, since it
-//! adds no intent, so it is no part of a proposal.
+//! The priority of a deployment: among all steps that are ready, those of a higher priority start
+//! first. Like a hold, it adds no intent, so it needs no review and is not part of a proposal.
 
 use engine::catalog::read::MAX_PRIORITY;
 use engine::plan::MAX_REASON;
@@ -11,7 +11,7 @@ use crate::calls::Prioritise;
 use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
-/// What it is, where it is not the usual.
+/// Shows the priority, unless it is the default.
 #[component]
 pub(super) fn Urgency(desk: Desk) -> impl IntoView {
     let priority = Memo::new(move |_| desk.board().read().priority);
@@ -25,7 +25,6 @@ pub(super) fn Urgency(desk: Desk) -> impl IntoView {
     }
 }
 
-/// Opens the dialog.
 #[component]
 pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
     view! {
@@ -73,7 +72,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
                     <Same of=move |typed: Typed| {
-                        // What is no number is refused as the form refuses it: by what stands there now.
+                        // An invalid number keeps the current priority, since the form rejects it.
                         let priority = typed.get("priority").parse().unwrap_or_else(|_| now.get());
                         vec![api::calls::prioritise(&desk.board().read().name, priority, &typed.or("reason", "WHY"))]
                     }/>

@@ -1,4 +1,4 @@
-//! What a proposal can say of a role as a whole: its data in this deployment, and that it runs again.
+//! Edits of a role as a whole: its data in this deployment, and another run.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,21 @@ use crate::check::Purpose;
 use crate::pages::edits::{Outcome, PutIn, Reason, Wish};
 use crate::parts::json::{DataEditor, Draft};
 
-/// Sets the deployment's data for it.
 #[component]
 pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
-    let draft =
-        Draft::new(&role.data, Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false });
+    let draft = Draft::new(
+        &role.data,
+        Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false },
+    );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("Data of {name} changed in the proposal.");
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        changed.map(|data| Edit::SetRoleData { deployment, role: name.clone(), data }).into_iter().collect()
+        changed
+            .map(|data| Edit::SetRoleData { deployment, role: name.clone(), data })
+            .into_iter()
+            .collect()
     });
     view! {
         <form
@@ -48,7 +52,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
     .into_any()
 }
 
-/// Lets it run again: on its nodes, or with whatever waits for it.
+/// Runs the role again: on its nodes, or as a slice with its dependents.
 #[component]
 pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
@@ -66,7 +70,11 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
             let roles = beside.get().into_iter().chain([role]).collect();
             return vec![Edit::RerunSlice { deployment, roles, reason }];
         }
-        let again = |node| Edit::Rerun { node, noderole: NoderoleKey::first(role.clone()), reason: reason.clone() };
+        let again = |node| Edit::Rerun {
+            node,
+            noderole: NoderoleKey::first(role.clone()),
+            reason: reason.clone(),
+        };
         bound.get().into_iter().map(again).collect()
     };
     let wish = Wish::new(desk.pen(), edits);
@@ -82,7 +90,11 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
     let done = move || match behind.get_untracked() {
         true => format!("{} and what waits for it run again by the proposal.", name.get_value()),
         false => {
-            format!("{} runs again on {} by the proposal.", name.get_value(), nodes(bound.read_untracked().len()))
+            format!(
+                "{} runs again on {} by the proposal.",
+                name.get_value(),
+                nodes(bound.read_untracked().len())
+            )
         }
     };
     view! {
@@ -109,11 +121,15 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
     .into_any()
 }
 
-/// Other roles that a slice begins with, too.
+/// Further roles with which the slice starts.
 #[component]
 fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> impl IntoView {
     let board = desk.board().read_untracked();
-    let own = board.groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
+    let own = board
+        .groups
+        .iter()
+        .filter(|group| group.of_ancestor.is_none())
+        .flat_map(|group| &group.roles);
     let others: Vec<RoleName> =
         own.filter(|role| role.role != name && is_there(role)).map(|r| r.role.clone()).collect();
     drop(board);
@@ -147,20 +163,26 @@ fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> i
     })
 }
 
-/// Whether a node carries it by now: what only the proposal has runs anyway.
+/// Whether a node already has the role. A role that is only proposed runs anyway.
 pub(super) fn is_there(role: &BoardRole) -> bool {
     role.more > 0 || role.chips.iter().any(|chip| chip.state != StepState::Proposed)
 }
 
 fn there(chips: &[Chip]) -> Vec<NodeId> {
-    chips.iter().filter(|chip| chip.state != StepState::Proposed && !chip.going).map(|chip| chip.node).collect()
+    chips
+        .iter()
+        .filter(|chip| chip.state != StepState::Proposed && !chip.going)
+        .map(|chip| chip.node)
+        .collect()
 }
 
-/// The nodes that carry a role, and how many are beyond these: those of its cell, and those that it has no room for.
+/// The nodes with a role, and the number of further ones: those in its cell, and those that do not
+/// fit there.
 fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
     let (bound, more) = (RwSignal::new(there(&role.chips)), RwSignal::new(role.more));
     if role.more > 0 {
-        let (deployment, role) = (desk.board().read_untracked().name.to_string(), role.role.clone());
+        let (deployment, role) =
+            (desk.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
             if let Ok(all) = calls::carriers(deployment, None, role).await {
                 bound.try_set(there(&all.chips));

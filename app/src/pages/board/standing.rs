@@ -1,5 +1,6 @@
-//! How a deployment's steps stand. The badge at the top of a board says what people have decided, which is no word about what is: a
-//! change is COMMITTED while its steps fail. So what is stands beside it, counted from the chips as they are at this moment.
+//! The states of a deployment's steps. The badge at the top of a board shows the state of decisions
+//! and not the actual state: a change is COMMITTED even while its steps fail. So the states of the
+//! steps are shown next to it, counted from the chips.
 
 use api::console::{StateCounts, StepState};
 use engine::anneal::Wait;
@@ -11,11 +12,11 @@ use crate::parts::badge::STEP_STATES;
 use crate::parts::mark;
 use crate::places;
 
-/// The counts, each with the way to what it counts.
+/// The counts, each with a link to its steps.
 #[component]
 pub(super) fn Standing(desk: Desk) -> impl IntoView {
     let counts = Memo::new(move |last: Option<&StateCounts>| match last {
-        // Nothing moves while something is lifted, and a line more up here would move every row.
+        // While nodes are lifted, an additional line would shift every row under the pointer.
         Some(last) if desk.lifted().read().is_some() => *last,
         _ => desk.standing(),
     });
@@ -30,7 +31,7 @@ pub(super) fn Standing(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// Where those in a state can be looked at.
+/// The list of steps in a state.
 fn way(state: StepState, name: &DeploymentName) -> Option<String> {
     match state {
         StepState::Error => Some(places::waiting_in_for(name, Wait::Failed.as_str())),
@@ -40,7 +41,7 @@ fn way(state: StepState, name: &DeploymentName) -> Option<String> {
     }
 }
 
-/// One state's; while none is in it, nothing. What is focused stays while its number changes.
+/// The count of one state. Hidden while it is zero. It keeps the focus while the number changes.
 fn one(desk: Desk, counts: Memo<StateCounts>, state: StepState) -> impl IntoView {
     let number = Memo::new(move |_| counts.get().of(state));
     let is_any = Memo::new(move |_| number.get() > 0);

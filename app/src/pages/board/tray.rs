@@ -1,4 +1,4 @@
-//! The tray: nodes that could be bound, to be selected, dragged or lifted.
+//! The tray: nodes that could be bound. They can be selected, dragged and lifted.
 
 use api::console::TrayNode;
 use engine::counting::many;
@@ -24,7 +24,7 @@ use crate::parts::{Icon, icon, rows};
 pub(super) fn Tray(desk: Desk) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let filter = RwSignal::new(here.read_untracked().nodes.clone());
-    // By the address, too: back, forward, a link.
+    // The filter also changes through the address: back, forward or a link.
     Effect::new(move |last: Option<String>| {
         let now = here.read().nodes.clone();
         if last.is_some_and(|last| last != now) {
@@ -47,7 +47,12 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     let open = desk.editable();
     let more = Memo::new(move |_| desk.board().read().tray_more);
     let hidden = move || fitting.read().len() - shown.read().len() + more.get();
-    let floor = Floor { shown, focus: RwSignal::new(None), anchor: StoredValue::new(None), ghost: NodeRef::new() };
+    let floor = Floor {
+        shown,
+        focus: RwSignal::new(None),
+        anchor: StoredValue::new(None),
+        ghost: NodeRef::new(),
+    };
     let help = move || {
         match (open.get(), desk.proposal().read().is_some()) {
         (true, _) => view! {
@@ -129,7 +134,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     .into_any()
 }
 
-/// Nodes that are drawn at once; the filter finds the others.
+/// The maximum number of displayed nodes. The filter finds the others.
 const SHOWN: usize = 200;
 
 fn fits(node: &TrayNode, wanted: &str, show: Show) -> bool {
@@ -141,13 +146,13 @@ fn fits(node: &TrayNode, wanted: &str, show: Show) -> bool {
     is_one && (node.fqdn.contains(wanted) || node.deployment.as_str().contains(wanted))
 }
 
-/// What the chips of the tray share.
+/// State that the chips of the tray share.
 #[derive(Clone, Copy)]
 struct Floor {
     shown: Memo<Vec<TrayNode>>,
-    /// The one chip that the tabulator reaches; arrows lead to the others.
+    /// The chip in the tab order. Arrow keys move to the others.
     focus: RwSignal<Option<NodeId>>,
-    /// Where a range begins.
+    /// The start of a range selection.
     anchor: StoredValue<Option<NodeId>>,
     ghost: NodeRef<html::Div>,
 }
@@ -184,7 +189,7 @@ fn Selection(desk: Desk) -> impl IntoView {
     }
 }
 
-/// The selected nodes, with where they belong.
+/// The selected nodes and their deployments.
 fn selected(desk: Desk) -> Vec<Placed> {
     let (selected, board) = (desk.selected().read_untracked(), desk.board().read_untracked());
     let chosen = board.tray.iter().filter(|node| selected.contains(&node.node));
@@ -218,13 +223,18 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
             {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
         }
     };
-    let is_lifted = move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
-    let reachable = move || match floor.focus.get().filter(|focus| floor.shown.read().iter().any(|n| n.node == *focus))
+    let is_lifted =
+        move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
+    let reachable = move || match floor
+        .focus
+        .get()
+        .filter(|focus| floor.shown.read().iter().any(|n| n.node == *focus))
     {
         Some(focus) => focus == id,
         None => floor.shown.read().first().is_some_and(|first| first.node == id),
     };
-    move || match open.get() {
+    move || {
+        match open.get() {
         false => view! {
             <button
                 class="chip"
@@ -257,7 +267,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                 on:blur=move |_| desk.let_go(By::Keyboard)
                 on:keydown=move |event| key(desk, floor, id, &event)
                 on:keyup=move |event| {
-                    // Some browsers click when Space is let go.
+                    // Some browsers fire a click when Space is released.
                     if event.key() == " " {
                         event.prevent_default();
                     }
@@ -270,6 +280,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
         }
         .into_any(),
     }
+    }
 }
 
 pub(super) fn about(node: &TrayNode) -> String {
@@ -277,7 +288,8 @@ pub(super) fn about(node: &TrayNode) -> String {
     format!("{}\nin {}, {alive}, {}", node.fqdn, node.deployment, many(node.noderoles, "noderole"))
 }
 
-/// What a chip lifts: the selection, if it is part of it.
+/// The nodes that a chip lifts: the selection if the chip is part of it, otherwise only the chip's
+/// node.
 fn load_of(desk: Desk, id: NodeId) -> Vec<NodeId> {
     let selected = desk.selected_nodes();
     if selected.contains(&id) { selected } else { vec![id] }
@@ -355,7 +367,10 @@ fn key_at_rest(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
 impl Floor {
     fn focus_by(self, id: NodeId, step: isize) {
         let shown = self.shown.read_untracked();
-        let next = shown.iter().position(|node| node.node == id).and_then(|at| at.checked_add_signed(step));
+        let next = shown
+            .iter()
+            .position(|node| node.node == id)
+            .and_then(|at| at.checked_add_signed(step));
         let Some(next) = next.and_then(|at| shown.get(at)) else { return };
         if let Ok(Some(chip)) = document().query_selector(&format!("[data-tray='{}']", next.node)) {
             let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
@@ -367,7 +382,7 @@ fn drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
     let lifted = load_of(desk, id);
     let names = desk.names(&lifted);
     if let Some(transfer) = event.data_transfer() {
-        // Some browsers drag nothing that has no data.
+        // Some browsers do not start a drag without data.
         let _ = transfer.set_data("text/plain", &names);
         transfer.set_effect_allowed("copy");
         if let Some(ghost) = floor.ghost.get_untracked() {
@@ -375,7 +390,7 @@ fn drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
             transfer.set_drag_image(&ghost, 12, 14);
         }
     }
-    // Later: a page that changes while a drag begins makes some browsers end it.
+    // Deferred, because some browsers end a drag if the page changes in `dragstart`.
     set_timeout(move || desk.pick_up(lifted, By::Pointer), Duration::ZERO);
 }
 
@@ -386,7 +401,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn the_tray_is_narrowed_by_name_deployment_and_what_nodes_are() {
+    fn tray_filters_by_name_deployment_and_state() {
         let node = TrayNode {
             node: NodeId(Uuid::from_u128(1)),
             fqdn: "db-1.rack2.example.com".into(),
@@ -395,7 +410,11 @@ mod tests {
             alive: true,
             noderoles: 0,
         };
-        assert!(fits(&node, "rack2", Show::All) && fits(&node, "stor", Show::Free) && fits(&node, "", Show::All));
+        assert!(
+            fits(&node, "rack2", Show::All)
+                && fits(&node, "stor", Show::Free)
+                && fits(&node, "", Show::All)
+        );
         assert!(!fits(&node, "rack3", Show::All) && !fits(&node, "", Show::Dead));
         let busy = TrayNode { noderoles: 2, alive: false, ..node };
         assert!(!fits(&busy, "", Show::Free) && fits(&busy, "db", Show::Dead));

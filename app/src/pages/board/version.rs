@@ -1,7 +1,8 @@
-//! Uses other versions of barclamps, or those that the deployment above has.
+//! Changes the versions of barclamps, or returns to those of the parent deployment.
 //!
-//! A barclamp has one version here, so each has one choice; several barclamps may get theirs in one step, because two that exchange a
-//! role can't do so one after the other.
+//! Each barclamp has one version in a deployment, so the form has one choice per barclamp. Several
+//! barclamps can change in one step, because two barclamps that exchange a role cannot change one
+//! after the other.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::desk::{Desk, taken_back};
 use crate::pages::edits::{Outcome, PutIn, Wish};
 use crate::parts::{Icon, icon};
 
-/// What a barclamp is to be here.
+/// The chosen version of a barclamp.
 #[derive(Clone)]
 enum Choice {
     Use(VersionChoice),
@@ -24,13 +25,16 @@ enum Choice {
 impl Choice {
     fn barclamp(&self) -> &BarclampName {
         match self {
-            Self::Use(VersionChoice { barclamp, .. }) | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
+            Self::Use(VersionChoice { barclamp, .. })
+            | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
         }
     }
 
     fn edit(self, deployment: DeploymentId) -> Edit {
         match self {
-            Self::Use(choice) => Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash },
+            Self::Use(choice) => {
+                Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash }
+            }
             Self::Inherit(own) => Edit::InheritBarclamp { deployment, barclamp: own.barclamp },
         }
     }
@@ -39,7 +43,7 @@ impl Choice {
         matches!(self, Self::Use(choice) if choice.using)
     }
 
-    /// The value of its button, alone among those of its barclamp.
+    /// The value of the radio button, unique within the barclamp.
     fn value(&self) -> String {
         match self {
             Self::Use(choice) => choice.hash.to_string(),
@@ -49,15 +53,21 @@ impl Choice {
 
     fn done(&self) -> String {
         match self {
-            Self::Use(choice) => format!("{} {} is used by the proposal.", choice.barclamp, choice.version),
-            Self::Inherit(own) => format!("{} follows the deployment above in the proposal.", own.barclamp),
+            Self::Use(choice) => {
+                format!("{} {} is used by the proposal.", choice.barclamp, choice.version)
+            }
+            Self::Inherit(own) => {
+                format!("{} follows the deployment above in the proposal.", own.barclamp)
+            }
         }
     }
 
     fn lacks(&self) -> Vec<String> {
         match self {
             Self::Use(choice) => choice.lacks.clone(),
-            Self::Inherit(own) => own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default(),
+            Self::Inherit(own) => {
+                own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default()
+            }
         }
     }
 
@@ -99,8 +109,9 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
             let lines = lacks.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
             view! { <small>"Has no longer:"</small> <ul class="lacks">{lines}</ul> }
         });
-        let (group, value, using) = (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
-        // A board that has changed meanwhile is drawn anew, and what was chosen stays so.
+        let (group, value, using) =
+            (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
+        // When the board changes, the list is rendered again and the choices remain.
         let checked = chosen.with_untracked(|chosen| match chosen.get(choice.barclamp()) {
             Some(known) => known.value() == value,
             None => using,
@@ -132,9 +143,12 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
         if versions.is_empty() && own.is_empty() {
             return view! { <p class="muted">"The catalog is empty."</p> }.into_any();
         }
-        let mut all: Vec<Choice> =
-            own.into_iter().map(Choice::Inherit).chain(versions.into_iter().map(Choice::Use)).collect();
-        // Each barclamp’s together, the way back to the one above first; its versions stay in their order.
+        let mut all: Vec<Choice> = own
+            .into_iter()
+            .map(Choice::Inherit)
+            .chain(versions.into_iter().map(Choice::Use))
+            .collect();
+        // Grouped by barclamp, the parent's version first. Other versions keep their order.
         all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));
         view! { <ul class="choices">{all.into_iter().map(line).collect_view()}</ul> }.into_any()
     };

@@ -1,8 +1,9 @@
-//! Who shaped a proposal, and who is about to.
+//! The authors of a proposal, and a reader who is about to become one.
 //!
-//! Whoever edits a proposal, takes an edit back or brings one again becomes an author of it, and no author approves. A slip of the hand
-//! (Ctrl Z on somebody else's board) must not cost a reviewer that right unseen. So the page says it as long as it is ahead, and undo and
-//! redo, which are given by one key, ask once. Edits do not: each is made on purpose, beside the sentence that says what it means.
+//! Anyone who edits a proposal, or undoes or redoes an edit, becomes an author, and authors cannot
+//! approve. A slip (Ctrl+Z on another person's board) must not silently cost a reviewer this right.
+//! So the page shows a notice as long as the reader is no author. Undo and redo, which take a
+//! single key, ask once. Edits do not ask: each is deliberate and made next to the notice.
 
 use api::console::{EditView, ProposalView};
 use engine::ids::ProposalId;
@@ -11,43 +12,41 @@ use leptos::prelude::*;
 
 use crate::parts::{Icon, icon};
 
-/// What one key does to the edits of others.
+/// A single-key action on the edits of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Takes the last edit back.
     Undo,
-    /// Brings one again.
     Redo,
 }
 
-/// A reader who is no author yet.
+/// A reader who is not an author yet.
 #[derive(Clone, Copy)]
 pub struct Joining {
-    /// The proposal of which they would become one, if that costs them something.
+    /// The proposal, if becoming its author would cost the reader the right to approve it.
     of: Signal<Option<ProposalId>>,
-    /// The one of which they said that they want to.
+    /// The proposal for which the reader confirmed this.
     agreed: RwSignal<Option<ProposalId>>,
     asked: RwSignal<Option<Step>>,
 }
 
 impl Joining {
-    /// Of whoever would become an author of these proposals, one after the other.
+    /// `of` changes as proposals are opened and closed.
     pub fn new(of: Signal<Option<ProposalId>>) -> Self {
         Self { of, agreed: RwSignal::new(None), asked: RwSignal::new(None) }
     }
 
-    /// They want to.
+    /// Records the confirmation.
     pub fn agree(self) {
         self.agreed.set(self.of.get_untracked());
         self.asked.set(None);
     }
 
-    /// It came to nothing: they are none yet.
+    /// Drops the confirmation after a failed command, which adds no author.
     pub fn take_back(self) {
         self.agreed.try_set(None);
     }
 
-    /// Whether the step may be taken; else the reader is asked first.
+    /// Whether the action may proceed. Otherwise asks for confirmation.
     pub fn may(self, step: Step) -> bool {
         let of = self.of.get_untracked();
         let may = of.is_none() || of == self.agreed.get_untracked();
@@ -58,12 +57,11 @@ impl Joining {
     }
 }
 
-/// Says what touching the proposal means, and asks before undo or redo.
+/// The notice about becoming an author, and the confirmation of undo or redo.
 #[component]
 pub fn JoinNotice(
-    /// The reader.
     joining: Joining,
-    /// Takes the step that was asked about.
+    /// Executes the confirmed action.
     go: Callback<Step>,
 ) -> impl IntoView {
     let is_ahead = Memo::new(move |_| {
@@ -105,7 +103,7 @@ pub fn JoinNotice(
     }
 }
 
-/// The sentence alone.
+/// The text of the notice.
 pub fn says() -> AnyView {
     view! {
         <div class="joining">
@@ -116,13 +114,16 @@ pub fn says() -> AnyView {
     .into_any()
 }
 
-/// `ada, bo; undone by cy`: whoever made edits, then those who are authors by what they took back or brought again alone.
+/// `ada, bo; undone by cy`: the authors of edits, then the authors who only undid or redid edits.
 pub fn by(proposal: &ProposalView) -> String {
     let edits = |name: &str| proposal.edits.iter().any(|edit| edit.actor == name);
     let mut said: Vec<String> = Vec::new();
-    let writers: Vec<&str> = proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
+    let writers: Vec<&str> =
+        proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
     said.extend((!writers.is_empty()).then(|| writers.join(", ")));
-    for (did, words) in [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")] {
+    for (did, words) in
+        [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")]
+    {
         let some = proposal.authors.iter().map(String::as_str).filter(|name| !edits(name));
         let some: Vec<&str> = some.filter(|name| touched(&proposal.edits, name) == did).collect();
         said.extend((!some.is_empty()).then(|| format!("{words} by {}", some.join(", "))));
@@ -130,13 +131,18 @@ pub fn by(proposal: &ProposalView) -> String {
     said.join("; ")
 }
 
-/// Whether somebody took an edit back, and whether they brought one again: the two alternate.
+/// Whether a person undid or redid an edit. The two alternate in an edit's history.
 fn touched(edits: &[EditView], name: &str) -> (bool, bool) {
-    let places = edits.iter().flat_map(|edit| edit.touched_by.iter().enumerate()).filter(|(_, by)| *by == name);
-    places.fold((false, false), |(undid, redid), (place, _)| (undid || place % 2 == 0, redid || place % 2 == 1))
+    let places = edits
+        .iter()
+        .flat_map(|edit| edit.touched_by.iter().enumerate())
+        .filter(|(_, by)| *by == name);
+    places.fold((false, false), |(undid, redid), (place, _)| {
+        (undid || place % 2 == 0, redid || place % 2 == 1)
+    })
 }
 
-/// What became of an edit, for the list of them: ` undone by bo`.
+/// The history of an edit, for the list of edits: ` undone by bo`.
 pub fn fate(edit: &EditView) -> Option<String> {
     let by = edit.touched_by.last().filter(|by| **by != edit.actor)?;
     Some(format!("{} by {by}", if edit.undone { "undone" } else { "redone" }))
@@ -181,8 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_back_alone_is_named_with_what_they_did() {
-        let edits = vec![edit(1, "ada", &["bo"]), edit(2, "cy", &["ada", "di", "bo", "eve"]), edit(3, "ada", &[])];
+    fn undo_only_author_is_named_with_action() {
+        let edits = vec![
+            edit(1, "ada", &["bo"]),
+            edit(2, "cy", &["ada", "di", "bo", "eve"]),
+            edit(3, "ada", &[]),
+        ];
         assert_eq!(
             by(&proposal(&["ada", "bo", "cy", "di", "eve"], edits)),
             "ada, cy; undone by bo; redone by di, eve",
@@ -194,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_says_who_else_laid_hands_on_it() {
+    fn edit_names_other_person_who_touched_it() {
         assert_eq!(fate(&edit(1, "ada", &[])), None);
         assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "that it is gone is seen");
         assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
@@ -202,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_author_is_asked_once_for_each_proposal() {
+    fn non_author_is_asked_once_per_proposal() {
         Owner::new().with(|| {
             let of = RwSignal::new(Some(ProposalId(7)));
             let joining = Joining::new(of.into());

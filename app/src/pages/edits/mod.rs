@@ -1,7 +1,7 @@
-//! Edits by form, wherever a proposal is edited: on a board, in a noderole's panel, on the page of a proposal on a node.
+//! Forms for edits, shared by the board, a noderole's panel and the page of a proposal on a node.
 //!
-//! A form says which edits it stands for. What these come to is shown before they are made ([`Foresight`]), they are put into the
-//! proposal by one command, and a refusal leaves the form as it was filled in.
+//! A form produces edits. It shows their impact before they are saved ([`Foresight`]) and adds them
+//! to the proposal with one command. After an error, the form keeps its input.
 
 mod authors;
 mod node;
@@ -22,40 +22,40 @@ pub use authors::{JoinNotice, Joining, Step, by, fate, says};
 pub use node::TypedName;
 pub use noderole::Reason;
 
-/// Edits on their way into a proposal.
+/// A request to add edits to a proposal.
 #[derive(Clone)]
 pub struct Put {
-    /// All or none of them.
+    /// Added all or none.
     pub edits: Vec<Edit>,
-    /// What is announced when they were taken.
+    /// The announcement on success.
     pub done: String,
-    /// Where a refusal is shown.
+    /// The signal that shows an error.
     pub problem: RwSignal<Option<Problem>>,
-    /// Called when they were taken.
+    /// Called on success.
     pub taken: Option<Callback<()>>,
 }
 
 impl Put {
-    /// Tells whoever asked, if they are still there.
+    /// Calls `taken`, unless the form is gone.
     pub fn tell(&self) {
         self.taken.and_then(|taken| taken.try_run(()));
     }
 }
 
-/// What a form needs of the page that it is on.
+/// The page's interface for a form.
 #[derive(Clone, Copy)]
 pub struct Pen {
     /// The open proposal and its version.
     pub proposal: Signal<Option<(ProposalId, i32)>>,
-    /// The deployment that it is on; None: it is on a node alone.
+    /// The proposal's deployment. `None`: the proposal is on a single node.
     pub board: Signal<Option<DeploymentName>>,
-    /// Whether a command is under way.
+    /// Whether a command is running.
     pub busy: Signal<bool>,
-    /// Puts edits into the proposal.
+    /// Adds edits to the proposal.
     pub put: Callback<Put>,
 }
 
-/// A form that stands for edits.
+/// A form and its edits.
 #[derive(Clone, Copy)]
 pub struct Wish {
     pen: Pen,
@@ -64,30 +64,32 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// Of a form that stands for these edits; none while it is not filled in.
+    /// Creates a form. `edits` is empty while the form is incomplete.
     pub fn new(pen: Pen, edits: impl Fn() -> Vec<Edit> + Send + Sync + 'static) -> Self {
         let foresight = Foresight::new(pen.proposal, Signal::derive(edits));
         Self { pen, foresight, problem: RwSignal::new(None) }
     }
 
-    /// Whether its edits can take effect, as far as is known.
+    /// Whether the preview found the edits valid.
     pub fn is_ready(self) -> bool {
         !self.pen.busy.get() && self.foresight.edits().is_some()
     }
 
-    /// Puts its edits into the proposal, if they can take effect.
+    /// Adds the edits to the proposal if they are valid.
     pub fn put(self, done: impl Into<String>, taken: Callback<()>) {
         let Some(edits) = untrack(|| self.foresight.edits()) else { return };
-        self.pen.put.run(Put { edits, done: done.into(), problem: self.problem, taken: Some(taken) });
+        self.pen.put.run(Put {
+            edits,
+            done: done.into(),
+            problem: self.problem,
+            taken: Some(taken),
+        });
     }
 }
 
-/// What a form's edits come to, and why they were refused if they were.
+/// The impact of a form's edits, and the error of the last attempt.
 #[component]
-pub fn Outcome(
-    /// The form.
-    of: Wish,
-) -> impl IntoView {
+pub fn Outcome(of: Wish) -> impl IntoView {
     view! {
         <Consequence of=of.foresight/>
         <ProblemNotice problem=of.problem/>
@@ -96,14 +98,9 @@ pub fn Outcome(
     .into_any()
 }
 
-/// What edits are as a command, as long as there are some.
+/// The commands that are equivalent to the edits. Empty without edits.
 #[component]
-pub fn SameEdits(
-    /// What they are put in with.
-    pen: Pen,
-    /// The edits.
-    of: Foresight,
-) -> impl IntoView {
+pub fn SameEdits(pen: Pen, of: Foresight) -> impl IntoView {
     let calls = move |_: Typed| {
         let put = |(proposal, version, edits): (ProposalId, i32, Vec<Edit>)| {
             api::calls::put((proposal, version), pen.board.read().as_ref(), &edits)
@@ -113,15 +110,14 @@ pub fn SameEdits(
     view! { <Same of=calls/> }.into_any()
 }
 
-/// The button of a form.
+/// The submit button of a form.
 #[component]
 pub fn PutIn(
-    /// The form.
     of: Wish,
-    /// What else has to be so.
+    /// A further condition that enables the button.
     #[prop(optional, into)]
     given: Option<Signal<bool>>,
-    /// Set for what takes something away.
+    /// Set for a destructive edit.
     #[prop(optional)]
     grave: bool,
 ) -> impl IntoView {
@@ -136,21 +132,18 @@ pub fn PutIn(
     .into_any()
 }
 
-/// A node as people know it.
+/// A node with its short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// Which.
     pub node: NodeId,
     /// The first label of its name.
     pub short: String,
 }
 
-/// A noderole as people know it.
+/// A noderole with its node's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
-    /// Its node.
     pub on: Named,
-    /// What it is there.
     pub noderole: NoderoleKey,
 }
 
@@ -160,21 +153,19 @@ impl std::fmt::Display for Carried {
     }
 }
 
-/// What can be said of one node or of one noderole in a dialog.
+/// Edits of one node or noderole that have a dialog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
-    /// Its own data.
+    /// The noderole's own data.
     Data(Carried),
-    /// That it runs again.
+    /// Another run.
     Again(Carried),
-    /// That it goes.
     Unbind(Carried),
-    /// That the node is gone.
+    /// Expunges the node.
     GiveUp(Named),
 }
 
 impl About {
-    /// The dialog's heading.
     pub fn title(&self) -> String {
         match self {
             Self::Data(of) => format!("Data of {of}"),
@@ -184,12 +175,12 @@ impl About {
         }
     }
 
-    /// Whether it has long things in it.
+    /// Whether the dialog needs a wide layout.
     pub fn is_wide(&self) -> bool {
         matches!(self, Self::Data(_))
     }
 
-    /// The dialog's form; `taken` is called when its edits were taken.
+    /// The dialog's form. `taken` is called on success.
     pub fn form(self, pen: Pen, taken: Callback<()>) -> AnyView {
         match self {
             Self::Data(of) => view! { <noderole::OwnData pen of taken/> }.into_any(),
@@ -200,41 +191,35 @@ impl About {
     }
 }
 
-/// What the button to a proposal on one node shows of what it does.
+/// The label of the button that proposes on one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shows {
-    /// The first word: each row of a list has one.
+    /// One word, for rows of a list.
     #[default]
     Word,
-    /// That it is this node's: the name stands beside it.
+    /// A text without the node's name, which is next to the button.
     This,
-    /// All, with the node's name.
+    /// A text with the node's name.
     InFull,
 }
 
-/// The way to a proposal on one node alone.
+/// The button that opens a proposal on a single node.
 #[component]
 pub fn Alone(
-    /// Which node.
-    #[prop(into)]
-    node: Signal<NodeId>,
-    /// Its name, for the button.
-    #[prop(into)]
-    name: Signal<String>,
-    /// What of that it shows.
-    #[prop(optional)]
-    shows: Shows,
-    /// Its command stands with others of the page.
+    #[prop(into)] node: Signal<NodeId>,
+    #[prop(into)] name: Signal<String>,
+    #[prop(optional)] shows: Shows,
+    /// Whether the page shows the equivalent command elsewhere.
     #[prop(optional)]
     same_elsewhere: bool,
-    /// Why this person may not; None: they may.
+    /// Why the reader may not propose. `None`: permitted.
     #[prop(optional, into)]
     why_not: Option<Signal<Option<String>>>,
 ) -> impl IntoView {
     let why_not = Memo::new(move |_| why_not.and_then(|why| why.get()));
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} alone", name.get());
-    // What is read aloud has the words that are seen.
+    // The accessible name contains the visible text.
     let aloud = move || (shows != Shows::This).then(label);
     let class = if shows == Shows::Word { "button quiet small" } else { "button small wraps" };
     let words = move || match shows {

@@ -1,4 +1,4 @@
-//! What a proposal can say of a node as a whole: that it is gone.
+//! Edits of a node as a whole: expunge it.
 
 use engine::plan::Edit;
 use leptos::prelude::*;
@@ -6,15 +6,15 @@ use leptos::prelude::*;
 use super::noderole::Reason;
 use super::{Named, Outcome, Pen, PutIn, Wish};
 
-/// A field that has to be filled with a name before something happens. What is more than it reads like asks for one.
+/// A field that requires a name before a dangerous action. For actions with a larger impact than
+/// they seem.
 #[component]
 pub fn TypedName(
-    /// Tells the fields of one page apart.
+    /// The id, unique on the page.
     id: &'static str,
-    /// The name.
+    /// The required name.
     #[prop(into)]
     name: Signal<String>,
-    /// What is typed.
     typed: RwSignal<String>,
 ) -> impl IntoView {
     view! {
@@ -34,7 +34,7 @@ pub fn TypedName(
     .into_any()
 }
 
-/// Gives it up.
+/// Expunges the node.
 #[component]
 pub(super) fn GiveUp(pen: Pen, of: Named, taken: Callback<()>) -> impl IntoView {
     let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));

@@ -1,4 +1,4 @@
-//! What a proposal can say of one noderole: its own data, that it runs again, that it goes.
+//! Edits of one noderole: its own data, another run, and unbinding.
 
 use api::console::DraftedNoderole;
 use engine::plan::Edit;
@@ -11,13 +11,16 @@ use crate::check::Purpose;
 use crate::parts::ProblemNotice;
 use crate::parts::json::{DataEditor, Draft};
 
-/// Takes it off its node.
 #[component]
 pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("{} taken off {} by the proposal.", of.noderole, of.on.short);
     let wish = Wish::new(pen, move || {
-        vec![Edit::Unbind { node: of.on.node, noderole: of.noderole.clone(), with_dependents: along.get() }]
+        vec![Edit::Unbind {
+            node: of.on.node,
+            noderole: of.noderole.clone(),
+            with_dependents: along.get(),
+        }]
     });
     view! {
         <form
@@ -41,14 +44,15 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
     .into_any()
 }
 
-/// Lets it run again.
+/// Runs the noderole again.
 #[component]
 pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
     let done = format!("{of} runs again by the proposal.");
     let wish = Wish::new(pen, move || {
         let reason = reason.get().trim().to_owned();
-        let again = Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
+        let again =
+            Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
         if reason.is_empty() { Vec::new() } else { vec![again] }
     });
     view! {
@@ -70,14 +74,13 @@ pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView
     .into_any()
 }
 
-/// Why something is wanted.
+/// A field for a reason.
 #[component]
 pub fn Reason(
-    /// Tells the fields of one page apart.
+    /// The id, unique on the page.
     id: &'static str,
-    /// What is typed.
     reason: RwSignal<String>,
-    /// Who reads it.
+    /// The hint, which names the readers of the reason.
     hint: &'static str,
 ) -> impl IntoView {
     let hint_id = format!("{id}-hint");
@@ -101,7 +104,7 @@ pub fn Reason(
     .into_any()
 }
 
-/// Says what holds for it alone: of a noderole that is there, and of one that only the proposal has.
+/// Edits the data of one noderole, existing or proposed.
 #[component]
 pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));
@@ -115,7 +118,8 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
         });
     }
     let of = StoredValue::new(of);
-    let body = move || match found.get() {
+    let body = move || {
+        match found.get() {
         Some(noderole) => view! { <Editor pen of=of.get_value() noderole taken/> }.into_any(),
         None => view! {
             <div class="body">
@@ -124,18 +128,23 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
             </div>
         }
         .into_any(),
+    }
     };
     body.into_any()
 }
 
 #[component]
 fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>) -> impl IntoView {
-    let draft = Draft::new(&noderole.data, Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true });
+    let draft = Draft::new(
+        &noderole.data,
+        Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true },
+    );
     let before = StoredValue::new(noderole.data);
     let done = format!("Data of {of} changed in the proposal.");
     let wish = Wish::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        let set = |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
+        let set =
+            |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
         changed.map(set).into_iter().collect()
     });
     view! {

@@ -1,5 +1,5 @@
-//! What there is of one node, as lists: what it carries, what came of looks, what runs handed back. Whose it is stands in the path of the address, everything
-//! else that a list is asked for in its query.
+//! The lists of one node: noderoles, health checks and results. The node is in the path of the
+//! address, all other parameters are in the query.
 
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -7,30 +7,34 @@ use leptos_router::hooks::use_params_map;
 
 use crate::places;
 
-/// The node that a page is of, as its address names it.
+/// The node of a page, from the path.
 #[derive(Clone, Copy)]
 pub(super) struct Whose(Memo<String>);
 
 impl Whose {
-    /// The one in the address.
     pub(super) fn read() -> Self {
         let params = use_params_map();
         Self(Memo::new(move |_| params.read().get("name").unwrap_or_default()))
     }
 
-    /// Its name or id. Who asks hears of another one.
+    /// The node's name or id, tracked.
     pub(super) fn name(self) -> String {
         self.0.get()
     }
 
-    /// The same for what is under way. Whoever left the page meanwhile asks for nobody's.
+    /// The node's name or id, untracked, for requests. Empty after the reader left the page.
     pub(super) fn name_now(self) -> String {
         self.0.try_get_untracked().unwrap_or_default()
     }
 }
 
 /// The page around a list.
-pub(super) fn page(whose: Whose, title: fn(&str) -> String, about: &'static str, list: AnyView) -> AnyView {
+pub(super) fn page(
+    whose: Whose,
+    title: fn(&str) -> String,
+    about: &'static str,
+    list: AnyView,
+) -> AnyView {
     let said = move || title(&whose.name());
     view! {
         <Title text=said/>

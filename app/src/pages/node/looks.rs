@@ -1,4 +1,5 @@
-//! What came of looks at a node: its own page has the first of them. It is looked at again from time to time.
+//! The results of a node's health checks, which workers repeat periodically. The node's page shows
+//! the first ones.
 
 use api::At;
 use api::calls::{Call, List, list_of};
@@ -31,14 +32,16 @@ impl ListPage for LooksAt {
     type Sort = LookSort;
     type Part = Part;
     type Page = LookPage;
-    // Two workers may look in the same millisecond.
+    // Two workers may check in the same millisecond.
     type Key = (At, String);
 
     const ID: &'static str = "look";
     const NAMES: (&'static str, &'static str) = ("look", "looks");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::choice("reached", "Result", "let in is", || vec![("true", "let in"), ("false", "not reached")]),
+        Field::choice("reached", "Result", "let in is", || {
+            vec![("true", "let in"), ("false", "not reached")]
+        }),
         Field::text("text", "Address or words", "an address or what was said has"),
     ];
     const NUMBERS: &'static [Part] = &[Part::Took];
@@ -51,9 +54,11 @@ impl ListPage for LooksAt {
 
     async fn fetch(self, listed: Listed<LookSort>) -> Answer<LookPage> {
         let name = self.0.name_now();
-        let reached = listed.one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
+        let reached = listed
+            .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = listed.stretch()?;
-        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before }).await
+        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(LookSort, bool)> {
@@ -73,11 +78,12 @@ impl ListPage for LooksAt {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }.into_any()
+        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }
+            .into_any()
     }
 
     fn row(self, look: Memo<LookView>, with: With<Self>) -> AnyView {
-        // What was seen stays as it was.
+        // A result never changes.
         let look = look.get_untracked();
         view! {
             <tr>
@@ -92,11 +98,15 @@ impl ListPage for LooksAt {
     }
 }
 
-/// The page.
 #[component]
 pub fn LooksPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(LooksAt(whose));
     let title = |name: &str| format!("Looks at {name}");
-    kept::page(whose, title, "Workers look at it every ten seconds. The last 50 looks are kept.", list.view())
+    kept::page(
+        whose,
+        title,
+        "Workers look at it every ten seconds. The last 50 looks are kept.",
+        list.view(),
+    )
 }

@@ -1,4 +1,4 @@
-//! What a node carries, all of it: its own page has the first of them.
+//! All noderoles of a node. The node's page shows the first ones.
 
 use api::calls::{Call, List, list_of};
 use api::console::StepState;
@@ -23,9 +23,14 @@ columns_of!(Part {
     Since "since" "Since",
 });
 
-/// States of what is there: a draft is on its board.
-const STATES: [StepState; 5] =
-    [StepState::Blocked, StepState::Todo, StepState::Transition, StepState::Active, StepState::Error];
+/// States of existing steps. Proposed ones are shown on the board.
+const STATES: [StepState; 5] = [
+    StepState::Blocked,
+    StepState::Todo,
+    StepState::Transition,
+    StepState::Active,
+    StepState::Error,
+];
 
 #[derive(Clone, Copy)]
 struct CarriedBy(Whose);
@@ -40,11 +45,13 @@ impl ListPage for CarriedBy {
     const NAMES: (&'static str, &'static str) = ("noderole", "noderoles");
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
-        Field::choice("state", "State", "state is", || STATES.map(|state| (state.as_str(), state.word())).to_vec()),
+        Field::choice("state", "State", "state is", || {
+            STATES.map(|state| (state.as_str(), state.word())).to_vec()
+        }),
         Field::text("role", "Role", "role is"),
     ];
     const SORTS: &'static [(CarriedSort, &'static str)] = &[(CarriedSort::Rank, "order")];
-    // A step's state moves with its runs, and with what is meant.
+    // A step's state changes with its runs and with the target.
     const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Targets, Topic::Nodes];
     const SAME: List = List::Noderoles;
 
@@ -56,7 +63,8 @@ impl ListPage for CarriedBy {
         let name = self.0.name_now();
         let state = listed.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after }).await
+        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after })
+            .await
     }
 
     fn sorted_by(_: Part) -> Option<(CarriedSort, bool)> {
@@ -107,11 +115,15 @@ impl ListPage for CarriedBy {
     }
 }
 
-/// The page.
 #[component]
 pub fn NoderolesPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(CarriedBy(whose));
     let title = |name: &str| format!("Noderoles of {name}");
-    kept::page(whose, title, "Every role that is bound to it, in the order in which they run there.", list.view())
+    kept::page(
+        whose,
+        title,
+        "Every role that is bound to it, in the order in which they run there.",
+        list.view(),
+    )
 }

@@ -1,5 +1,5 @@
-//! What attempts returned that is kept for a node. Of each result its beginning is shown: all of it is on the page of its run, and 50 of
-//! them may be large.
+//! The stored results of attempts on a node. The list shows only the beginning of each result,
+//! since 50 complete results may be large. The page of the run shows all of it.
 
 use api::calls::{Call, List, list_of};
 use api::live::Topic;
@@ -57,7 +57,11 @@ impl ListPage for ResultsOn {
         let name = self.0.name_now();
         let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
         let (sort, before) = listed.stretch()?;
-        calls::node_results(name, ResultsWanted { outcome, role: listed.word("role"), sort, before }).await
+        calls::node_results(
+            name,
+            ResultsWanted { outcome, role: listed.word("role"), sort, before },
+        )
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(ResultSort, bool)> {
@@ -86,11 +90,11 @@ impl ListPage for ResultsOn {
     }
 
     fn row(self, line: Memo<ResultLine>, with: With<Self>) -> AnyView {
-        // What was handed back stays as it was.
+        // A result never changes.
         let line = line.get_untracked();
-        let rest = line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
-        let of =
-            view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
+        let rest =
+            line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
+        let of = view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
         let result = view! {
             <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
         };
@@ -108,7 +112,6 @@ impl ListPage for ResultsOn {
     }
 }
 
-/// The page.
 #[component]
 pub fn ResultsPage() -> impl IntoView {
     let whose = Whose::read();

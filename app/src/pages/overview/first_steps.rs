@@ -1,4 +1,5 @@
-//! The first five minutes: five steps from a board to a step that was tried again, ticked off by what really happened.
+//! A checklist for new users: five steps from a board to a retried step. Gantry ticks them off from
+//! actual events.
 
 use api::overview::FirstSteps as Told;
 use leptos::form::ActionForm;
@@ -9,7 +10,6 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
-/// One of the five.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     done: bool,
@@ -18,9 +18,10 @@ struct Step {
     place: String,
 }
 
-/// The five, each with where it is done.
+/// The five steps, each with a link.
 fn five(told: &Told) -> [Step; 5] {
-    let board = told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
+    let board =
+        told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
     let review = told.submission.map_or_else(|| places::REVIEWS.to_owned(), places::review);
     let watch = match (told.ran, told.retried) {
         (false, _) => {
@@ -57,13 +58,22 @@ fn five(told: &Told) -> [Step; 5] {
             how: "Nothing has happened to a machine so far. Once it is approved, press Commit.",
             place: review,
         },
-        Step { done: told.ran && told.retried, title: "Watch it run, break it and retry", how: watch, place: board },
+        Step {
+            done: told.ran && told.retried,
+            title: "Watch it run, break it and retry",
+            how: watch,
+            place: board,
+        },
     ]
 }
 
-/// The checklist; nothing once all is done, or where it was put away.
+/// The checklist. Empty once all is done, or after the user hides it.
 #[component]
-pub(super) fn FirstSteps(steps: Memo<Option<Told>>, away: Memo<bool>, changed: Callback<()>) -> impl IntoView {
+pub(super) fn FirstSteps(
+    steps: Memo<Option<Told>>,
+    away: Memo<bool>,
+    changed: Callback<()>,
+) -> impl IntoView {
     let put = ServerAction::<PutFirstStepsAway>::new();
     when_done(put, move |()| changed.run(()));
     let left = Memo::new(move |_| steps.get().filter(|told| !told.are_done()));
@@ -131,14 +141,24 @@ mod tests {
     use engine::ids::{DeploymentName, SubmissionId};
 
     #[test]
-    fn each_step_leads_to_where_it_is_done() {
+    fn first_steps_link_to_their_pages() {
         let places = |told: &Told| five(told).map(|step| step.place);
-        assert_eq!(places(&Told::default()), ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]);
+        assert_eq!(
+            places(&Told::default()),
+            ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]
+        );
         let deployment = DeploymentName::parse("web").ok();
-        let told = Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
+        let told =
+            Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
         assert_eq!(
             places(&told),
-            ["/deployments/web", "/deployments/web", "/reviews/7", "/reviews/7", "/deployments/web"]
+            [
+                "/deployments/web",
+                "/deployments/web",
+                "/reviews/7",
+                "/reviews/7",
+                "/deployments/web"
+            ]
         );
         assert_eq!(five(&told).map(|step| step.done), [true, false, false, false, false]);
         let ran = Told { ran: true, ..told };

@@ -1,4 +1,4 @@
-//! Runs of the last 24 hours by hour, as a picture with the same in words.
+//! Runs of the last 24 hours, as a bar chart and in words.
 
 use api::overview::Hour;
 use engine::counting::many;
@@ -6,16 +6,16 @@ use leptos::prelude::*;
 
 use crate::places;
 
-/// Of one hour's bar, in the picture's own measure.
+/// The width of an hour's bar, in units of the picture.
 const WIDE: i64 = 10;
 const HIGH: i64 = 40;
 
-/// How high a bar of so many is where the highest is of so many; what is there at all is seen.
+/// The height of a bar for `n` if the highest bar is for `most`. Any non-zero number is visible.
 fn height(n: i64, most: i64) -> i64 {
     if n == 0 { 0 } else { (n * HIGH / most.max(1)).max(1) }
 }
 
-/// The same in words.
+/// The chart in words.
 fn words(hours: &[Hour]) -> String {
     let runs: i64 = hours.iter().map(|hour| hour.runs).sum();
     let failed: i64 = hours.iter().map(|hour| hour.failed).sum();
@@ -32,7 +32,7 @@ fn words(hours: &[Hour]) -> String {
     }
 }
 
-/// Bars by hour, the last one of this hour.
+/// Bars by hour. The last one is the current hour.
 #[component]
 pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
     let bars = move || {
@@ -41,14 +41,17 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
         let bar = |(hour, n): (&Hour, i64)| {
             let (all, failed) = (height(hour.runs, most), height(hour.failed, most));
             let bar = |class: &'static str, high: i64| {
-                let [left, top, wide, high] = [n * WIDE + 1, HIGH - high, WIDE - 2, high].map(|n| n.to_string());
+                let [left, top, wide, high] =
+                    [n * WIDE + 1, HIGH - high, WIDE - 2, high].map(|n| n.to_string());
                 view! { <rect class=class x=left y=top width=wide height=high></rect> }
             };
             (bar("all", all), bar("failed", failed))
         };
         hours.iter().zip(0..).map(bar).collect_view()
     };
-    let view_box = move || format!("0 0 {} {HIGH}", i64::try_from(hours.read().len()).unwrap_or_default() * WIDE);
+    let view_box = move || {
+        format!("0 0 {} {HIGH}", i64::try_from(hours.read().len()).unwrap_or_default() * WIDE)
+    };
     let said = Memo::new(move |_| words(&hours.read()));
     move || {
         (!hours.read().is_empty()).then(|| {
@@ -68,12 +71,21 @@ mod tests {
     use api::At;
 
     #[test]
-    fn the_picture_says_what_its_words_say() {
+    fn chart_and_words_agree() {
         let hour = |runs, failed| Hour { from: At(0), runs, failed };
         assert_eq!(words(&[hour(0, 0); 24]), "No run in the last 24 hours");
-        assert_eq!(words(&[hour(3, 0), hour(5, 0)]), "8 runs in the last 2 hours, none failed; at most 5 in an hour");
+        assert_eq!(
+            words(&[hour(3, 0), hour(5, 0)]),
+            "8 runs in the last 2 hours, none failed; at most 5 in an hour"
+        );
         let some = [hour(3, 1), hour(5, 0)];
-        assert_eq!(words(&some), "8 runs in the last 2 hours, 1 failed or lost; at most 5 in an hour");
-        assert_eq!((height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)), (0, HIGH, 1, 0));
+        assert_eq!(
+            words(&some),
+            "8 runs in the last 2 hours, 1 failed or lost; at most 5 in an hour"
+        );
+        assert_eq!(
+            (height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)),
+            (0, HIGH, 1, 0)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What differs, by deployment and by node. Nodes that change in the same way are shown once; what does not change is counted.
+//! The differences of a review, by deployment and by node. Nodes with equal changes share one card.
+//! Unchanged objects are only counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,8 +8,8 @@ use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole,
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
-    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
-    RoleDifference, Sides,
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
+    NoderoleDifference, RoleDifference, Sides,
 };
 use engine::blueprint::text::{Names as Known, Place};
 use engine::cluster::connection::FieldChange;
@@ -16,7 +17,9 @@ use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{Policy, PolicyPart};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId,
+};
 use leptos::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -26,34 +29,37 @@ use super::opened::{self, Marks};
 use crate::parts::{Empty, Feed, Icon, icon};
 use crate::places;
 
-/// Cards before the rest waits for a click.
+/// The maximum number of cards that are visible without expanding.
 const SHOWN: usize = 40;
-/// Noderoles in one card; more are counted.
+/// The maximum number of noderoles in one card. The rest is a count.
 const LINES: usize = 200;
-/// Lines of a change that is shown unfolded: it can be taken in at a glance.
+/// The maximum number of lines of a change that is expanded initially.
 const GLANCE: usize = 30;
-/// Edges of one noderole; more are counted.
+/// The maximum number of edges of one noderole. The rest is a count.
 const EDGES: usize = 20;
 
-/// What a difference changes, by what it is: `1 role and 12 noderoles`. The first lines of a review and the comparison of two blueprints
-/// say it in these words, so that they agree; a card has a line for each value besides, and says lines.
+/// A summary of a difference by kind: `1 role and 12 noderoles`. The top of a review and the
+/// comparison of two blueprints share this summary, so that they agree. A card also counts single
+/// values and therefore counts lines.
 ///
-/// Where only a part of its documents is here, what is in the others is not known, and all of them are counted as documents.
+/// If only some of the documents are loaded, the content of the others is unknown. Then all of them
+/// are counted as documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::pages) struct Changed {
     pub(super) parts: Vec<String>,
-    /// Whether something on nodes changes.
+    /// Whether noderoles change.
     pub(super) is_on_nodes: bool,
 }
 
 impl Changed {
-    /// Of a difference, of which so many documents more are not here.
+    /// Summarizes a difference. `more` further documents are not loaded.
     pub fn of(difference: &Difference, more: usize) -> Self {
         let counts = match more {
             0 => parts_of(difference).to_vec(),
             more => vec![(difference.documents().count() + more, "document")],
         };
-        let is_on_nodes = counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
+        let is_on_nodes =
+            counts.iter().any(|(n, what)| *n > 0 && matches!(*what, "noderole" | "document"));
         let counted = counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| many(n, what));
         let policy = difference.policy.as_ref().map(|_| "the policy".to_owned());
         Self { parts: counted.chain(policy).collect(), is_on_nodes }
@@ -70,7 +76,8 @@ impl fmt::Display for Changed {
     }
 }
 
-/// How many of what differ. Deployments and nodes count for themselves where nothing in them does.
+/// The number of differences of each kind. Deployments and nodes are counted only if nothing inside
+/// of them differs.
 fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
     let Difference { deployments, nodes, .. } = difference;
     let bare = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
@@ -84,22 +91,23 @@ fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
     ]
 }
 
-/// Names that a difference needs.
+/// Names and contents that the rendering of a difference needs.
 #[derive(Clone, Default)]
 struct Names {
     known: Known,
     brought: BTreeMap<NoderoleId, String>,
-    /// In what contents differ, old and new; those that a deployment's card has, no node's needs again.
+    /// The differences between role contents, by old and new hash. A node's card omits those that
+    /// its deployment's card shows.
     contents: BTreeMap<(Hash, Hash), Told>,
-    /// What is seen in place of what, where barclamps are pinned otherwise.
+    /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
     talks: Option<Talks>,
     marks: Option<Marks>,
-    /// Whether cards are unfolded from the start.
+    /// Whether cards are initially expanded.
     unfolded: bool,
 }
 
-/// In what two contents of a role differ.
+/// The difference between two contents of a role.
 #[derive(Clone)]
 struct Told {
     changes: Vec<Change>,
@@ -107,7 +115,7 @@ struct Told {
 }
 
 impl Names {
-    /// With what is told of other versions.
+    /// Adds the differences between contents and between pinned versions.
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
         let told = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
@@ -133,7 +141,8 @@ impl Names {
         self.known.node(fqdn).into_owned()
     }
 
-    /// Rows of what differs between two contents: the definition value by value, and the files.
+    /// Rows for the difference between two contents: the changed values of the definition, and the
+    /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
         let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
         let Some(Told { changes, files }) = told else { return ().into_any() };
@@ -142,10 +151,10 @@ impl Names {
     }
 }
 
-/// Threads by the change that they hang on: how many, and how many of these are open.
+/// The numbers of all threads and of open threads, by the change that they are about.
 type Threads = BTreeMap<Anchor, (usize, usize)>;
 
-/// The way from each change to what is said of it.
+/// Links from each change to its discussion.
 #[derive(Clone, Copy)]
 pub(super) struct Talks {
     submission: SubmissionId,
@@ -166,14 +175,15 @@ impl Talks {
         Self { submission, threads }
     }
 
-    /// A link to the discussion of one change; it says how many threads there are.
+    /// A link to the discussion of one change, with the number of threads.
     fn link(self, anchor: Anchor, what: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
             places::review(self.submission),
             places::encoded(&anchor.to_string())
         );
-        let counts = Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
+        let counts =
+            Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
         let (has_some, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
         let label = format!("Comment on {what}");
         let said = move || {
@@ -193,9 +203,11 @@ impl Talks {
     }
 }
 
-/// A change in words: `app on n1, /app/port`.
+/// The name of a change: `app on n1, /app/port`.
 pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
-    let deployment = |id: &DeploymentId| review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string);
+    let deployment = |id: &DeploymentId| {
+        review.deployments.get(id).map_or_else(|| id.to_string(), ToString::to_string)
+    };
     let node = |id: &NodeId| {
         let found = review.difference.nodes.iter().find(|node| node.id == *id);
         found.map_or_else(|| id.to_string(), |node| called(&node.fqdn, &review.deployments))
@@ -215,40 +227,42 @@ pub(super) fn words(review: &ReviewView, anchor: &Anchor) -> String {
     }
 }
 
-/// What people call a node.
+/// The display name of a node.
 pub(super) fn called(fqdn: &Fqdn, deployments: &BTreeMap<DeploymentId, DeploymentName>) -> String {
     phantom::called(fqdn, |id| deployments.get(&id).map(ToString::to_string)).into_owned()
 }
 
 #[component]
 pub(super) fn Changes(
-    /// Of which names come.
+    /// The review that provides names.
     review: RwSignal<ReviewView>,
-    /// What differs: the review's own, or what is new since an earlier look.
+    /// The differences: those of the review, or those since the version that the reader last
+    /// viewed.
     difference: Difference,
-    /// Names of what others wait for that the review does not have.
+    /// Names of dependencies that the review does not contain.
     #[prop(optional)]
     noderoles: BTreeMap<NoderoleId, Place>,
-    /// What differs inside of roles, and between versions, where that is not the review's own.
+    /// The differences inside of roles and between versions, if not those of the review.
     #[prop(optional)]
     versions: Option<(Vec<ContentChange>, Vec<PinChange>)>,
-    /// The way to comments; None where there is nothing to hang them on.
+    /// Links to comments. `None` if comments are impossible.
     talks: Option<Talks>,
-    /// What this person has opened; without it every card is simply there.
+    /// The changes that this person has viewed. Without it, all cards are expanded.
     #[prop(optional)]
     marks: Option<Marks>,
 ) -> impl IntoView {
-    // A submission never changes: what differs is drawn once, whatever happens around it.
+    // A review never changes, so the differences are rendered once.
     let review = review.get_untracked();
     let unfolded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
-    let names = Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
+    let names =
+        Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
     let (contents, pins) = versions.unwrap_or((review.contents, review.pins));
     drawn(difference, names.with_versions(contents, pins))
 }
 
-/// The same for any two blueprints.
+/// The differences between any two blueprints.
 pub(in crate::pages) fn differs(
     difference: Difference,
     known: Known,
@@ -273,8 +287,13 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     let of_pins = names.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
     let of_roles = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents);
     let told: Vec<_> = of_roles.chain(of_pins).collect();
-    let cards = deployments.into_iter().map(|deployment| deployment_card(deployment, &names)).collect_view();
-    names.contents.retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
+    let cards = deployments
+        .into_iter()
+        .map(|deployment| deployment_card(deployment, &names))
+        .collect_view();
+    names
+        .contents
+        .retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
     let groups = alike(nodes, &names.known, &names.brought);
     let all = RwSignal::new(false);
     let hidden = groups.len().saturating_sub(SHOWN);
@@ -291,7 +310,9 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         .into_any(),
     }
     };
-    let tools = names.marks.map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
+    let tools = names
+        .marks
+        .map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
     view! {
         {tools}
         {policy.map(|sides| policy_card(&sides, &names))}
@@ -303,7 +324,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     .into_any()
 }
 
-/// Lines that a difference has when it is unfolded.
+/// The number of lines of a completely expanded difference.
 fn lines(difference: &Difference) -> usize {
     let policy = difference.policy.as_ref().map_or(0, |sides| sides.old.changes(&sides.new).len());
     let deployments = difference.deployments.iter().map(lines_of_deployment);
@@ -312,7 +333,8 @@ fn lines(difference: &Difference) -> usize {
 
 fn lines_of_deployment(deployment: &DeploymentDifference) -> usize {
     let roles: usize = deployment.roles.iter().map(|role| 1 + role.data.len()).sum();
-    let own = [deployment.renamed.is_some(), deployment.parent.is_some(), deployment.phantom.is_some()];
+    let own =
+        [deployment.renamed.is_some(), deployment.parent.is_some(), deployment.phantom.is_some()];
     let own = own.into_iter().filter(|is| *is).count();
     (roles + deployment.barclamps.len() + deployment.inactive_jigs.len() + own).max(1)
 }
@@ -330,7 +352,7 @@ fn lines_of_node(node: &NodeDifference) -> usize {
     (node.noderoles.iter().map(of_noderole).sum::<usize>() + own).max(1)
 }
 
-/// The two contents of a noderole that stays.
+/// The two contents of a noderole that exists before and after.
 fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
     noderole.contents.filter(|_| noderole.mark == Mark::Changed)
 }
@@ -338,18 +360,22 @@ fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
 /// The documents of each card.
 pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
     let policy = review.difference.policy.iter().map(|_| vec![Anchor::Policy(None)]);
-    let deployments = review.difference.deployments.iter().map(|deployment| vec![Anchor::Deployment(deployment.id)]);
+    let deployments = review
+        .difference
+        .deployments
+        .iter()
+        .map(|deployment| vec![Anchor::Deployment(deployment.id)]);
     let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
     let nodes = alike(review.difference.nodes.clone(), &known, &review.brought);
     policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
 }
 
-/// Nodes that change in the same way.
+/// Nodes with equal changes.
 #[derive(Clone)]
 struct Group {
     first: NodeDifference,
     others: Vec<(NodeId, String)>,
-    /// How the others are reached, where this is their first document.
+    /// The connections of the other nodes, for nodes that are new.
     connections: BTreeMap<NodeId, String>,
 }
 
@@ -360,11 +386,15 @@ impl Group {
     }
 }
 
-fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleId, String>) -> Vec<Group> {
+fn alike(
+    nodes: Vec<NodeDifference>,
+    known: &Known,
+    brought: &BTreeMap<NoderoleId, String>,
+) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
-        // What can't be written stands for itself.
+        // If serialization fails, the node gets its own card.
         let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
         match place.get(&looks) {
             Some(group) => {
@@ -375,14 +405,19 @@ fn alike(nodes: Vec<NodeDifference>, known: &Known, brought: &BTreeMap<NoderoleI
             }
             None => {
                 place.insert(looks, groups.len());
-                groups.push(Group { first: node, others: Vec::new(), connections: BTreeMap::new() });
+                groups.push(Group {
+                    first: node,
+                    others: Vec::new(),
+                    connections: BTreeMap::new(),
+                });
             }
         }
     }
     groups
 }
 
-/// What waits for what, as it looks from the node: who is waited for on the node itself is the same on every node.
+/// A dependency relative to the node. Dependencies on the same node are equal for all nodes of a
+/// group.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
 enum Awaited<'a> {
     Here(&'a NoderoleKey),
@@ -396,21 +431,32 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// Everything that a reader is shown of a node, but its name: two nodes with the same are one card.
+/// A key of everything that is displayed about a node, except its name. Nodes with equal keys share
+/// a card.
 fn looks(
     node: &NodeDifference,
     known: &Known,
     brought: &BTreeMap<NoderoleId, String>,
 ) -> Result<String, serde_json::Error> {
-    let NodeDifference { id: on, fqdn: _, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged: _ } =
-        node;
-    // The connection in a first document is listed for each node of the card.
+    let NodeDifference {
+        id: on,
+        fqdn: _,
+        mark,
+        renamed,
+        phantom,
+        moved,
+        connection,
+        hints,
+        noderoles,
+        unchanged: _,
+    } = node;
+    // The connection of a new node is listed separately for each node of the card.
     let connection = connection.as_ref().filter(|sides| sides.old.is_some());
     let alone = renamed.as_ref().map(|_| on);
     let noderoles: Vec<_> = noderoles
         .iter()
         .map(|noderole| {
-            // How often it was asked to run again before is not shown.
+            // The previous number of requested runs is not displayed.
             let NoderoleDifference {
                 id,
                 noderole,
@@ -426,8 +472,10 @@ fn looks(
                 edges,
                 data,
             } = noderole;
-            let edges: BTreeSet<_> =
-                edges.iter().map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new)).collect();
+            let edges: BTreeSet<_> = edges
+                .iter()
+                .map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new))
+                .collect();
             (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
         })
         .collect();
@@ -475,7 +523,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     .into_any()
 }
 
-/// What differs of a deployment itself; None: nothing.
+/// The rows for a deployment itself. `None`: no difference.
 fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<AnyView> {
     let mut rows = Vec::new();
     if let Some(renamed) = &deployment.renamed {
@@ -486,7 +534,11 @@ fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<A
         rows.push(own_row("below", above(parent.old), above(parent.new)));
     }
     if let Some(phantom) = deployment.phantom {
-        rows.push(own_row("node that stands for it", Some(phantom.old.to_string()), Some(phantom.new.to_string())));
+        rows.push(own_row(
+            "node that stands for it",
+            Some(phantom.old.to_string()),
+            Some(phantom.new.to_string()),
+        ));
     }
     rows.extend(deployment.inactive_jigs.iter().map(|switched| {
         let (old, new) = match switched.mark {
@@ -498,7 +550,7 @@ fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<A
     (!rows.is_empty()).then(|| rows.into_any())
 }
 
-/// What differs of a node itself; None: nothing.
+/// The rows for a node itself. `None`: no difference.
 fn node_rows(node: &NodeDifference) -> Option<AnyView> {
     let mut rows = Vec::new();
     if let Some(renamed) = &node.renamed {
@@ -508,19 +560,25 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
         let word = |is: bool| Some(if is { "a deployment" } else { "a machine" }.to_owned());
         rows.push(own_row("stands for", word(phantom.old), word(phantom.new)));
     }
-    rows.extend(connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)));
-    let hint = |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
+    rows.extend(
+        connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)),
+    );
+    let hint =
+        |change: &Change| Change { path: format!("hints {}", change.path), ..change.clone() };
     rows.extend(node.hints.iter().map(|change| value_row(hint(change), ().into_any())));
     (!rows.is_empty()).then(|| rows.into_any())
 }
 
-/// What differs in how a node is reached: the whole connection in one line where it comes or goes, else each field.
+/// The differences of a node's connection: one line for an added or removed connection, or one line
+/// for each changed field.
 fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Option<String>)> {
     match &node.connection {
         None => Vec::new(),
         Some(Sides { old: Some(old), new: Some(new) }) => {
             let changes = Connection::changes(Some(old), Some(new)).into_iter();
-            changes.map(|FieldChange { name, old, new }| (format!("connection, {name}"), old, new)).collect()
+            changes
+                .map(|FieldChange { name, old, new }| (format!("connection, {name}"), old, new))
+                .collect()
         }
         Some(Sides { old, new }) => {
             let line = |side: &Option<Connection>| side.as_ref().map(Connection::line);
@@ -539,22 +597,27 @@ fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
 }
 
 fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
-    let talk = names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
-    let about = view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
+    let talk =
+        names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
+    let about =
+        view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
     let Some(pin) = names.pin(id, &barclamp.barclamp) else {
         return row(barclamp.mark, about, sides_view(barclamp.old, barclamp.new), talk);
     };
-    // A pin of its own in place of one from above is another version, and nothing that was not there.
+    // If a pin replaces the inherited one, the barclamp changes its version and is not new.
     let mark = match (&pin.old, &pin.new) {
         (Some(_), Some(_)) => Mark::Changed,
         _ => barclamp.mark,
     };
     let roles = pin.roles.iter().map(|role| pinned_role_rows(role, names)).collect_view();
-    let values = sides_view(pin.old.as_ref().map(ToString::to_string), pin.new.as_ref().map(ToString::to_string));
+    let values = sides_view(
+        pin.old.as_ref().map(ToString::to_string),
+        pin.new.as_ref().map(ToString::to_string),
+    );
     (row(mark, about, values, talk), roles).into_any()
 }
 
-/// A role that the new version has otherwise and that nothing here uses.
+/// A role that differs in the new version and is not used here.
 fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
     let Sides { old, new } = role.contents;
     let mark = match (old, new) {
@@ -562,9 +625,9 @@ fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    let about =
-        view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
-    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents)).into_any()
+    let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
+    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents))
+        .into_any()
 }
 
 fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
@@ -591,7 +654,9 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match (from, to) {
-            (Some(_), Some(_)) => format!("moves from {} to {}", names.deployment(from), names.deployment(to)),
+            (Some(_), Some(_)) => {
+                format!("moves from {} to {}", names.deployment(from), names.deployment(to))
+            }
             (Some(_), None) => format!("leaves {}", names.deployment(from)),
             (None, _) => format!("joins {}", names.deployment(to)),
         };
@@ -615,10 +680,14 @@ fn node_card(group: Group, names: &Names) -> AnyView {
             </details>
         }
     });
-    let unchanged =
-        (first.unchanged > 0).then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
-    let rows =
-        first.noderoles.iter().take(LINES).map(|noderole| noderole_rows(first.id, noderole, names)).collect_view();
+    let unchanged = (first.unchanged > 0)
+        .then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
+    let rows = first
+        .noderoles
+        .iter()
+        .take(LINES)
+        .map(|noderole| noderole_rows(first.id, noderole, names))
+        .collect_view();
     let left = first.noderoles.len().saturating_sub(LINES);
     let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node: the Graph tab and the difference as JSON have them"</td><td></td><td></td></tr> });
     let table = view! {
@@ -669,20 +738,22 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     let mut notes = Vec::new();
     notes.extend(names.brought.get(&noderole.id).cloned());
     notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
-    let instance = (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
+    let instance =
+        (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
     let about = view! {
         <b>{noderole.noderole.role.to_string()} {instance}</b>
         " "
         <span class="muted">{notes.join(", ")}</span>
     };
-    let from = noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
+    let from =
+        noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
     let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
-    let place =
-        view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
+    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
         let what = format!("{key}, {}", change.path);
-        let talk = names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
+        let talk =
+            names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
         value_row(change, talk)
     };
     let talk = names.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
@@ -694,8 +765,8 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     .into_any()
 }
 
-/// What is another about a noderole beside its data: content, order, and what it waits for. Of one that comes or goes, the latter is
-/// one line.
+/// The differences of a noderole other than its data: content, order and dependencies. For an added
+/// or removed noderole, the dependencies are one line.
 fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
     let more = noderole.edges.len().saturating_sub(EDGES);
     let more = (more > 0).then(|| format!("{more} more: the difference as JSON has them"));
@@ -718,16 +789,25 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
         let (mark, kinds) = match (edge.old, edge.new) {
             (None, _) => (Mark::Added, None),
             (Some(_), None) => (Mark::Removed, None),
-            (Some(old), Some(new)) => (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new))))),
+            (Some(old), Some(new)) => {
+                (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new)))))
+            }
         };
         let word = if mark == Mark::Removed { "no longer waits for " } else { "waits for " };
-        inner_row(mark, view! { <span class="muted">{word}</span> {awaited(edge, node, names)} }, kinds)
+        inner_row(
+            mark,
+            view! { <span class="muted">{word}</span> {awaited(edge, node, names)} },
+            kinds,
+        )
     }));
-    rows.extend(more.map(|more| inner_row(Mark::Changed, view! { <span class="muted">"and " {more}</span> }, ())));
+    rows.extend(more.map(|more| {
+        inner_row(Mark::Changed, view! { <span class="muted">"and " {more}</span> }, ())
+    }));
     rows.into_any()
 }
 
-/// `db on n2.example.com`, `runtime on the same node`; how it is waited for where that is not the usual way.
+/// `db on n2.example.com`, `runtime on the same node`, with the kind of the edge unless it is the
+/// default.
 fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
     let parent = match names.known.noderoles.get(&edge.parent) {
         Some(place) if place.node == node => format!("{} on the same node", place.noderole),
@@ -735,7 +815,9 @@ fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
         None => format!("noderole {}", edge.parent),
     };
     match (edge.old, edge.new) {
-        (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => format!("{parent} ({})", kind_word(kind)),
+        (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => {
+            format!("{parent} ({})", kind_word(kind))
+        }
         _ => parent,
     }
 }
@@ -761,12 +843,12 @@ fn sides_view<T: ToString>(old: Option<T>, new: Option<T>) -> AnyView {
     .into_any()
 }
 
-/// A value of a role's definition that another content has otherwise.
+/// A row for a changed value of a role's definition.
 fn definition_row(change: Change) -> AnyView {
     value_row(Change { path: format!("definition {}", change.path), ..change }, ().into_any())
 }
 
-/// The policy is no document, and looked at like one.
+/// The policy is not a document, but is displayed like one.
 fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let changes = old.changes(new);
     let count = changes.len();
@@ -780,7 +862,10 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
         });
         let about = view! { {of} <b>{change.about().into_owned()}</b> {weaker} };
-        let talk = names.talk(Anchor::Policy(Some(change.pointer())), &format!("the policy, {of}{}", change.about()));
+        let talk = names.talk(
+            Anchor::Policy(Some(change.pointer())),
+            &format!("the policy, {of}{}", change.about()),
+        );
         row(Mark::Changed, about, sides_view(Some(change.old), Some(change.new)), talk)
     });
     let table = view! {
@@ -807,16 +892,31 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     .into_any()
 }
 
-/// A row of something that belongs to the row above it.
-fn inner_row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static) -> AnyView {
+/// A row for a detail of the row above.
+fn inner_row(
+    mark: Mark,
+    what: impl IntoView + 'static,
+    values: impl IntoView + 'static,
+) -> AnyView {
     row_in("value", mark, what.into_any(), values.into_any(), ().into_any())
 }
 
-fn row(mark: Mark, what: impl IntoView + 'static, values: impl IntoView + 'static, talk: AnyView) -> AnyView {
+fn row(
+    mark: Mark,
+    what: impl IntoView + 'static,
+    values: impl IntoView + 'static,
+    talk: AnyView,
+) -> AnyView {
     row_in("", mark, what.into_any(), values.into_any(), talk)
 }
 
-fn row_in(class: &'static str, mark: Mark, what: AnyView, values: AnyView, talk: AnyView) -> AnyView {
+fn row_in(
+    class: &'static str,
+    mark: Mark,
+    what: AnyView,
+    values: AnyView,
+    talk: AnyView,
+) -> AnyView {
     let (word, sign) = match mark {
         Mark::Added => ("added", "+"),
         Mark::Removed => ("removed", "−"),
@@ -873,7 +973,8 @@ mod tests {
     use uuid::Uuid;
 
     fn node(n: u128, role: &str) -> NodeDifference {
-        let (id, key) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        let (id, key) =
+            (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         NodeDifference {
             id,
             fqdn: Fqdn::parse(&format!("web-{n}.example.com")).unwrap(),
@@ -903,7 +1004,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_change_alike_are_one_card_unless_their_reasons_differ() {
+    fn equal_node_changes_share_card_per_reason() {
         let (known, mut brought) = (Known::default(), BTreeMap::new());
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
         let groups = alike(nodes.clone(), &known, &brought);
@@ -914,7 +1015,7 @@ mod tests {
         assert_eq!(alike(nodes, &known, &brought).len(), 3);
     }
 
-    /// Waits for these from now on.
+    /// The difference of a node whose noderole gets these dependencies.
     fn rewired(mut node: NodeDifference, parents: &[(u128, &str)]) -> NodeDifference {
         let edge = |(n, role): &(u128, &str)| EdgeDifference {
             parent: place(*n, role).0,
@@ -929,20 +1030,38 @@ mod tests {
     }
 
     fn place(n: u128, role: &str) -> (NoderoleId, Place) {
-        let (node, noderole) = (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
+        let (node, noderole) =
+            (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         let fqdn = Fqdn::parse(&format!("web-{n}.example.com")).unwrap();
         (noderole.id(node), Place { noderole, node, fqdn })
     }
 
     #[test]
-    fn nodes_that_wait_for_others_are_cards_of_their_own_and_those_that_wait_for_the_same_are_one() {
-        let all = [place(1, "db"), place(2, "db"), place(3, "db"), place(8, "db"), place(9, "db"), place(1, "dns")];
-        let known = Known { noderoles: all.into_iter().chain([place(2, "dns")]).collect(), ..Known::default() };
-        let groups = |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
+    fn equal_dependencies_share_card() {
+        let all = [
+            place(1, "db"),
+            place(2, "db"),
+            place(3, "db"),
+            place(8, "db"),
+            place(9, "db"),
+            place(1, "dns"),
+        ];
+        let known = Known {
+            noderoles: all.into_iter().chain([place(2, "dns")]).collect(),
+            ..Known::default()
+        };
+        let groups =
+            |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
         let (one, two) = (node(1, "app"), node(2, "app"));
-        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(8, "db")])]), 1);
-        assert_eq!(groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]), 2);
-        // Each for what is on itself, in whatever order the ids come.
+        assert_eq!(
+            groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(8, "db")])]),
+            1
+        );
+        assert_eq!(
+            groups([rewired(one.clone(), &[(8, "db")]), rewired(two.clone(), &[(9, "db")])]),
+            2
+        );
+        // Each depends on its own node's noderoles, regardless of the order of the ids.
         let own = |node, n| rewired(node, &[(n, "db"), (n, "dns")]);
         assert_eq!(groups([own(one.clone(), 1), own(two.clone(), 2)]), 1);
         assert_eq!(
@@ -953,17 +1072,21 @@ mod tests {
     }
 
     #[test]
-    fn alike_is_found_at_once_among_many_that_are_not() {
-        let nodes: Vec<NodeDifference> = (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
+    fn grouping_many_different_nodes_is_fast() {
+        let nodes: Vec<NodeDifference> =
+            (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
         let began = std::time::Instant::now();
         assert_eq!(alike(nodes, &Known::default(), &BTreeMap::new()).len(), 19_999);
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
     #[test]
-    fn what_changes_is_told_by_what_it_is_and_by_documents_where_not_all_are_here() {
+    fn summary_counts_documents_if_incomplete() {
         let nothing = NodeDifference { noderoles: Vec::new(), ..node(1, "app") };
-        let both = Difference { nodes: vec![nothing, node(2, "db"), node(3, "db")], ..Difference::default() };
+        let both = Difference {
+            nodes: vec![nothing, node(2, "db"), node(3, "db")],
+            ..Difference::default()
+        };
         assert_eq!(Changed::of(&both, 0).to_string(), "1 node and 2 noderoles");
         assert_eq!(Changed::of(&both, 40).to_string(), "43 documents");
         assert_eq!(Changed::of(&Difference::default(), 0).to_string(), "nothing");

@@ -1,4 +1,4 @@
-//! Every rule of the gate with what it looked at: what holds, what does not, and who can do something about it.
+//! All rules of the approval policy: their result, their evidence, and the people who can act.
 
 use api::console::{ReviewState, ReviewView};
 use engine::counting::{either, many};
@@ -16,7 +16,13 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
         if review.state == ReviewState::Discarded {
             return view! { <tr><td colspan="4" class="muted">"The proposal was discarded: the gate asks for nothing any more."</td></tr> }.into_any();
         }
-        review.gate.rules.iter().map(|rule| row(rule, &evidence(&review, rule.rule))).collect_view().into_any()
+        review
+            .gate
+            .rules
+            .iter()
+            .map(|rule| row(rule, &evidence(&review, rule.rule)))
+            .collect_view()
+            .into_any()
     };
     view! {
         <section class="card" aria-label="Checks">
@@ -48,7 +54,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-/// What lint finds, each with what to do.
+/// The findings of lint, each with its remedy.
 fn findings(review: &ReviewView) -> impl IntoView + use<> {
     let line = |finding: &Finding| {
         let (colour, shape, word) = match finding.level {
@@ -65,7 +71,8 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
         }
     };
     if review.checks.is_empty() {
-        return view! { <p class="inside muted">"Nothing was found."</p> {passed(review)} }.into_any();
+        return view! { <p class="inside muted">"Nothing was found."</p> {passed(review)} }
+            .into_any();
     }
     let lines = review.checks.iter().map(line).collect_view();
     view! {
@@ -80,10 +87,11 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// The checks that found nothing, by name.
+/// The names of checks without findings.
 fn passed(review: &ReviewView) -> impl IntoView + use<> {
     let found: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
-    let quiet: Vec<&str> = Check::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
+    let quiet: Vec<&str> =
+        Check::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
     let (n, all) = (quiet.len(), Check::ALL.len());
     view! {
         <details class="fold passed">
@@ -111,7 +119,7 @@ fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
     .into_any()
 }
 
-/// The rule in a word or two. New rules of the engine have to be named here before this compiles.
+/// A short name. The match is exhaustive, so that a new rule of the engine needs a name.
 fn name(rule: Rule) -> &'static str {
     match rule {
         Rule::Newest => "Newest version",
@@ -126,16 +134,23 @@ fn name(rule: Rule) -> &'static str {
     }
 }
 
-/// What a rule looked at, as far as the page knows it.
+/// The evidence for a rule, as far as the page has it.
 fn evidence(review: &ReviewView, rule: Rule) -> String {
-    let verdicts = |counts: bool| review.verdicts.iter().filter(|verdict| verdict.counts == counts).count();
+    let verdicts =
+        |counts: bool| review.verdicts.iter().filter(|verdict| verdict.counts == counts).count();
     match rule {
         Rule::Newest => format!("version {} of the proposal", review.version),
         Rule::Resolved => format!("effects {}", short(&review.effects_hash)),
         Rule::Lint => {
-            let errors = review.checks.iter().filter(|finding| finding.level == Level::Error).count();
+            let errors =
+                review.checks.iter().filter(|finding| finding.level == Level::Error).count();
             let warnings = review.checks.len() - errors;
-            format!("{}: {}, {}", many(Check::ALL.len(), "check"), many(errors, "error"), many(warnings, "warning"))
+            format!(
+                "{}: {}, {}",
+                many(Check::ALL.len(), "check"),
+                many(errors, "error"),
+                many(warnings, "warning")
+            )
         }
         Rule::Base => format!("planned on target {}", review.parent),
         Rule::Epoch => String::new(),
@@ -148,11 +163,16 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
             "{} of {}; could approve: {}",
             review.gate.approvals,
             many(review.gate.needed, "approval"),
-            if review.gate.can_approve.is_empty() { "nobody".to_owned() } else { named(&review.gate.can_approve) }
+            if review.gate.can_approve.is_empty() {
+                "nobody".to_owned()
+            } else {
+                named(&review.gate.can_approve)
+            }
         ),
         Rule::Objections => {
             let (count, others) = (verdicts(true), verdicts(false));
-            let (counts, do_not) = (either(count, "counts", "count"), either(others, "doesn't", "don't"));
+            let (counts, do_not) =
+                (either(count, "counts", "count"), either(others, "doesn't", "don't"));
             format!("{} that {counts}, {others} that {do_not}", many(count, "verdict"))
         }
         Rule::Threads => "all versions of the proposal".to_owned(),

@@ -1,4 +1,5 @@
-//! What is said of a change: threads on single parts of it, and everybody's verdicts. An open thread keeps the gate shut.
+//! The discussion of a review: threads on parts of the change, and all verdicts. An open thread
+//! blocks the commit.
 
 use api::console::{Discussion, ReviewView, ThreadView, VerdictView};
 use api::limits;
@@ -13,7 +14,7 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};
 use crate::places;
 
-/// Threads and verdicts; `about` is the change that a new thread is to hang on.
+/// Threads and verdicts. `about` is the change for a new thread.
 #[component]
 pub(super) fn Talk(
     review: Feed<ReviewView>,
@@ -49,7 +50,11 @@ pub(super) fn Talk(
 }
 
 #[component]
-fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<Discussion>) -> impl IntoView {
+fn Thread(
+    thread: Memo<ThreadView>,
+    review: Feed<ReviewView>,
+    discussion: Feed<Discussion>,
+) -> impl IntoView {
     let first = thread.read_untracked();
     let (id, submission) = (first.id, first.submission);
     drop(first);
@@ -67,7 +72,8 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
     let is_open = Memo::new(move |_| thread.read().resolved.is_none());
     let may_write = Memo::new(move |_| discussion.value().read().may_write.is_ok());
     let state = move || match thread.read().resolved.clone() {
-        None => view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "open"</span> }.into_any(),
+        None => view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "open"</span> }
+            .into_any(),
         Some((by, at)) => view! {
             <span class="pill" data-state="active">{icon(Icon::Check)} "resolved"</span>
             <span class="muted">"by " {by} ", " <Moment at/></span>
@@ -75,7 +81,8 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
         .into_any(),
     };
     let gone = move || {
-        (!thread.read().stands).then(|| view! { <span class="pill flat">"this version has no such change"</span> })
+        (!thread.read().stands)
+            .then(|| view! { <span class="pill flat">"this version has no such change"</span> })
     };
     let earlier = move || {
         let now = discussion.value().read().submission;
@@ -92,7 +99,8 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
         };
         thread.read().comments.iter().cloned().map(line).collect_view()
     };
-    let why_not = Memo::new(move |_| thread.read().may_resolve.clone().err().filter(|_| is_open.get()));
+    let why_not =
+        Memo::new(move |_| thread.read().may_resolve.clone().err().filter(|_| is_open.get()));
     let why_id = format!("why-not-{id}");
     let field = format!("reply-{id}");
     let label = field.clone();
@@ -156,7 +164,11 @@ fn Thread(thread: Memo<ThreadView>, review: Feed<ReviewView>, discussion: Feed<D
 }
 
 #[component]
-fn NewThread(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo<Option<Anchor>>) -> impl IntoView {
+fn NewThread(
+    review: Feed<ReviewView>,
+    discussion: Feed<Discussion>,
+    about: Memo<Option<Anchor>>,
+) -> impl IntoView {
     let open = ServerAction::<OpenThread>::new();
     let text = RwSignal::new(String::new());
     when_done(open, move |_| {

@@ -1,4 +1,5 @@
-//! What happens, by name: the lists behind the plain words at the top. Long ones are counted; the difference has everything.
+//! The impact in detail: the complete lists for the summary at the top. Long lists are truncated.
+//! The difference is complete.
 
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
@@ -25,9 +26,21 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
         let up = group.in_use.map(|up| format!("{up} up now; "));
-        let note = format!("{}they depend on what restarts or goes, and stay as they are", up.unwrap_or_default());
-        let lines = group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
-        section("downstream", &title, note, &group.noderoles, id, &["Noderole", "Node", "Deployment"], lines.into_any())
+        let note = format!(
+            "{}they depend on what restarts or goes, and stay as they are",
+            up.unwrap_or_default()
+        );
+        let lines =
+            group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
+        section(
+            "downstream",
+            &title,
+            note,
+            &group.noderoles,
+            id,
+            &["Noderole", "Node", "Deployment"],
+            lines.into_any(),
+        )
     });
     let plain = ["Noderole", "Node", "Deployment"];
     let kept = Keeps::of(found);
@@ -89,7 +102,8 @@ fn section<T>(
 ) -> AnyView {
     let more = list.more();
     let title = title.to_owned();
-    let columns = columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
+    let columns =
+        columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
     view! {
         <section class="card" id=at aria-label=title.clone()>
             <header><h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span> <span class="muted">{note}</span></header>
@@ -110,7 +124,8 @@ fn section<T>(
     .into_any()
 }
 
-/// Each secret that the change uses, replaces or drops. All of them: a reviewer approves every one.
+/// Each secret that the change uses, replaces or drops. Never truncated: a reviewer approves every
+/// one.
 fn secrets(found: &Consequences) -> Option<AnyView> {
     if found.secrets.is_empty() {
         return None;
@@ -177,7 +192,7 @@ fn secret_line(change: &SecretChange) -> AnyView {
     .into_any()
 }
 
-/// A noderole; one that is there already has a page.
+/// A noderole. An existing one links to its page.
 fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
     let name = touched.noderole.to_string();
     let node = phantom::in_full(&touched.fqdn, |_| Some(touched.deployment.to_string()));
@@ -202,9 +217,13 @@ fn restarted(restart: &Restart) -> AnyView {
         RerunCause::RoleChanged => "its role has another content",
         RerunCause::DataChanged => "its data changed",
     };
-    let why = restart.reason.as_ref().map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
+    let why = restart
+        .reason
+        .as_ref()
+        .map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
     let up = restart.in_use.map(|up| match up {
-        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }.into_any(),
+        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }
+            .into_any(),
         false => view! { <span class="pill flat">"not up"</span> }.into_any(),
     });
     let last = view! { <span class="line">{up} <bdi>{why}</bdi></span> }.into_any();

@@ -1,5 +1,6 @@
-//! What a change comes to, in plain words: one line for each thing that people ask before they let it pass, each with the way to the
-//! list behind it. What is grave stands first; what does not happen is said in one line.
+//! The impact of a change in plain words: one line for each question of a reviewer, with a link to
+//! the complete list. The most severe lines come first. One line lists the effects that the change
+//! does not have.
 
 use std::borrow::Cow;
 
@@ -15,19 +16,20 @@ use super::changes::Changed;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Lines of what was asked for before the rest waits for a click. What is grave stands first and never waits, however much it is.
+/// The maximum number of summary lines that are visible without expanding. Severe lines come first
+/// and are always visible.
 const AT_FIRST: usize = 6;
-/// Names in one line; more are counted.
+/// The maximum number of names in one line. The rest is a count.
 const NAMED: usize = 3;
 
-/// One thing that happens.
+/// One effect of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fact {
     state: &'static str,
     shape: Icon,
     lead: String,
     rest: String,
-    /// The tab and the place in it; how many are there.
+    /// The tab and its section, and the link's text with the count.
     way: (&'static str, String),
 }
 
@@ -40,7 +42,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
     let in_sight = Memo::new(move |_| review.read().grave.max(AT_FIRST));
     let first = move || lines.read().iter().take(in_sight.get()).map(line_of).collect_view();
-    // What decides stays in sight: the tabs must not be pushed off the page by what can be read on demand.
+    // The decision must stay visible: optional details must not push the tabs off the page.
     let rest = move || {
         let (lines, in_sight) = (lines.read(), in_sight.get());
         let more = lines.len().saturating_sub(in_sight);
@@ -59,7 +61,8 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         facts(&review.consequences, &Changed::of(&review.difference, review.more))
     });
     let line = move |fact: Fact| {
-        let address = format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
+        let address =
+            format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
         view! {
             <li data-state=fact.state>
                 {icon(fact.shape)}
@@ -98,7 +101,11 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             rest: format!(
                 "{} {}.",
                 names(&found.irreversible, touched),
-                either(found.irreversible.count, "loses data when it runs", "lose data when they run")
+                either(
+                    found.irreversible.count,
+                    "loses data when it runs",
+                    "lose data when they run"
+                )
             ),
             way: ("effects#irreversible", list(found.irreversible.count)),
         });
@@ -132,7 +139,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     if downstream > 0 {
         let up = found.downstream.iter().map(|group| group.in_use).sum::<Option<usize>>();
         let up = up.map_or_else(String::new, |up| format!(", {up} up now"));
-        let places: Vec<String> = found.downstream.iter().map(|group| group.deployment.to_string()).collect();
+        let places: Vec<String> =
+            found.downstream.iter().map(|group| group.deployment.to_string()).collect();
         facts.push(Fact {
             state: "warn",
             shape: Icon::Graph,
@@ -158,7 +166,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     facts
 }
 
-/// What is said of steps that keep what is applied. Where nobody looked, a run of some may be due, and takes the new with it.
+/// The text for steps that stay applied. If the actual state is unknown, some steps may be due to
+/// run. These runs also take the new content and data.
 pub(super) struct Keeps {
     pub lead: &'static str,
     pub note: &'static str,
@@ -186,13 +195,23 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     let all = found.restarts.count;
     let names = |only: Option<bool>, count: usize| {
         let fits = |restart: &&Restart| only.is_none() || restart.in_use == only;
-        let some: Vec<String> =
-            found.restarts.first.iter().filter(fits).take(NAMED).map(|restart| touched(&restart.touched)).collect();
+        let some: Vec<String> = found
+            .restarts
+            .first
+            .iter()
+            .filter(fits)
+            .take(NAMED)
+            .map(|restart| touched(&restart.touched))
+            .collect();
         first(&some, count)
     };
     let (state, lead, rest) = match found.interrupted {
         _ if all == 0 => return None,
-        None => ("todo", format!("Runs {} again:", many(all, "noderole")), format!("{}.", names(None, all))),
+        None => (
+            "todo",
+            format!("Runs {} again:", many(all, "noderole")),
+            format!("{}.", names(None, all)),
+        ),
         Some(0) => (
             "todo",
             format!("Runs {} again:", many(all, "noderole")),
@@ -206,7 +225,11 @@ fn restarts(found: &Consequences) -> Option<Fact> {
             };
             (
                 "warn",
-                format!("Restarts {} that {} up now:", many(up, "noderole"), either(up, "is", "are")),
+                format!(
+                    "Restarts {} that {} up now:",
+                    many(up, "noderole"),
+                    either(up, "is", "are")
+                ),
                 format!("{}.{beside}", names(Some(true), up)),
             )
         }
@@ -214,7 +237,7 @@ fn restarts(found: &Consequences) -> Option<Fact> {
     Some(Fact { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
 }
 
-/// The secrets that it begins to use.
+/// The secrets that the change starts to use.
 fn secrets(found: &Consequences) -> Option<Fact> {
     let used = found.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<String> = used.map(ToString::to_string).collect();
@@ -231,7 +254,7 @@ fn counted_runs(n: usize) -> String {
     if n == 1 { "1 more runs".into() } else { format!("{n} more run") }
 }
 
-/// How far it reaches.
+/// The scope of the change.
 fn reach(found: &Consequences, changed: &Changed) -> Fact {
     let waves = found.waves_in_all();
     let lead = format!("Changes {changed}");
@@ -249,14 +272,15 @@ fn reach(found: &Consequences, changed: &Changed) -> Fact {
     Fact { state: "", shape: Icon::Node, lead, rest, way }
 }
 
-/// What does not happen; None: all of it does.
+/// The effects that the change does not have. `None`: it has all of them.
 fn quiet(found: &Consequences) -> Option<String> {
     let all = [
         (found.restarts.count == 0, "restarts nothing"),
         (found.lost.count == 0, "takes nothing away"),
         (found.irreversible.count == 0, "destroys no data"),
     ];
-    let mut not: Vec<&str> = all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
+    let mut not: Vec<&str> =
+        all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
     let last = not.pop()?;
     Some(match not.is_empty() {
         true => format!("It {last}."),
@@ -268,15 +292,19 @@ pub(super) fn touched(touched: &Touched) -> String {
     touched.to_string()
 }
 
-/// Something that goes, in words.
+/// A loss in words.
 pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
-        Loss::Node { fqdn, noderoles } => format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole")),
+        Loss::Node { fqdn, noderoles } => {
+            format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole"))
+        }
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
         Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
         Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
-        Loss::Content { what, barclamp, deployment } => format!("{what} ({barclamp} in {deployment})"),
+        Loss::Content { what, barclamp, deployment } => {
+            format!("{what} ({barclamp} in {deployment})")
+        }
         Loss::Data { of, paths } => format!("{} of {of}", first(paths, paths.len())),
     }
 }
@@ -317,7 +345,8 @@ mod tests {
     use engine::ids::{DeploymentName, NodeId, RoleName};
 
     fn at(n: u128) -> Touched {
-        let (key, node) = (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));
+        let (key, node) =
+            (NoderoleKey::first(RoleName::parse("app").unwrap()), NodeId(uuid::Uuid::from_u128(n)));
         Touched {
             id: key.id(node),
             noderole: key,
@@ -336,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_up_restarts_and_the_rest_runs_again() {
+    fn active_steps_restart_and_others_run_again() {
         let of = |ups: &[Option<bool>]| Consequences {
             nodes: 3,
             restarts: ups.iter().zip(1..).map(|(up, n)| restart(n, *up)).collect::<Vec<_>>().into(),
@@ -344,18 +373,28 @@ mod tests {
             ..Consequences::default()
         };
         let (up, down) = (Some(true), Some(false));
-        assert_eq!(said(&of(&[up, up]))[0], "Restarts 2 noderoles that are up now: app on n1 and app on n2.");
+        assert_eq!(
+            said(&of(&[up, up]))[0],
+            "Restarts 2 noderoles that are up now: app on n1 and app on n2."
+        );
         assert_eq!(
             said(&of(&[up, down]))[0],
             "Restarts 1 noderole that is up now: app on n1. 1 more runs again that is not up."
         );
-        assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None of it is up now.");
+        assert_eq!(
+            said(&of(&[down]))[0],
+            "Runs 1 noderole again: app on n1. None of it is up now."
+        );
         assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
     }
 
     #[test]
-    fn nothing_is_said_to_be_applied_where_nobody_looked() {
-        let of = |interrupted| Consequences { kept: vec![at(1)].into(), interrupted, ..Consequences::default() };
+    fn unknown_actual_state_is_not_called_applied() {
+        let of = |interrupted| Consequences {
+            kept: vec![at(1)].into(),
+            interrupted,
+            ..Consequences::default()
+        };
         assert_eq!(
             said(&of(Some(0)))[0],
             "Stays as it was applied: app on n1. Its new content or data waits for the next run, which this change does not ask for."
@@ -367,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_counted() {
+    fn long_lists_end_with_a_count() {
         let all: Vec<Touched> = (1..=1_000).map(at).collect();
         let found = Consequences {
             nodes: 1_000,

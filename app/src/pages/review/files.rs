@@ -1,4 +1,4 @@
-//! The text of a file that another version has otherwise: what runs is judged by what it says.
+//! The text of a changed file, so that reviewers can judge the code that runs.
 
 use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
 use engine::blueprint::difference::Mark;
@@ -9,9 +9,9 @@ use super::opened;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Lines of a difference that is shown unfolded.
+/// The maximum number of lines of a difference that is expanded initially.
 const GLANCE: usize = 40;
-/// Lines that fit into the box, and characters of a line that fit beside each other in a wide window.
+/// The size of the box in a wide window: lines, and characters per line.
 const BOX: (usize, usize) = (24, 100);
 
 /// A row of a table of changes.
@@ -60,7 +60,8 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     if lines.is_empty() {
         return rest.into_any();
     }
-    let high: usize = lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
+    let high: usize =
+        lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
     let scrolls = (high > BOX.0).then(|| {
         view! { <p class="muted">"The box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ": scroll in it to its end."</p> }
     });
@@ -81,9 +82,15 @@ fn line(line: FileLine) -> AnyView {
     let number = line.number.map(|number| number.to_string()).unwrap_or_default();
     let number = view! { <span class="at" aria-hidden="true">{number}</span> };
     match line.mark {
-        LineMark::Kept => view! { <span class="line">{number} "  " {line.text} "\n"</span> }.into_any(),
-        LineMark::Added => view! { <ins class="line">{number} "+ " {line.text} "\n"</ins> }.into_any(),
-        LineMark::Removed => view! { <del class="line">{number} "− " {line.text} "\n"</del> }.into_any(),
+        LineMark::Kept => {
+            view! { <span class="line">{number} "  " {line.text} "\n"</span> }.into_any()
+        }
+        LineMark::Added => {
+            view! { <ins class="line">{number} "+ " {line.text} "\n"</ins> }.into_any()
+        }
+        LineMark::Removed => {
+            view! { <del class="line">{number} "− " {line.text} "\n"</del> }.into_any()
+        }
         LineMark::Gap => view! { <span class="line gap">"…\n"</span> }.into_any(),
     }
 }

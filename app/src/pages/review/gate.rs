@@ -1,4 +1,5 @@
-//! The gate as one person sees it: every rule, what they may do, and if not, why not and who can.
+//! The approval policy from the reader's perspective: every rule and every action. A disabled
+//! action shows the reason and the people who can act.
 
 use api::console::{ReviewState, ReviewView};
 use api::people::Signature;
@@ -19,17 +20,17 @@ use crate::{passkey, places};
 #[component]
 pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
-    // What its rules would ask for is nothing that anybody could still do.
+    // For a discarded review, the rules no longer matter.
     let rules = move || match review.read().state {
         ReviewState::Discarded => ().into_any(),
         _ => review.read().gate.rules.iter().cloned().map(rule).collect_view().into_any(),
     };
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| is_closed(review.read().state));
-    // What somebody is writing outlives the form, which goes when another commit closes the review under them.
+    // Half-typed text survives the form, which disappears if another commit closes the review.
     let begun = RwSignal::new(String::new());
-    // What was to be done when the page came stands first. It stays so when the gate opens: nothing moves under a pointer that is
-    // about to press a button.
+    // The button that was primary on load stays first, even when the commit becomes possible.
+    // Nothing moves under a pointer that is about to click.
     let commit_first = gate_open.get_untracked();
     let acts = move || match closed.get() {
         true => view! { <Outcome review begun/> }.into_any(),
@@ -67,13 +68,19 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-/// Whether nothing can be decided about it any more.
+/// Whether no decision is possible any more.
 pub(super) fn is_closed(state: ReviewState) -> bool {
-    matches!(state, ReviewState::Committed | ReviewState::Discarded | ReviewState::Replaced | ReviewState::SentBack)
+    matches!(
+        state,
+        ReviewState::Committed
+            | ReviewState::Discarded
+            | ReviewState::Replaced
+            | ReviewState::SentBack
+    )
 }
 
 fn rule(state: RuleState) -> impl IntoView {
-    // Approvals that are missing are waited for; any other broken rule needs somebody to do something about it.
+    // Missing approvals are pending. All other violated rules require an action.
     let (class, shape, word) = match (state.holds, state.rule) {
         (true, _) => ("ok", Icon::Check, "holds: "),
         (false, Rule::Approvals) => ("wait", Icon::Todo, "waits: "),
@@ -83,7 +90,7 @@ fn rule(state: RuleState) -> impl IntoView {
     view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
 }
 
-/// What a rule says, and who can act.
+/// Splits a rule's text into the statement and the people who can act.
 fn parted(text: &str) -> (String, Option<String>) {
     let parts = [". Can act: ", ". Can decide again: ", ". Can give the "];
     let at = parts.iter().filter_map(|part| text.find(part)).min();
@@ -93,7 +100,7 @@ fn parted(text: &str) -> (String, Option<String>) {
     }
 }
 
-/// What became of it.
+/// The outcome of a closed review.
 #[component]
 fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let said = move || {
@@ -178,7 +185,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-/// A regular expression that a text alone fits.
+/// Escapes a text as a regular expression that matches only this text.
 fn literally(text: &str) -> String {
     text.replace('.', "\\.")
 }
@@ -209,8 +216,9 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             feed.now();
         });
     };
-    let mine =
-        Memo::new(move |_| review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned());
+    let mine = Memo::new(move |_| {
+        review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned()
+    });
     let is_next = move || !off() && mine.read().is_none();
     let said = move || {
         mine.get().map(|verdict| {
@@ -283,7 +291,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
     .into_any()
 }
 
-/// Approves with a signature of the reader's passkey.
+/// Approves with a signature by the reader's passkey.
 async fn approved(id: SubmissionId, reason: String) -> Answer<()> {
     let request = verdict_options(id, VerdictKind::Approve).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
@@ -291,7 +299,7 @@ async fn approved(id: SubmissionId, reason: String) -> Answer<()> {
     sign_verdict(id, VerdictKind::Approve, reason, signature).await
 }
 
-/// A reason as a sentence of its own.
+/// Turns a reason into a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
@@ -304,13 +312,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_reads_as_a_sentence() {
+    fn reason_becomes_a_sentence() {
         assert_eq!(sentence("you wrote part of it"), "You wrote part of it.");
         assert_eq!(sentence("Ask."), "Ask.");
     }
 
     #[test]
-    fn who_can_act_stands_apart() {
+    fn rule_text_splits_off_who_can_act() {
         assert_eq!(
             parted("1 of 2 approvals. 1 more needed. Can act: bo"),
             ("1 of 2 approvals. 1 more needed.".into(), Some("Can act: bo".into()))
@@ -319,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_typed_name_must_be_the_name() {
+    fn typed_name_must_match_exactly() {
         assert_eq!(literally("web.v2-a"), "web\\.v2-a");
     }
 }

@@ -1,4 +1,4 @@
-//! The page that decides: what changes, whether it may, and who says so.
+//! The page of a review: the changes, the approval policy and the discussion.
 
 mod changes;
 mod checks;
@@ -38,7 +38,7 @@ use crate::live::{NOW, use_live};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_one};
 use crate::places;
 
-/// A submission, by the number in the address.
+/// A review, by the number in the address.
 #[component]
 pub fn ReviewPage() -> impl IntoView {
     let params = use_params_map();
@@ -49,10 +49,12 @@ pub fn ReviewPage() -> impl IntoView {
         let path = format!("{}/{}", places::REVIEWS, places::encoded(&id.get()));
         Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
     });
-    // What names no document names no page: the first one is shown.
-    let after = Memo::new(move |_| query.read().get("after").and_then(|after| after.parse::<Anchor>().ok()));
+    // An invalid anchor selects the first page.
+    let after = Memo::new(move |_| {
+        query.read().get("after").and_then(|after| after.parse::<Anchor>().ok())
+    });
     let review = Resource::new(move || (id.get(), after.get()), |(id, after)| by_text(id, after));
-    // Made here and not where it is shown: see `Frame`.
+    // Created here and not where it is displayed: see `Frame`.
     let graph = Resource::new(
         move || (id.get(), tab.get() == Tab::Graph),
         move |(id, wanted)| {
@@ -81,13 +83,19 @@ pub fn ReviewPage() -> impl IntoView {
     )
 }
 
-/// What the page is made of: a submission, what is said of it, what is new for this reader, and what they have opened.
+/// The data of the page: a review, its discussion, the changes since the reader's last view, and
+/// the viewed changes.
 type Whole = (ReviewView, Discussion, SinceLook, Opened);
 
 async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
     let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
     let review = calls::review(id, after).await?;
-    Ok((review, calls::discussion(id).await?, calls::since_look(id).await?, calls::opened(id).await?))
+    Ok((
+        review,
+        calls::discussion(id).await?,
+        calls::since_look(id).await?,
+        calls::opened(id).await?,
+    ))
 }
 
 fn missing() -> Failure {
@@ -96,7 +104,7 @@ fn missing() -> Failure {
     api::Problem::not_found("Reviews have numbers, and this is none.").into()
 }
 
-/// What can be looked at; part of the address.
+/// A tab, which is part of the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tab {
     Changes,
@@ -109,8 +117,15 @@ enum Tab {
 }
 
 impl Tab {
-    const ALL: [Self; 7] =
-        [Self::Changes, Self::Since, Self::Effects, Self::Graph, Self::Waves, Self::Checks, Self::Discussion];
+    const ALL: [Self; 7] = [
+        Self::Changes,
+        Self::Since,
+        Self::Effects,
+        Self::Graph,
+        Self::Waves,
+        Self::Checks,
+        Self::Discussion,
+    ];
 
     fn word(self) -> &'static str {
         match self {
@@ -125,7 +140,10 @@ impl Tab {
     }
 
     fn of(word: Option<String>) -> Self {
-        Self::ALL.into_iter().find(|tab| Some(tab.word()) == word.as_deref()).unwrap_or(Self::Changes)
+        Self::ALL
+            .into_iter()
+            .find(|tab| Some(tab.word()) == word.as_deref())
+            .unwrap_or(Self::Changes)
     }
 }
 
@@ -150,7 +168,11 @@ impl Detail {
 }
 
 #[component]
-fn Details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) -> impl IntoView {
+fn Details(
+    which: Detail,
+    review: RwSignal<ReviewView>,
+    report: Resource<OfReport>,
+) -> impl IntoView {
     let body = move || Suspend::new(part::review_details::shown(which, review, report));
     view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
         .into_any()
@@ -164,7 +186,7 @@ pub(super) fn asks_for_details(address: &Url) -> bool {
 #[component]
 fn Loaded(
     first: Whole,
-    /// The document behind which its documents begin; None: with the first.
+    /// The document after which the page starts. `None`: the first page.
     after: Option<Anchor>,
     tab: Memo<Tab>,
     address: Memo<Address>,
@@ -177,10 +199,14 @@ fn Loaded(
     let begins = after.clone();
     let feed = Feed::new(first, move || calls::review(id, begins.clone()));
     let discussion = Feed::new(said, move || calls::discussion(id));
-    use_live().hear(vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets], NOW, move |_| {
-        feed.soon();
-        discussion.soon();
-    });
+    use_live().hear(
+        vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets],
+        NOW,
+        move |_| {
+            feed.soon();
+            discussion.soon();
+        },
+    );
     let review = feed.value();
     note_look(id);
 
@@ -193,7 +219,8 @@ fn Loaded(
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
             let pages = pages(&review.read_untracked(), after.is_some());
-            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }.into_any()
+            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }
+                .into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
         Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
@@ -202,15 +229,16 @@ fn Loaded(
         Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
         Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
     };
-    let tabs =
-        Tab::ALL.into_iter().filter(|tab| *tab != Tab::Since || since.with_value(|since| since.before.is_some()));
+    let tabs = Tab::ALL
+        .into_iter()
+        .filter(|tab| *tab != Tab::Since || since.with_value(|since| since.before.is_some()));
     view! {
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
         <moved::Moved review/>
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
-        // A submission never changes, and neither do these.
+        // A review never changes, so these do not change either.
         {review.read_untracked().left_out.clone().map(heed::left_out)}
         {heed::clashes(&review.read_untracked().clashes)}
         {heed::deceiving(&review.read_untracked().deceiving)}
@@ -233,13 +261,16 @@ fn Loaded(
     .into_any()
 }
 
-/// The ways to the documents that are not on this page.
+/// Links to the other pages of documents.
 fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     if review.more == 0 {
         return ().into_any();
     }
     let (first, here) = (places::review(review.submission), review.difference.documents().count());
-    let next = review.next.as_ref().map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
+    let next = review
+        .next
+        .as_ref()
+        .map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
@@ -251,11 +282,11 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     .into_any()
 }
 
-/// Tells the server that this person has seen this version, so that the next one can be compared with it.
+/// Records that this person viewed this version, so that the next one can be compared with it.
 fn note_look(id: SubmissionId) {
     Effect::new(move |_| {
         leptos::task::spawn_local(async move {
-            // Whoever can't be told about loses a comparison later and nothing else.
+            // A failure only costs a later comparison.
             let _ = calls::look(id).await;
         });
     });
@@ -293,7 +324,7 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
 
 type OfGraph = Answer<Option<GraphView>>;
 
-/// What changes and one step around it, as a graph.
+/// The changes and their direct neighbours, as a graph.
 #[component]
 fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) -> impl IntoView {
     let body = move || {
@@ -309,8 +340,12 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
         .into_any()
 }
 
-/// The same, once it is there.
-pub(super) fn graph_of(first: GraphView, id: SubmissionId, address: Memo<Address>) -> impl IntoView {
+/// The graph, once it is loaded.
+pub(super) fn graph_of(
+    first: GraphView,
+    id: SubmissionId,
+    address: Memo<Address>,
+) -> impl IntoView {
     let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
     view! {
         <Graph feed address/>
@@ -323,20 +358,27 @@ pub(super) fn asks_for_graph(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
-fn tab_link(which: Tab, tab: Memo<Tab>, review: RwSignal<ReviewView>, discussion: Feed<Discussion>) -> impl IntoView {
+fn tab_link(
+    which: Tab,
+    tab: Memo<Tab>,
+    review: RwSignal<ReviewView>,
+    discussion: Feed<Discussion>,
+) -> impl IntoView {
     let id = review.read_untracked().submission;
     let label = move || {
         let review = review.read();
         match which {
-            // How much changes is said by the lines above the tabs.
+            // No count: the lines above the tabs contain it.
             Tab::Changes => "Changes".to_owned(),
             Tab::Since => "Since your last look".to_owned(),
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Effects".to_owned(),
             Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),
-            // The gate of what is closed asks nothing any more.
+            // A closed review has no open checks.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
-                broken if broken > 0 && !gate::is_closed(review.state) => format!("Checks {broken} open"),
+                broken if broken > 0 && !gate::is_closed(review.state) => {
+                    format!("Checks {broken} open")
+                }
                 _ => "Checks".to_owned(),
             },
             Tab::Discussion => match discussion.value().read().open {

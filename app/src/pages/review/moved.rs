@@ -1,4 +1,5 @@
-//! What a moved base did to this review: planned anew to the same effect or to another, or sent back to its authors.
+//! The effect of a changed base on this review: it was replanned with the same or another effect,
+//! or sent back to its authors.
 
 use api::console::{Replanned, ReviewView};
 use engine::blueprint::Difference;
@@ -9,7 +10,7 @@ use super::changes;
 use crate::parts::{Icon, icon};
 use crate::places;
 
-/// Notices above everything else of the review; none when its base never moved.
+/// Notices at the top of the review. Empty if its base never changed.
 #[component]
 pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
     let came = Memo::new(move |_| review.read().came_from.clone());
@@ -25,11 +26,12 @@ fn link(id: SubmissionId) -> impl IntoView {
     view! { <a href=places::review(id)>"review " {id.0}</a> }
 }
 
-/// On the old one: where to go on.
+/// The notice on the old review, with a link to the new one.
 fn gone(replanned: &Replanned) -> AnyView {
     match replanned.after {
         Some(after) => {
-            let said = if replanned.same_effect { "with the same effect" } else { "with another effect" };
+            let said =
+                if replanned.same_effect { "with the same effect" } else { "with another effect" };
             view! {
                 <div class="notice" data-state="warn" role="status">
                     {icon(Icon::Again)}
@@ -54,7 +56,7 @@ fn gone(replanned: &Replanned) -> AnyView {
     }
 }
 
-/// Why it was sent back, and who submits it again.
+/// The reason for sending the review back, and the people who can submit it again.
 pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
     let line = |finding: &api::problem::Finding| {
         view! { <li><b>{finding.at.clone()}</b> ": " {finding.detail.clone()}</li> }
@@ -66,7 +68,7 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
     .into_any()
 }
 
-/// On the new one: whether it is still what was looked at.
+/// The notice on the new review: whether its effect is the same.
 fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
     let dropped = (!replanned.dropped.is_empty())
         .then(|| format!(" Verdicts that don't count here: {}.", replanned.dropped.join(", ")));

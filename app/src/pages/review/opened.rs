@@ -1,12 +1,13 @@
-//! Marks of what was opened. A card counts as opened when all documents in it do.
+//! Records which changes a reader has viewed. A card counts as viewed when all its documents do.
 //!
-//! A mark says that somebody had all of a card before their eyes, so opening is not enough: each of its parts ends in an [`end`], and
-//! the card is marked when every one of them has been in the window. What is folded has no place in the window, and what a box scrolls
-//! away is not in it either, so neither counts before somebody went there. Nobody can tell that what was in sight was read, but what
-//! never was in sight was not.
+//! Expanding a card is not enough: the whole card must have been visible. Each of its parts ends in
+//! an [`end`]. The card is recorded when each `end` has been in the window. Collapsed or
+//! scrolled-out content is not in the window. It counts only after the reader opens or scrolls to
+//! it. Visible content may still be unread. But content that was never visible is certainly unread.
 //!
-//! Marks are sent a moment after that, several at once, and again a while later where that failed. Answers may come in another order
-//! than their questions, so what an answer does not know yet is no reason to forget it: of a submission, marks only become more.
+//! Records are sent in batches after a short delay, and again later after an error. Responses may
+//! arrive out of order. So a response without a record does not remove it: the set of viewed
+//! changes only grows.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -26,14 +27,14 @@ use wasm_bindgen::prelude::Closure;
 use crate::calls::{self, OpenChanges};
 use crate::parts::{Icon, icon};
 
-/// Cards that are opened this close together cost one request.
+/// Cards that are viewed within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);
-/// After this, marks that could not be sent are sent again.
+/// The delay before a failed request is repeated.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Documents of one request.
+/// The maximum number of documents in one request.
 const AT_ONCE: usize = 2_000;
 
-/// What this person has opened of a submission.
+/// The changes of a review that this person has viewed.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
     submission: SubmissionId,
@@ -41,7 +42,7 @@ pub(super) struct Marks {
     /// The documents of each card.
     cards: StoredValue<Vec<Vec<Anchor>>>,
     waiting: StoredValue<BTreeSet<Anchor>>,
-    /// Set to open every card that is there.
+    /// Set to expand all cards.
     all: RwSignal<bool>,
 }
 
@@ -56,18 +57,21 @@ impl Marks {
         }
     }
 
-    /// How many cards were opened, and how many there are.
+    /// The number of viewed cards, and of all cards.
     fn seen(self) -> (usize, usize) {
         let opened = self.opened.read();
         self.cards.with_value(|cards| {
-            let seen = cards.iter().filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
+            let seen = cards
+                .iter()
+                .filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
             (seen.count(), cards.len())
         })
     }
 
     fn mark(self, card: &[Anchor]) {
         let opened = self.opened.read_untracked();
-        let new: Vec<Anchor> = card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
+        let new: Vec<Anchor> =
+            card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
         drop(opened);
         let begins = self.waiting.try_update_value(|waiting| {
             let was_empty = waiting.is_empty();
@@ -97,7 +101,7 @@ impl Marks {
     }
 }
 
-/// `You have opened 3 of 12 cards`, for beside the tabs; `is_part`: other pages have more.
+/// `You have opened 3 of 12 cards`, next to the tabs. `is_part`: further pages have more cards.
 pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
     let of = if is_part { "of this page" } else { "" };
     let said = move || {
@@ -115,7 +119,7 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
         .into_any()
 }
 
-/// Opens every card; what is opened counts.
+/// A button that expands every card. Cards then count once they were visible.
 pub(super) fn open_all(marks: Marks) -> impl IntoView {
     let some_left = move || {
         let (seen, all) = marks.seen();
@@ -128,7 +132,7 @@ pub(super) fn open_all(marks: Marks) -> impl IntoView {
     .into_any()
 }
 
-/// Whether a card was opened: a word, and for whoever has no scripts a button.
+/// Shows whether a card was viewed. Without JavaScript, it is a button.
 pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     let Some(marks) = marks else { return ().into_any() };
     let held = StoredValue::new(card.to_vec());
@@ -141,8 +145,13 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     });
     let anchors = card.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let word = move || match state.get() {
-        (true, _) => view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any(),
-        (false, true) => view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }.into_any(),
+        (true, _) => {
+            view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any()
+        }
+        (false, true) => {
+            view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }
+                .into_any()
+        }
         (false, false) => ().into_any(),
     };
     let path = OpenChanges::PATH;
@@ -157,8 +166,15 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     .into_any()
 }
 
-/// What a card has in it, folded until it is opened. Where nothing is marked it is simply there.
-pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: bool, inside: AnyView) -> AnyView {
+/// The content of a card, collapsed until the reader expands it. Without records it is always
+/// expanded.
+pub(super) fn fold(
+    marks: Option<Marks>,
+    card: Vec<Anchor>,
+    rows: usize,
+    open: bool,
+    inside: AnyView,
+) -> AnyView {
     let Some(marks) = marks else { return inside };
     let details = NodeRef::<html::Details>::new();
     let held = StoredValue::new(card);
@@ -176,7 +192,7 @@ pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: b
             unfold(&card_of(&details));
         }
     });
-    // What the review counts are roles, barclamps and noderoles; one of them may have several lines here.
+    // The review counts roles, barclamps and noderoles. Each may have several lines here.
     let label = many(rows, "line");
     view! {
         <details class="fold" node_ref=details open=open>
@@ -188,12 +204,12 @@ pub(super) fn fold(marks: Option<Marks>, card: Vec<Anchor>, rows: usize, open: b
     .into_any()
 }
 
-/// Where a part of a card ends. Every part that can be folded or scrolled by itself has one.
+/// Marks the end of a card's part. Each part that can be collapsed or scrolled has one.
 pub(super) fn end() -> AnyView {
     view! { <span class="end" aria-hidden="true"></span> }.into_any()
 }
 
-/// The whole card that a fold is in: its heading may have parts, too.
+/// The card around a collapsible section. Its heading may have further parts.
 fn card_of(details: &web_sys::Element) -> web_sys::Element {
     details.closest(".card").ok().flatten().unwrap_or_else(|| details.clone())
 }
@@ -209,12 +225,14 @@ fn all_in(card: &web_sys::Element, selector: &str) -> Vec<web_sys::Element> {
     (0..found.length()).filter_map(|n| found.item(n)?.dyn_into().ok()).collect()
 }
 
-/// Calls back when every end in the card has been in the window.
+/// Calls `seen` when every end in the card has been in the window.
 fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
     let ends = all_in(&card_of(details), ".end");
     let left = Cell::new(ends.len());
     let look = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
-        for entry in entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>) {
+        for entry in
+            entries.iter().map(JsCast::unchecked_into::<web_sys::IntersectionObserverEntry>)
+        {
             if entry.is_intersecting() {
                 observer.unobserve(&entry.target());
                 left.set(left.get().saturating_sub(1));
@@ -224,8 +242,9 @@ fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
             }
         }
     };
-    let look = Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
-    // A browser that can't tell what is in its window marks nothing.
+    let look =
+        Closure::<dyn Fn(js_sys::Array, web_sys::IntersectionObserver)>::new(look).into_js_value();
+    // A browser without `IntersectionObserver` records nothing.
     let Ok(observer) = web_sys::IntersectionObserver::new(look.unchecked_ref()) else { return };
     ends.iter().for_each(|end| observer.observe(end));
     let observer = StoredValue::new_local(observer);

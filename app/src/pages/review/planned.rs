@@ -1,4 +1,4 @@
-//! How the change was planned, stage by stage: what the planner looked at, would do, waits on and is blocked by.
+//! The planner's report, stage by stage: did, will do, waiting on, blocked by.
 
 use engine::plan::Report;
 use engine::plan::report::{Line, Stage, StageReport};
@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use crate::failure::Answer;
 use crate::parts::{Icon, ProblemNotice, icon};
 
-/// What the planner says; none of what is no longer the newest version of an open proposal.
+/// The report. It exists only for the newest version of an open proposal.
 pub(crate) type OfReport = Answer<Option<Report>>;
 
 #[component]
@@ -54,22 +54,26 @@ fn stage(found: StageReport) -> impl IntoView {
         ("waits on", "todo", Icon::Queued, found.waiting_on),
         ("blocked by", "error", Icon::Blocked, found.blocked_by),
     ];
-    let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(|(word, colour, shape, lines)| {
-        view! {
-            <div class="part">
-                <span class="pill" data-state=colour>{icon(shape)} {word}</span>
-                <ul>{lines.into_iter().map(line).collect_view()}</ul>
-            </div>
-        }
-    });
+    let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(
+        |(word, colour, shape, lines)| {
+            view! {
+                <div class="part">
+                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    <ul>{lines.into_iter().map(line).collect_view()}</ul>
+                </div>
+            }
+        },
+    );
     view! { <li><h3>{name}</h3> {parts.collect_view()}</li> }.into_any()
 }
 
 fn line(line: Line) -> impl IntoView {
     let edits: Vec<String> = line.edits.iter().map(ToString::to_string).collect();
-    let more = if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
+    let more =
+        if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
     let edits = (!edits.is_empty()).then(|| format!(" · edit {}{more}", edits.join(", ")));
     let about = line.about.len() + line.more;
     let about = (about > 0).then(|| format!(" · about {about}"));
-    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }.into_any()
+    view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }
+        .into_any()
 }

@@ -1,5 +1,5 @@
-//! The order in which it will run: wave by wave, a role's noderoles together, with what they wait for. Names are few and counts are
-//! exact, so that 20,000 noderoles are as long a page as twenty.
+//! The order of execution: wave by wave, grouped by role, with dependencies. Names are abbreviated
+//! and counts are exact, so that the page for 20,000 noderoles is as short as for twenty.
 
 use std::borrow::Cow;
 
@@ -15,12 +15,15 @@ use crate::parts::{Icon, icon};
 pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
     let list = move || {
         let found = found.read();
-        let most = found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
+        let most =
+            found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
         found.waves.iter().map(|wave| wave_line(wave, most)).collect_view()
     };
     let more = move || match found.read().more_waves {
         0 => None,
-        n => Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> }),
+        n => {
+            Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> })
+        }
     };
     view! {
         <section class="card" aria-label="Waves">
@@ -69,7 +72,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
         None if group.instant => Some("no run: holds at once".to_owned()),
         None => None,
     };
-    // What a phantom carries is bound in the deployment that it stands for.
+    // A noderole of a phantom node is bound in the deployment that the node represents.
     let name = |fqdn| phantom::called(fqdn, |_| Some(group.deployment.to_string()));
     let names: Vec<Cow<'_, str>> = group.first.iter().map(name).collect();
     let more = group.nodes.saturating_sub(names.len());
@@ -99,9 +102,10 @@ fn group_line(group: &WaveGroup) -> AnyView {
     .into_any()
 }
 
-/// What a role's part of a wave waits for.
+/// The dependencies of a role's part of a wave.
 fn waits(group: &WaveGroup) -> String {
-    let mut waits: Vec<String> = group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
+    let mut waits: Vec<String> =
+        group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
     let more = group.after.count - waits.len();
     if more > 0 {
         waits.push(format!("{} more", many(more, "role")));

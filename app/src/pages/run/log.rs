@@ -1,10 +1,11 @@
-//! The log of a run, as it comes.
+//! The live log of a run.
 //!
-//! Bytes are fetched by offset; the live stream only tells how many there are. So nothing is lost or shown twice when a connection
-//! breaks, and a log that floods costs no event each.
+//! Bytes are fetched by offset, and the live stream reports only the length. So a failed connection
+//! neither loses nor duplicates data, and a fast log does not cost an event per line.
 //!
-//! What is shown is one span of the log, grown at its ends. It begins as the log's end, which follows what comes; who goes to a hit of a
-//! search elsewhere sees the span around that, which follows nothing until the reader goes back to the end.
+//! The page shows one span of the log, which grows at both ends. It starts as the end of the log
+//! and follows new lines. A search hit elsewhere opens the span around the hit. That span does not
+//! follow until the reader returns to the end.
 
 use std::time::Duration;
 
@@ -27,14 +28,14 @@ use crate::live::{Status, use_live};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
-/// What is fetched at once when looking back.
+/// The number of bytes to fetch when the reader scrolls back.
 const STEP_BACK: i64 = 128 * 1024;
-/// What is shown before a hit of a search.
+/// The number of bytes to show before a search hit.
 const BEFORE_A_HIT: i64 = 32 * 1024;
-/// How often a log is looked at while the live stream is away.
+/// The polling interval while the live stream is disconnected.
 const POLL: Duration = Duration::from_secs(3);
 
-/// A log that is shown.
+/// The displayed log.
 #[derive(Clone, Copy)]
 pub(super) struct Log {
     run: RunId,
@@ -44,18 +45,18 @@ pub(super) struct Log {
     next: RwSignal<i64>,
     first: RwSignal<i64>,
     complete: RwSignal<bool>,
-    /// Whether the span reaches the log's end and follows it.
+    /// Whether the span reaches the end of the log and follows it.
     attached: RwSignal<bool>,
-    /// Which span answers have to be for.
+    /// The number of the current span. Responses for another span are dropped.
     span: StoredValue<u64>,
     under_way: StoredValue<(bool, bool)>,
     problem: RwSignal<Option<Problem>>,
 }
 
-/// Lines that are drawn together.
+/// Lines that are rendered together.
 #[derive(Clone)]
 struct Block {
-    /// The span that it was made for, and its first line's offset.
+    /// The span and the offset of the first line.
     key: (u64, i64),
     lines: ArcRwSignal<Vec<Line>>,
 }
@@ -115,7 +116,7 @@ impl Log {
         }
     }
 
-    /// Told how long the log is and how the run stands.
+    /// Handles an event with the log's length and the run's state.
     pub(super) fn hear(self, bytes: i64, state: RunState) {
         let ended = !matches!(state, RunState::Queued | RunState::Running);
         if bytes > self.next.get_untracked() || (ended && !self.complete.get_untracked()) {
@@ -123,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Fetches what came since.
+    /// Fetches new bytes.
     pub(super) fn pull(self) {
         if self.attached.get_untracked() {
             self.pull_later();
@@ -145,7 +146,7 @@ impl Log {
             let mut again = false;
             self.under_way.try_update_value(|way| again = std::mem::take(way).1);
             match answer {
-                // Of a span that is not shown any more.
+                // The response for an earlier span.
                 Ok(_) if now != span => self.pull(),
                 Ok(part) => {
                     let grew = part.next > from;
@@ -163,7 +164,7 @@ impl Log {
         });
     }
 
-    /// Shows another span: from an offset on, or the end for a negative one.
+    /// Shows another span: from an offset, or the end for a negative one.
     fn go(self, offset: i64, shown: impl FnOnce() + 'static) {
         let span = self.span.try_update_value(|span| {
             *span += 1;
@@ -196,10 +197,12 @@ impl Log {
 
     fn shows(self, offset: i64) -> bool {
         let blocks = self.blocks.read_untracked();
-        blocks.iter().any(|block| block.lines.read_untracked().iter().any(|line| line.offset == offset))
+        blocks
+            .iter()
+            .any(|block| block.lines.read_untracked().iter().any(|line| line.offset == offset))
     }
 
-    /// All from an offset up to another, however many parts that takes.
+    /// Fetches the bytes between two offsets in as many requests as necessary.
     async fn fetch(self, from: i64, until: i64) -> Answer<LogPart> {
         let mut whole = calls::log(self.run, from).await?;
         while whole.next < until {
@@ -223,9 +226,14 @@ impl Log {
                 Ok(part) if now == span && self.first.get_untracked() == until => {
                     let lines = earlier(&part, until);
                     let height = view.get_untracked().map(|view| view.scroll_height());
-                    self.first.set(part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from));
+                    self.first.set(
+                        part.pieces.first().map_or(0, |piece| piece.offset.min(until)).min(from),
+                    );
                     self.blocks.update(|blocks| {
-                        blocks.splice(0..0, lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)));
+                        blocks.splice(
+                            0..0,
+                            lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)),
+                        );
                     });
                     keep_place(view, height);
                 }
@@ -236,13 +244,17 @@ impl Log {
     }
 }
 
-/// Whether a line has a text.
+/// Whether a line contains a text.
 fn has(line: &str, wanted: &str, any_case: bool) -> bool {
     !wanted.is_empty()
-        && if any_case { line.to_lowercase().contains(&wanted.to_lowercase()) } else { line.contains(wanted) }
+        && if any_case {
+            line.to_lowercase().contains(&wanted.to_lowercase())
+        } else {
+            line.contains(wanted)
+        }
 }
 
-/// What came in front must not push away what is being read.
+/// Keeps the scroll position when lines are added at the top.
 fn keep_place(view: NodeRef<html::Div>, before: Option<i32>) {
     request_animation_frame(move || {
         if let Some((view, before)) = view.get_untracked().zip(before) {
@@ -251,7 +263,7 @@ fn keep_place(view: NodeRef<html::Div>, before: Option<i32>) {
     });
 }
 
-/// What the reader set.
+/// The reader's settings.
 #[derive(Clone, Copy)]
 struct Look {
     follow: RwSignal<bool>,
@@ -358,7 +370,9 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
         if log.shows(hit.offset) {
             show_line(hit.offset);
         } else {
-            log.go((hit.offset - BEFORE_A_HIT).max(0), move || request_animation_frame(move || show_line(hit.offset)));
+            log.go((hit.offset - BEFORE_A_HIT).max(0), move || {
+                request_animation_frame(move || show_line(hit.offset))
+            });
         }
     });
     let go = move |forward: bool| search.step(forward, show);
@@ -401,7 +415,12 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
 }
 
 #[component]
-fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static str) -> impl IntoView {
+fn Toggle(
+    on: RwSignal<bool>,
+    shape: Icon,
+    word: &'static str,
+    hint: &'static str,
+) -> impl IntoView {
     view! {
         <button
             class="button small needs-scripts"
@@ -418,7 +437,10 @@ fn Toggle(on: RwSignal<bool>, shape: Icon, word: &'static str, hint: &'static st
 }
 
 fn show_line(offset: i64) {
-    let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']")) else { return };
+    let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']"))
+    else {
+        return;
+    };
     let options = web_sys::ScrollIntoViewOptions::new();
     options.set_block(web_sys::ScrollLogicalPosition::Center);
     line.scroll_into_view_with_scroll_into_view_options(&options);
@@ -428,7 +450,7 @@ fn to_the_end(log: Log, look: Look) {
     log.go(-TAIL, move || look.follow.set(true));
 }
 
-/// Stays at the end while lines come and the reader is there.
+/// Scrolls to the end on new lines while the reader is at the end.
 fn follow_the_end(log: Log, look: Look) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
@@ -447,7 +469,7 @@ fn follow_the_end(log: Log, look: Look) {
     });
 }
 
-/// Who scrolls up reads; who comes back to the end follows again.
+/// Stops following when the reader scrolls up, and follows again at the end.
 fn note_place(log: Log, look: Look) {
     let Some(view) = look.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
@@ -486,7 +508,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_said_as_people_say_them() {
+    fn sizes_are_formatted_with_units() {
         assert_eq!(
             [bytes(0), bytes(1023), bytes(2048), bytes(3_565_158)],
             ["0 bytes", "1023 bytes", "2 KiB", "3.3 MiB"]

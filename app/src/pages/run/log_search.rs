@@ -1,7 +1,8 @@
-//! Looking for a text in a whole log, on the server: the page holds only a part of it.
+//! Search in a whole log, on the server, since the page has only a part of it.
 //!
-//! Each request searches a bounded span and says where to go on; so an answer is soon there however long the log is, and whoever types
-//! on stops what was asked before. Lines that come later are searched when the reader goes on behind the last hit.
+//! Each request searches a bounded span and returns where to continue. So a response is fast for
+//! any length, and further typing cancels the search. Lines that arrive later are searched when the
+//! reader moves beyond the last hit.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use leptos::task::spawn_local;
 
 use crate::calls;
 
-/// Whoever types is not answered letter by letter.
+/// The delay after the last keystroke before the search starts.
 const TYPING: Duration = Duration::from_millis(250);
-/// So many hits are gathered without being asked for more.
+/// The number of hits to collect automatically. The reader can continue the search.
 const MANY: usize = 1_000;
 
-/// A search and what it has found so far.
+/// A search and its hits so far.
 #[derive(Clone, Copy)]
 pub(super) struct Search {
     run: RunId,
@@ -30,7 +31,7 @@ pub(super) struct Search {
     searched: RwSignal<(i64, i64)>,
     more: RwSignal<bool>,
     next: StoredValue<String>,
-    /// Which search the answers have to be of.
+    /// The number of the current search. Responses for another search are dropped.
     number: StoredValue<u64>,
     busy: RwSignal<bool>,
     pub(super) problem: RwSignal<Option<Problem>>,
@@ -53,7 +54,7 @@ impl Search {
         }
     }
 
-    /// Begins anew, once nobody types any more.
+    /// Starts a new search after a pause in typing.
     pub(super) fn begin(self) {
         let Some(number) = self.number.try_update_value(|number| {
             *number += 1;
@@ -77,7 +78,7 @@ impl Search {
         );
     }
 
-    /// Searches further; then goes to a hit, if there is a new one.
+    /// Continues the search. Then calls `then` with the next hit, if there is one.
     fn go_on(self, then: Option<Callback<LogHit>>) {
         let text = self.text.get_untracked();
         if text.is_empty() || self.busy.get_untracked() {
@@ -96,7 +97,9 @@ impl Search {
                 Ok(found) => {
                     let before = self.hits.read_untracked().len();
                     let last = self.hits.read_untracked().last().map_or(-1, |hit| hit.offset);
-                    self.hits.update(|hits| hits.extend(found.hits.into_iter().filter(|hit| hit.offset > last)));
+                    self.hits.update(|hits| {
+                        hits.extend(found.hits.into_iter().filter(|hit| hit.offset > last))
+                    });
                     self.searched.set((found.searched, found.length));
                     self.more.set(found.more);
                     self.next.set_value(found.next);
@@ -120,7 +123,7 @@ impl Search {
         }
     }
 
-    /// Goes to the hit behind this one, or before it. Behind the last one, what was not searched yet is.
+    /// Moves to the next or the previous hit. After the last one, the search continues.
     pub(super) fn step(self, forward: bool, then: Callback<LogHit>) {
         let count = self.hits.read_untracked().len();
         let Some(last) = count.checked_sub(1) else { return };
@@ -141,13 +144,13 @@ impl Search {
         self.hits.read().is_empty()
     }
 
-    /// Where the hit is that the reader went to.
+    /// The offset of the current hit.
     pub(super) fn here(self) -> Option<i64> {
         let at = self.here.get()?;
         self.hits.with(|hits| hits.get(at).map(|hit| hit.offset))
     }
 
-    /// What is to be said of it.
+    /// The status text of the search.
     pub(super) fn said(self) -> String {
         if self.text.read().is_empty() {
             return String::new();
@@ -155,7 +158,9 @@ impl Search {
         let hits = self.hits.read();
         let (searched, length) = self.searched.get();
         let so_far = match (self.busy.get(), self.more.get()) {
-            (true, _) if length > 0 => format!(", {} % searched", searched.saturating_mul(100) / length.max(1)),
+            (true, _) if length > 0 => {
+                format!(", {} % searched", searched.saturating_mul(100) / length.max(1))
+            }
             (false, true) => " so far".to_owned(),
             _ => String::new(),
         };

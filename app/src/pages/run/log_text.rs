@@ -1,34 +1,33 @@
-//! A log as lines. Pieces come as they were written, cut anywhere; lines keep the moment at which they began.
+//! A log as lines. Its pieces may end anywhere. Each line has the time of its first byte.
 
 use std::sync::Arc;
 
 use api::At;
 use api::console::{LogPart, LogPiece};
 
-/// Lines that are drawn together: what scrolls out of sight costs a block, not a line.
+/// Lines that are rendered together. Scrolling then shows and hides blocks, not lines.
 pub(super) const BLOCK: usize = 200;
 
-/// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The place of its first byte in the log.
+    /// The offset of its first byte in the log.
     pub(super) offset: i64,
-    /// When that came.
+    /// The time of its first byte.
     pub(super) at: At,
-    /// What it shows.
+    /// The displayed text.
     pub(super) text: Arc<str>,
 }
 
-/// Cuts pieces into lines; the last one may not have ended yet.
+/// Splits pieces into lines. The last line may be incomplete.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cutter {
-    /// Where the next byte belongs; None: nothing came yet.
+    /// The offset of the next byte. `None`: no data yet.
     next: Option<i64>,
     begun: Option<(i64, At, String)>,
 }
 
 impl Cutter {
-    /// Takes a part and hands back the lines that it ended.
+    /// Adds a part and returns the lines that it completes.
     pub(super) fn take(&mut self, part: &LogPart) -> Vec<Line> {
         let mut ended = Vec::new();
         for piece in &part.pieces {
@@ -52,17 +51,18 @@ impl Cutter {
                 ended.extend(self.begun.take().map(finished));
             }
         }
-        // Not what the text has: it may stand for bytes that are none.
+        // Not the length of the text, in which a replacement character represents an invalid byte.
         self.next = Some(end);
     }
 
-    /// The line that has not ended yet.
+    /// The incomplete last line.
     pub(super) fn begun(&self) -> Option<Line> {
         self.begun.clone().map(finished)
     }
 }
 
-/// The part of a piece that lies behind what was seen already: a part that was fetched twice shows once.
+/// The part of a piece after the bytes that were already taken. So data that was fetched twice
+/// appears once.
 fn unseen(piece: &LogPiece, next: Option<i64>) -> Option<&str> {
     let seen = usize::try_from(next.map_or(0, |next| next - piece.offset)).unwrap_or(0);
     if piece.offset + piece.bytes <= next.unwrap_or(0) {
@@ -75,7 +75,7 @@ fn finished((offset, at, text): (i64, At, String)) -> Line {
     Line { offset, at, text: shown(&text).into() }
 }
 
-/// The lines of an earlier part, up to the place where those that are there begin.
+/// The lines of an earlier part, up to the offset of the first displayed line.
 pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
     let mut before = LogPart { pieces: Vec::new(), next: until, complete: true };
     for piece in part.pieces.iter().filter(|piece| piece.offset < until) {
@@ -87,7 +87,8 @@ pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
     Cutter::default().take(&before)
 }
 
-/// A line as a terminal would leave it: without its end, without colours, and of what a carriage return overwrote the last only.
+/// A line as a terminal displays it: without line end and colours, and only the text after the last
+/// carriage return.
 fn shown(line: &str) -> String {
     let line = line.trim_end_matches(['\n', '\r']);
     let line = line.rsplit('\r').next().unwrap_or(line);
@@ -103,7 +104,8 @@ fn shown(line: &str) -> String {
     out
 }
 
-/// Skips a control sequence (ECMA-48): `ESC [`, parameters, a final byte; or `ESC` and one character.
+/// Skips a control sequence (ECMA-48): `ESC [`, parameters, a final byte. Or `ESC` and one
+/// character.
 fn skip_escape(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     if chars.next_if_eq(&'[').is_none() {
         chars.next();
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_were_cut() {
+    fn pieces_are_joined_into_lines() {
         let mut cutter = Cutter::default();
         assert_eq!(texts(&cutter.take(&part(&[(0, "one\ntw")], false))), ["one"]);
         assert_eq!(cutter.begun().unwrap().text.as_ref(), "tw");
@@ -151,18 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_move_no_line() {
+    fn invalid_bytes_keep_line_offsets() {
         let mut cutter = Cutter::default();
         let mut odd = part(&[(0, "a\nb"), (3, "\u{fffd}"), (4, "c\nd\n")], false);
         odd.pieces[1].bytes = 1;
         let lines = cutter.take(&odd);
         assert_eq!(texts(&lines), ["a", "b\u{fffd}c", "d"]);
         assert_eq!(lines[2].offset, 6);
-        assert_eq!(texts(&cutter.take(&part(&[(8, "e\n")], false))), ["e"], "and the next piece is whole");
+        assert_eq!(
+            texts(&cutter.take(&part(&[(8, "e\n")], false))),
+            ["e"],
+            "and the next piece is whole"
+        );
     }
 
     #[test]
-    fn what_comes_twice_shows_once() {
+    fn duplicate_data_is_shown_once() {
         let mut cutter = Cutter::default();
         cutter.take(&part(&[(10, "a\nb\n")], false));
         assert!(cutter.take(&part(&[(10, "a\nb\n")], false)).is_empty());
@@ -170,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_part_ends_where_the_later_begins() {
+    fn earlier_part_ends_at_first_displayed_line() {
         let all = part(&[(0, "one\ntwo\n"), (8, "three\nfour\n")], false);
         assert_eq!(texts(&earlier(&all, 14)), ["one", "two", "three"]);
         assert!(earlier(&all, 0).is_empty());
     }
 
     #[test]
-    fn colours_and_overwritten_text_are_left_out() {
+    fn colours_and_overwritten_text_are_removed() {
         assert_eq!(shown("\u{1b}[1;31mred\u{1b}[0m and\tplain\r\n"), "red and\tplain");
         assert_eq!(shown("10%\r50%\r100%\n"), "100%");
         assert_eq!(shown("\u{1b}"), "");

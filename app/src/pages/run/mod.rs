@@ -1,4 +1,4 @@
-//! A run: its log as it comes, what it was told, what it handed back.
+//! A run: its live log, its input and its result.
 
 mod log;
 mod log_search;
@@ -21,14 +21,15 @@ use crate::parts::act::{problem_of, when_done};
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
-use crate::parts::{Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one};
+use crate::parts::{
+    Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one,
+};
 use crate::places;
 use log::{Log, LogView};
 
-/// The end of the log that comes with the page.
+/// The number of bytes from the end of the log that the page loads with.
 const TAIL: i64 = 64 * 1024;
 
-/// A run, by the number in the address.
 #[component]
 pub fn RunPage() -> impl IntoView {
     let params = use_params_map();
@@ -159,7 +160,9 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     let facts = move || {
         let view = run.read();
         let run = &view.run;
-        let line = |name: &'static str, value: AnyView| view! { <dt>{name}</dt> <dd>{value}</dd> }.into_any();
+        let line = |name: &'static str, value: AnyView| {
+            view! { <dt>{name}</dt> <dd>{value}</dd> }.into_any()
+        };
         let mut facts = vec![
             line(
                 "Deployment",
@@ -168,12 +171,21 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
             line("Queued", view! { <Moment at=run.queued/> }.into_any()),
         ];
         if let Some(started) = run.started {
-            facts.push(line("Waited", view! { <Span from=run.queued to=Some(started)/> }.into_any()));
+            facts.push(line(
+                "Waited",
+                view! { <Span from=run.queued to=Some(started)/> }.into_any(),
+            ));
             facts.push(line("Took", view! { <Span from=started to=run.ended/> }.into_any()));
         }
-        facts.extend(run.worker.clone().map(|worker| line("Worker", view! { <code>{worker}</code> }.into_any())));
+        facts.extend(
+            run.worker
+                .clone()
+                .map(|worker| line("Worker", view! { <code>{worker}</code> }.into_any())),
+        );
         facts.extend(run.cause.clone().map(|cause| line("Because", cause.into_any())));
-        let rests_on = view.submission.map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
+        let rests_on = view
+            .submission
+            .map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
         facts.extend(
             view.limits
                 .iter()
@@ -194,10 +206,9 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     .into_any()
 }
 
-const GONE: &str =
-    "What it handed back is not kept any more: of each step the newest ten results are, until its node is gone.";
+const GONE: &str = "What it handed back is not kept any more: of each step the newest ten results are, until its node is gone.";
 
-/// What it was told, what it handed back, and the difference.
+/// The input, the result and the difference.
 #[component]
 fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     let provenance = Memo::new(move |_| run.read().provenance.clone());

@@ -1,4 +1,4 @@
-//! One's own account: what one may, the password, where one is signed in, one's tokens.
+//! Your own account: permissions, password, second factor, sessions and tokens.
 
 use api::limits;
 use api::people::{MyAccount, SessionView, TokenView};
@@ -18,7 +18,6 @@ use crate::places;
 
 type Own = (MyAccount, Vec<TokenView>);
 
-/// The page.
 #[component]
 pub fn Account() -> impl IntoView {
     let query = use_query_map();
@@ -65,7 +64,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
     .into_any()
 }
 
-/// Resets of the sign-in by admins, until they are dismissed.
+/// Notices about resets by admins, until the user dismisses them.
 #[component]
 fn Notices(feed: Feed<Own>) -> impl IntoView {
     let dismiss = ServerAction::<DismissNotices>::new();
@@ -107,7 +106,9 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     let is_set = Memo::new(move |_| own.read().0.person.password);
     let done = move || {
         set.value().get().and_then(Result::ok)?;
-        Some(view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> })
+        Some(
+            view! { <div class="notice" role="status"><p>"The password is set. Other sessions have ended."</p></div> },
+        )
     };
     let needed = Memo::new(move |_| own.read().0.password_needed);
     let first = move || {
@@ -120,15 +121,14 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
             view! { <div class="notice" role="status"><p>"You are in. Set a password now: the link that brought you here works only once."</p></div> }
         })
     };
-    let old =
-        move || {
-            asks_old.get().then(|| view! {
+    let old = move || {
+        asks_old.get().then(|| view! {
             <div class="field">
                 <label for="old">"The password now"</label>
                 <input class="input" id="old" name="old" type="password" required autocomplete="current-password"/>
             </div>
         })
-        };
+    };
     let fields = anew(set, move |_| {
         view! {
             {old}
@@ -166,7 +166,8 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     .into_any()
 }
 
-/// The second factor: its state, and the authenticator app. The forms are plain ones, as on the page of the second factor.
+/// The state of the second factor, and the authenticator app. The forms are plain ones, as on the
+/// page of the second factor.
 #[component]
 fn FactorCard(feed: Feed<Own>) -> impl IntoView {
     let own = feed.value();
@@ -230,7 +231,8 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
     let own = feed.value();
     let sessions = Memo::new(move |_| own.read().0.sessions.clone());
     let one = move |session: SessionView| {
-        let agent = if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
+        let agent =
+            if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
         let label = format!("End the session of {agent}");
         view! {
             <tr>

@@ -1,4 +1,4 @@
-//! Settings: one's own account, for admins everybody's, and the gate's policy.
+//! Settings: your own account, the approval policy and, for admins, all accounts.
 
 pub mod account;
 pub(crate) mod passkeys;
@@ -14,16 +14,19 @@ use leptos_router::hooks::use_location;
 use crate::parts::{Icon, Refused, Typed, icon, in_area};
 use crate::places;
 
-/// The permission to decide about people.
+/// The permission to manage accounts.
 pub(crate) const ADMIN: &str = "admin";
 
-/// The pages of the settings.
+/// The tabs of the settings.
 #[component]
 fn Sections() -> impl IntoView {
     let path = use_location().pathname;
     let link = move |place: &'static str, word: &'static str| {
-        let here =
-            move || path.with(|path| path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT));
+        let here = move || {
+            path.with(|path| {
+                path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT)
+            })
+        };
         view! { <a class="button small" href=place aria-current=move || here().then_some("page")>{word}</a> }
     };
     view! {
@@ -37,7 +40,7 @@ fn Sections() -> impl IntoView {
     .into_any()
 }
 
-/// What somebody may, in words.
+/// Describes grants in words.
 fn in_words(grants: &[Grant]) -> String {
     if grants.is_empty() {
         return "nothing, not even look".into();
@@ -49,10 +52,11 @@ fn in_words(grants: &[Grant]) -> String {
     grants.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Where on an account's page is what they may.
+/// The id of the section with grants on the page of an account.
 const MAY: &str = "may";
 
-/// Says of who has no permission at all where some are given; of everybody else it says nothing.
+/// A warning for an account without permissions, with a link to the form at `there`. `None` for all
+/// others.
 fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
     grants.is_empty().then(|| {
         view! {
@@ -68,9 +72,10 @@ fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
     })
 }
 
-/// What the boxes and the field say, as far as it reads; the server refuses what doesn't.
+/// The grants of the form's checkboxes and text. Skips invalid lines, which the server rejects.
 fn granted(typed: Typed) -> Vec<Grant> {
-    let everywhere = ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
+    let everywhere =
+        ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
     let everywhere = everywhere.map(|word| Grant { permission: word.into(), deployment: None });
     let inside = typed.get("inside");
     let lines = inside.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
@@ -81,13 +86,13 @@ fn granted(typed: Typed) -> Vec<Grant> {
     everywhere.chain(inside).collect()
 }
 
-/// The boxes and the field that say what somebody may. `id` tells the forms of one page apart.
+/// The fields for grants. `id` is a prefix for ids, unique on the page.
 #[component]
 fn GrantFields(
     id: &'static str,
     grants: Vec<Grant>,
     service: bool,
-    /// What was ticked and typed before, where it was refused.
+    /// The input of a refused form.
     #[prop(optional)]
     refused: Option<Refused>,
 ) -> impl IntoView {
@@ -96,7 +101,9 @@ fn GrantFields(
         Some(refused) => refused.typed(word).is_some(),
         None => grants.iter().any(|grant| grant.deployment.is_none() && grant.permission == word),
     };
-    let inside = grants.iter().filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
+    let inside = grants
+        .iter()
+        .filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
     let said = inside.collect::<Vec<String>>().join("\n");
     let inside = refused.as_ref().map_or(said, |refused| refused.typed_or("inside", ""));
     let choices = [
@@ -105,7 +112,8 @@ fn GrantFields(
         ("reviewer", "reviewer", "judges what others propose"),
         ("admin", "admin", "decides who may come in and do what"),
     ];
-    let shown = choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
+    let shown =
+        choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
     let one = |(name, word, about): (&'static str, &'static str, &'static str)| {
         view! {
             <li>
@@ -140,12 +148,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_may_is_said_with_where() {
+    fn grants_are_described_with_deployment() {
         let grant = |permission: &str, deployment: Option<&str>| Grant {
             permission: permission.into(),
             deployment: deployment.map(str::to_owned),
         };
         assert_eq!(in_words(&[]), "nothing, not even look");
-        assert_eq!(in_words(&[grant("viewer", None), grant("operator", Some("web"))]), "viewer, operator in web");
+        assert_eq!(
+            in_words(&[grant("viewer", None), grant("operator", Some("web"))]),
+            "viewer, operator in web"
+        );
     }
 }

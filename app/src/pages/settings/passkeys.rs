@@ -1,4 +1,4 @@
-//! Passkeys of a person: on My account, and on the page that admins see.
+//! A person's passkeys: on their own account page and on the page for admins.
 
 use api::people::{PasskeyView, PasskeyWish, Signature};
 use api::{Problem, limits};
@@ -13,21 +13,22 @@ use crate::parts::act::{act, problem_of, when_done};
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 use crate::passkey;
 
-/// Where the card is on My account.
+/// The id of the card on the account page.
 pub(crate) const PASSKEYS: &str = "passkeys";
 
-/// The list, with the actions on each.
+/// The list of passkeys with their commands.
 #[component]
 pub(super) fn Passkeys(
     passkeys: Signal<Vec<PasskeyView>>,
-    /// Whether they are the reader's own.
+    /// Whether they belong to the reader.
     own: bool,
     changed: Callback<()>,
 ) -> impl IntoView {
     let revoke = ServerAction::<RevokePasskey>::new();
     when_done(revoke, move |()| changed.run(()));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
-    let may_confirm = Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
+    let may_confirm =
+        Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
     let one = move |passkey: PasskeyView| {
         let id = passkey.id;
         let confirm = (!passkey.confirmed && may_confirm.get()).then(|| {
@@ -175,7 +176,7 @@ async fn confirmed(id: PasskeyId) -> Answer<PasskeyView> {
     people::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
 }
 
-/// A passkey that the browser did not use.
+/// The error for a passkey that the browser could not use.
 pub(crate) fn refused(why: String) -> Failure {
     Failure(Problem::new(409, "passkey_not_used", "The passkey was not used", why))
 }

@@ -1,4 +1,4 @@
-//! Everybody who may come in, and programs that may.
+//! The lists of people and of service accounts.
 
 use api::calls::List;
 use api::listing::PersonSort;
@@ -18,13 +18,11 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, anew, icon};
 use crate::places;
 
-/// The list of people.
 #[component]
 pub fn People() -> impl IntoView {
     view! { <Accounts kind=AccountKind::Human/> }
 }
 
-/// The list of service accounts.
 #[component]
 pub fn Services() -> impl IntoView {
     view! { <Accounts kind=AccountKind::Service/> }
@@ -37,15 +35,16 @@ columns_of!(Part {
     Seen "seen" "Last here",
 });
 
-/// Accounts of a kind.
+/// The accounts of one kind.
 #[derive(Clone, Copy)]
 struct AllAccounts {
     kind: AccountKind,
-    /// Who was added last. Its link is shown once, so it stays whatever the list is asked for meanwhile.
+    /// The account that was added last. Its link is shown only once, so it remains when the list
+    /// changes.
     made: RwSignal<Option<Added>>,
 }
 
-/// Who was added, and what they may.
+/// The added account and its grants.
 type Added = (PersonMade, Vec<Grant>);
 
 impl ListPage for AllAccounts {
@@ -59,7 +58,9 @@ impl ListPage for AllAccounts {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
-        Field::choice("disabled", "Which", "disabled is", || vec![("false", "may come in"), ("true", "disabled")]),
+        Field::choice("disabled", "Which", "disabled is", || {
+            vec![("false", "may come in"), ("true", "disabled")]
+        }),
     ];
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
     const SAME: List = List::People;
@@ -73,10 +74,17 @@ impl ListPage for AllAccounts {
     }
 
     async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {
-        let disabled = listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
+        let disabled =
+            listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = listed.stretch()?;
-        people::people(PeopleWanted { filter: listed.word("filter"), kind: Some(self.kind), disabled, sort, after })
-            .await
+        people::people(PeopleWanted {
+            filter: listed.word("filter"),
+            kind: Some(self.kind),
+            disabled,
+            sort,
+            after,
+        })
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(PersonSort, bool)> {
@@ -98,7 +106,8 @@ impl ListPage for AllAccounts {
     fn row(self, person: Memo<PersonView>, with: With<Self>) -> AnyView {
         let way = move || match person.read() {
             person if person.disabled => {
-                view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any()
+                view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }
+                    .into_any()
             }
             person if person.kind == AccountKind::Service => "by tokens".into_any(),
             person if person.password => "by a password".into_any(),

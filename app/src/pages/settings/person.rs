@@ -1,4 +1,4 @@
-//! One account, as an admin sees it.
+//! One account, for admins.
 
 use api::people::{AccessChangeView, AccountKind, PersonDetails, PersonView, TokenView};
 use engine::counting::many;
@@ -20,7 +20,6 @@ use crate::places;
 
 type Found = (PersonDetails, Vec<TokenView>);
 
-/// The page.
 #[component]
 pub fn PersonPage() -> impl IntoView {
     let params = use_params_map();
@@ -47,10 +46,10 @@ fn missing() -> Failure {
     api::Problem::not_found("There is no such person. The list has all of them.").into()
 }
 
-/// A link that is shown this once.
+/// A link that is shown only once.
 pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
     let hours = many(minutes / 60, "hour");
-    // The server names the path; where people reach it is where they are.
+    // The server returns only the path. The origin is that of the page.
     let origin = RwSignal::new(String::new());
     Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
     view! {
@@ -72,9 +71,11 @@ fn Shown(first: Found) -> impl IntoView {
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
     let passkeys = Signal::derive(move || found.read().0.passkeys.clone());
-    let state = move || match person.read().disabled {
+    let state = move || {
+        match person.read().disabled {
         true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
         false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "may come in"</span> }.into_any(),
+    }
     };
     view! {
         <Title text=name.clone()/>
@@ -107,7 +108,7 @@ fn Shown(first: Found) -> impl IntoView {
     .into_any()
 }
 
-/// Disabling, and a new link.
+/// Disabling, and a new sign-in link.
 #[component]
 fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
     let disable = ServerAction::<SetDisabled>::new();
@@ -156,7 +157,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     .into_any()
 }
 
-/// Who gave the person access, and the confirmation by a second admin.
+/// The admin who granted the access, and the confirmation by a second admin.
 #[component]
 fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
     let confirm = ServerAction::<ConfirmPerson>::new();
@@ -230,7 +231,12 @@ fn changed(change: &AccessChangeView) -> String {
 }
 
 #[component]
-fn Grants(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
+fn Grants(
+    id: PersonId,
+    service: bool,
+    person: Memo<PersonView>,
+    feed: Feed<Found>,
+) -> impl IntoView {
     let change = ServerAction::<ChangeGrants>::new();
     when_done(change, move |_| feed.now());
     let grants = Memo::new(move |_| person.read().grants.clone());

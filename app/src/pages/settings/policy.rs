@@ -1,7 +1,8 @@
-//! The gate's policy: how many approvals changes need, and the way to another one.
+//! The approval policy, and the way to change it.
 //!
-//! A policy is no setting: it is a part of what is meant, so it changes by a proposal that somebody else approves, like everything else.
-//! This page says what holds now, what a change of it takes, and leads to the board where it is made.
+//! The policy is part of the desired state and not a setting. So it changes with a proposal that
+//! another person approves. This page shows the policy in force and the requirements for a change.
+//! It links to the board that edits it.
 
 use api::calls;
 use api::console::DeploymentPage;
@@ -26,7 +27,7 @@ use crate::parts::{DeploymentField, Feed, Icon, ProblemNotice, Same, Typed, icon
 use crate::places;
 use crate::reader::{OPERATOR, with_right};
 
-/// The policy, and some of the deployments on which another one can be proposed.
+/// The policy, and some deployments on which a new one can be proposed.
 type Both = (PolicyView, DeploymentPage);
 
 async fn both() -> Answer<Both> {
@@ -37,7 +38,6 @@ async fn both_and_right() -> Answer<(Both, bool)> {
     with_right(both(), OPERATOR).await
 }
 
-/// The page.
 #[component]
 pub fn PolicyPage() -> impl IntoView {
     let found = Resource::new(|| (), |()| both_and_right());
@@ -115,7 +115,7 @@ fn lines(policy: &Policy) -> impl IntoView + use<> {
     view! { {every} {of_risk.collect_view()} {cooling} }
 }
 
-/// The rules on signatures and on the second factor.
+/// The rules about signatures and the second factor.
 fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
     let name = |id: DeploymentId| {
         let known = page.deployments.iter().find(|deployment| deployment.id == id);
@@ -133,7 +133,7 @@ fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
     }
 }
 
-/// What another policy takes, and the way to it.
+/// The requirements for a new policy, and the link to propose it.
 #[component]
 fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
     let needs = move || found.read().0.policy.approvals;
@@ -157,14 +157,19 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
     .into_any()
 }
 
-/// The form that leads to the board, with scripts and without.
+/// The form that opens the board, with and without JavaScript.
 #[component]
 fn Proposing(found: RwSignal<Both>) -> impl IntoView {
     let propose = ServerAction::<ProposePolicy>::new();
     let first = found.with_untracked(|(_, page)| page.deployments.clone());
-    let chosen = RwSignal::new(first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default());
+    let chosen = RwSignal::new(
+        first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default(),
+    );
     let same = move |_: Typed| {
-        DeploymentName::parse(chosen.read().trim()).map(|name| calls::propose(&name)).into_iter().collect()
+        DeploymentName::parse(chosen.read().trim())
+            .map(|name| calls::propose(&name))
+            .into_iter()
+            .collect()
     };
     view! {
         <ActionForm action=propose attr:class="form">

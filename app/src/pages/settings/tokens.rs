@@ -1,5 +1,6 @@
-//! A person's tokens, and the way to another one. A token is shown once, and only scripts can show it: so without them none is made, neither by
-//! the form, which is not there, nor by whoever posts it before the page is taken over.
+//! The tokens of a person. A token is shown once, which requires JavaScript. So without JavaScript
+//! no token is created: the form is missing, and the server refuses a form that was posted before
+//! hydration.
 
 use api::calls::Call;
 use api::limits;
@@ -13,7 +14,7 @@ use crate::clock::Moment;
 use crate::parts::act::{last_of, problem_of, when_done};
 use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, anew, icon};
 
-/// The card. `person`: the service account that it is about; None: oneself.
+/// The card. `person` is a service account. `None`: the reader.
 #[component]
 pub(super) fn Tokens(
     tokens: Signal<Vec<TokenView>>,
@@ -25,7 +26,7 @@ pub(super) fn Tokens(
     let revoke = ServerAction::<RevokeToken>::new();
     when_done(revoke, move |()| changed.run(()));
     let none = move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> });
-    // As many as a list has: what is older and lets nobody in may be missing.
+    // The list has its maximum length, so older invalid tokens may be missing.
     let older = move || {
         let is_full = tokens.read().len() >= limits::TOKENS_TOLD;
         is_full.then(|| view! { <p class="muted">"Of those that let nobody in, only the newest are shown."</p> })
@@ -81,16 +82,17 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
     .into_any()
 }
 
-/// The token that the form asks for.
+/// The API call of the form.
 fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
-    let ticked: Vec<&str> = ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
+    let ticked: Vec<&str> =
+        ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
     let scopes = if ticked.is_empty() { vec!["viewer"] } else { ticked };
     let (deployment, days) = (typed.get("deployment"), typed.get("days").parse().ok());
     let deployment = (!deployment.is_empty()).then_some(deployment.as_str());
     api::calls::make_token(&typed.or("name", "NAME"), &scopes, deployment, days, person)
 }
 
-/// Makes a token, and shows it this once.
+/// Creates a token and shows it once.
 #[component]
 fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
     let make = ServerAction::<MakeToken>::new();
@@ -128,7 +130,7 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
     .into_any()
 }
 
-/// What the token is for, what it may, where, and for how long.
+/// The fields: purpose, permissions, deployment and lifetime.
 fn wished(refused: &Refused, admin: bool) -> AnyView {
     let choice = |name: &'static str, about: &'static str, usual: bool| {
         let checked = if refused.is_here() { refused.typed(name).is_some() } else { usual };

@@ -1,4 +1,4 @@
-//! Proposals: opened, edited, submitted, given up.
+//! Calls for proposals: open, edit, submit, discard.
 
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
 use engine::plan::Edit;
@@ -6,36 +6,46 @@ use serde_json::json;
 
 use super::Call;
 
-/// Opens a proposal on a deployment, or finds the one that is open.
+/// Opens a proposal on a deployment, or returns the open one.
 pub fn propose(deployment: &DeploymentName) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/proposals")).words(["deployment", "propose", name])
 }
 
-/// Opens a proposal on one node alone.
+/// Opens a proposal on a single node.
 pub fn propose_on_node(node: NodeId) -> Call {
     Call::post(format!("/nodes/{node}/proposals")).words(["node", "propose"]).word(node.to_string())
 }
 
-/// Puts edits into a proposal, all or none.
+/// Adds edits to a proposal, all or none.
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
-    let call = Call::post(format!("/proposals/{proposal}/edits")).json(json!({ "version": version, "edits": edits }));
+    let call = Call::post(format!("/proposals/{proposal}/edits"))
+        .json(json!({ "version": version, "edits": edits }));
     let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
     let call = call.version(version);
     Call { input: Some(json!(edits).to_string()), ..call }
 }
 
-/// The same on a deployment's board, or on a node alone: what has a command of its own is said by that.
-pub fn put((proposal, version): (ProposalId, i32), board: Option<&DeploymentName>, edits: &[Edit]) -> Call {
+/// Adds edits to a proposal, with the edit's own command if it has one. `board` is the deployment
+/// of the proposal; a proposal on a node has none.
+pub fn put(
+    (proposal, version): (ProposalId, i32),
+    board: Option<&DeploymentName>,
+    edits: &[Edit],
+) -> Call {
     match (board, edits) {
-        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => {
-            unbind((proposal, version), deployment, (*node, &node.to_string()), noderole, *with_dependents)
-        }
+        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => unbind(
+            (proposal, version),
+            deployment,
+            (*node, &node.to_string()),
+            noderole,
+            *with_dependents,
+        ),
         _ => edit(proposal, version, edits),
     }
 }
 
-/// Binds a role to nodes: by their names, and by their ids as this proposal's version has them.
+/// Binds a role to nodes. The command has their names, the request their ids.
 pub fn bind(
     (proposal, version): (ProposalId, i32),
     (deployment, name): (DeploymentId, &DeploymentName),
@@ -44,14 +54,18 @@ pub fn bind(
 ) -> Call {
     let edit_of = match nodes {
         [(node, _)] => Edit::Bind { deployment, node: *node, role: role.clone() },
-        many => Edit::BindNodes { deployment, role: role.clone(), nodes: many.iter().map(|(node, _)| *node).collect() },
+        many => Edit::BindNodes {
+            deployment,
+            role: role.clone(),
+            nodes: many.iter().map(|(node, _)| *node).collect(),
+        },
     };
     let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.words(["bind"]);
     let call = nodes.iter().fold(call, |call, (_, fqdn)| call.word(fqdn));
     call.word(role.as_str()).option("in", name.as_str())
 }
 
-/// Takes a noderole off a node, by the node's name or its id.
+/// Unbinds a noderole. The command has the node's name or id.
 pub fn unbind(
     (proposal, version): (ProposalId, i32),
     deployment: &DeploymentName,
@@ -59,7 +73,11 @@ pub fn unbind(
     noderole: &engine::cluster::NoderoleKey,
     with_dependents: bool,
 ) -> Call {
-    let edit = edit(proposal, version, &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }]);
+    let edit = edit(
+        proposal,
+        version,
+        &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }],
+    );
     Call { input: None, ..edit }
         .words(["unbind", name])
         .word(noderole.to_string())
@@ -75,22 +93,22 @@ fn on_version(proposal: ProposalId, version: i32, what: &str) -> Call {
     call.version(version)
 }
 
-/// Takes the last edit back.
+/// Undoes the last edit.
 pub fn undo(proposal: ProposalId, version: i32) -> Call {
     on_version(proposal, version, "undo")
 }
 
-/// Brings the last undone edit back.
+/// Redoes the last undone edit.
 pub fn redo(proposal: ProposalId, version: i32) -> Call {
     on_version(proposal, version, "redo")
 }
 
-/// Closes a proposal without effect.
+/// Discards a proposal.
 pub fn discard(proposal: ProposalId, version: i32) -> Call {
     on_version(proposal, version, "discard")
 }
 
-/// Asks for a review.
+/// Submits a proposal for review.
 pub fn submit(proposal: ProposalId, version: i32, title: &str) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/submit"))
         .json(json!({ "version": version, "title": title }))

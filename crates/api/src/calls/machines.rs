@@ -1,4 +1,4 @@
-//! Nodes' records.
+//! Calls for nodes: records, connections and node tokens.
 
 use engine::ids::NodeId;
 use serde_json::{Map, Value, json};
@@ -8,30 +8,26 @@ use super::shell::encoded;
 use super::{Call, Method};
 use crate::nodes::NodeChange;
 
-/// What a new node's form says; what is empty is left out.
+/// Fields of the form for a new node. Empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewNode {
-    /// Its name.
     pub fqdn: String,
-    /// MAC addresses, parted by spaces.
+    /// MAC addresses, separated by spaces.
     pub macs: String,
-    /// Its serial number.
     pub serial: String,
-    /// The folder that stands for its file system.
+    /// The folder that a local node uses as its root file system.
     pub root: String,
-    /// Where it is reached by SSH, parted by spaces; empty: it is a folder.
+    /// SSH addresses, separated by spaces. Empty: the node is a local folder.
     pub addresses: String,
-    /// The port.
     pub port: String,
-    /// As whom.
     pub user: String,
-    /// The name of the secret with the private key.
+    /// Name of the secret that contains the private key.
     pub key: String,
-    /// The only host key that is taken.
+    /// The only host key that is accepted.
     pub host_key: String,
 }
 
-/// Adds a node's record.
+/// Adds a node.
 pub fn add_node(new: &NewNode) -> Call {
     let mut body = Map::new();
     put(&mut body, "fqdn", &new.fqdn);
@@ -41,9 +37,11 @@ pub fn add_node(new: &NewNode) -> Call {
     if !new.addresses.trim().is_empty() {
         let mut ssh = Map::new();
         put_all(&mut ssh, "addresses", &new.addresses);
-        ssh.extend(new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))));
+        ssh.extend(
+            new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))),
+        );
         put(&mut ssh, "user", &new.user);
-        // Both have to be there.
+        // The server requires `key` and `host_key` in an SSH connection.
         ssh.insert("key".into(), new.key.trim().into());
         ssh.insert("host_key".into(), new.host_key.trim().into());
         body.insert("ssh".into(), ssh.into());
@@ -66,9 +64,12 @@ pub fn add_node(new: &NewNode) -> Call {
         .option_of("host-key", ssh.host_key.trim())
 }
 
-/// Adds the nodes of a text, a node a line.
+/// Adds the nodes of a text with one node per line.
 pub fn add_nodes(text: &str) -> Call {
-    let call = Call::post("/nodes/many").json(json!({ "text": text })).words(["node", "add"]).option("file", "-");
+    let call = Call::post("/nodes/many")
+        .json(json!({ "text": text }))
+        .words(["node", "add"])
+        .option("file", "-");
     Call { input: Some(text.to_owned()), ..call }
 }
 
@@ -86,12 +87,11 @@ fn put_all(body: &mut Map<String, Value>, name: &str, values: &str) {
     }
 }
 
-/// Shows a node.
 pub fn show_node(fqdn: &str) -> Call {
     Call::get(format!("/nodes/{}", encoded(fqdn))).words(["node", "show", fqdn])
 }
 
-/// Changes what people say of a node, as of a version of its record; what is not in `change` stays.
+/// Changes a node's record at this version. Fields that are not in `change` keep their values.
 pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Call {
     let words = edited(&change);
     let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
@@ -100,7 +100,8 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
     words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value)).version(version)
 }
 
-/// The command that proposes a change of a node in a blueprint. Hints come from a file, since no option can say them.
+/// The command that proposes a change of a node in a blueprint. Hints come from a file, because no
+/// option can contain them.
 pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
     let way = change.way.as_ref().and_then(|way| serde_json::to_value(way).ok());
     let options = way.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
@@ -110,7 +111,7 @@ pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
     call.switch("propose", true).cli()
 }
 
-/// What is changed, as options. None: a part of it can be told by no option.
+/// The change as options. `None` if an option can't express a part of it.
 fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
     let mut options = Vec::new();
     for (name, value) in change {
@@ -118,7 +119,11 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
             ("way", Value::Object(way)) => options.extend(edited(way)?),
             ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
                 let option = if name == "macs" { "mac" } else { "ssh" };
-                options.extend(all.iter().filter_map(Value::as_str).map(|one| (option.to_owned(), one.to_owned())));
+                options.extend(
+                    all.iter()
+                        .filter_map(Value::as_str)
+                        .map(|one| (option.to_owned(), one.to_owned())),
+                );
             }
             ("hints", _) | (_, Value::Array(_) | Value::Object(_) | Value::Null) => return None,
             (_, Value::String(text)) => options.push((name.replace('_', "-"), text.clone())),
@@ -128,7 +133,7 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
     Some(options)
 }
 
-/// Takes a node out of service, or puts it back.
+/// Puts a node in maintenance, or ends the maintenance.
 pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) -> Call {
     Call::new(Method::Put, format!("/nodes/{node}/availability"))
         .on(version)
@@ -139,12 +144,14 @@ pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) 
         .version(version)
 }
 
-/// Takes out the record of a node that no target speaks of.
+/// Removes a node that is in no blueprint.
 pub fn take_out_node(node: NodeId) -> Call {
-    Call::new(Method::Delete, format!("/nodes/{node}")).words(["node", "remove"]).word(node.to_string())
+    Call::new(Method::Delete, format!("/nodes/{node}"))
+        .words(["node", "remove"])
+        .word(node.to_string())
 }
 
-/// Makes a token by which a node speaks for itself.
+/// Creates a token for the node's own reports.
 pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
     Call::post(format!("/nodes/{node}/tokens"))
         .json(json!({ "name": name, "days": days }))
@@ -155,7 +162,6 @@ pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
         .option("days", &days.to_string())
 }
 
-/// Takes a node's token back.
 pub fn revoke_node_token(node: NodeId, token: Uuid) -> Call {
     Call::new(Method::Delete, format!("/nodes/{node}/tokens/{token}"))
         .words(["node", "token", "revoke"])

@@ -1,4 +1,5 @@
-//! Accounts, and how they come in. What decides about people takes an admin who is signed in: no token does it.
+//! Calls for people, sign-in and tokens. Changes to people need the session of an admin; the server
+//! rejects tokens.
 
 use engine::ids::{PasskeyId, PersonId};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
         .options("may", grants.iter().map(may))
 }
 
-/// `operator@web`.
+/// The grant as text, for example `operator@web`.
 fn may(grant: &Grant) -> String {
     match &grant.deployment {
         Some(deployment) => format!("{}@{deployment}", grant.permission),
@@ -25,7 +26,7 @@ fn may(grant: &Grant) -> String {
     }
 }
 
-/// Says what somebody may from now on, in the place of all before, as of a version of that.
+/// Replaces all permissions of a person, at this version of them.
 pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
     Call::new(Method::Patch, format!("/people/{id}/grants"))
         .on(version)
@@ -38,27 +39,34 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
         .version(version)
 }
 
-/// Keeps somebody out.
 pub fn disable_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/disable")).in_person().words(["person", "disable"]).word(id.to_string())
+    Call::post(format!("/people/{id}/disable"))
+        .in_person()
+        .words(["person", "disable"])
+        .word(id.to_string())
 }
 
-/// Lets somebody in again.
 pub fn enable_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/enable")).in_person().words(["person", "enable"]).word(id.to_string())
+    Call::post(format!("/people/{id}/enable"))
+        .in_person()
+        .words(["person", "enable"])
+        .word(id.to_string())
 }
 
-/// Confirms somebody's access as a second admin.
+/// Confirms a person's access as a second admin.
 pub fn confirm_person(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/confirm")).in_person().words(["person", "confirm"]).word(id.to_string())
+    Call::post(format!("/people/{id}/confirm"))
+        .in_person()
+        .words(["person", "confirm"])
+        .word(id.to_string())
 }
 
-/// Dismisses one's own notices of resets.
+/// Dismisses the reader's notices of sign-in resets.
 pub fn dismiss_notices() -> Call {
     Call::new(Method::Delete, "/me/notices").in_person().words(["session", "dismiss-notices"])
 }
 
-/// Removes one's own authenticator app.
+/// Removes the reader's authenticator app.
 pub fn remove_totp() -> Call {
     Call::new(Method::Delete, "/me/totp").in_person().words(["session", "remove-totp"])
 }
@@ -71,29 +79,35 @@ pub fn reset_factor(id: PersonId) -> Call {
         .word(id.to_string())
 }
 
-/// Makes a link by which somebody comes in once.
+/// Creates a one-time sign-in link.
 pub fn make_link(id: PersonId) -> Call {
-    Call::post(format!("/people/{id}/link")).in_person().words(["person", "link"]).word(id.to_string())
+    Call::post(format!("/people/{id}/link"))
+        .in_person()
+        .words(["person", "link"])
+        .word(id.to_string())
 }
 
-/// Sets one's own password, which no command line should have in it: it comes from a file, or is typed.
+/// Sets the reader's password. It is read from a file or typed, never an argument of a command.
 pub fn set_password() -> Call {
     Call { body: Body::File("password.json"), ..Call::new(Method::Put, "/me/password") }
         .in_person()
         .words(["session", "password"])
 }
 
-/// Ends one of one's own sessions.
+/// Ends one of the reader's sessions.
 pub fn end_session(id: Uuid) -> Call {
-    Call::new(Method::Delete, format!("/me/sessions/{id}")).in_person().words(["session", "end"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/me/sessions/{id}"))
+        .in_person()
+        .words(["session", "end"])
+        .word(id.to_string())
 }
 
-/// Ends all of one's own sessions but the one that asks.
+/// Ends all of the reader's other sessions.
 pub fn end_other_sessions() -> Call {
     Call::new(Method::Delete, "/me/sessions").in_person().words(["session", "end-others"])
 }
 
-/// Makes a token: one's own, or a service account's.
+/// Creates a token for the reader or for a service account.
 pub fn make_token(
     name: &str,
     scopes: &[&str],
@@ -123,17 +137,21 @@ pub fn make_token(
         .option_of("for", &person.map(|person| person.to_string()).unwrap_or_default())
 }
 
-/// Takes a token back.
 pub fn revoke_token(id: Uuid) -> Call {
-    Call::new(Method::Delete, format!("/tokens/{id}")).in_person().words(["token", "revoke"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/tokens/{id}"))
+        .in_person()
+        .words(["token", "revoke"])
+        .word(id.to_string())
 }
 
-/// Lists one's own passkeys.
+/// Lists the reader's passkeys.
 pub fn list_passkeys() -> Call {
     Call::new(Method::Get, "/people/me").words(["me"])
 }
 
-/// Revokes a passkey.
 pub fn revoke_passkey(id: PasskeyId) -> Call {
-    Call::new(Method::Delete, format!("/passkeys/{id}")).in_person().words(["passkey", "revoke"]).word(id.to_string())
+    Call::new(Method::Delete, format!("/passkeys/{id}"))
+        .in_person()
+        .words(["passkey", "revoke"])
+        .word(id.to_string())
 }

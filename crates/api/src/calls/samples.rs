@@ -1,10 +1,11 @@
-//! One of each, for the tests of everybody who has to understand them: the interface's document, and the command line's grammar.
+//! A sample of each call, for the tests that compare calls with the OpenAPI document and with the
+//! CLI's arguments.
 
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId, RoleName, RunId,
-    SubmissionId, TargetNo,
+    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId,
+    RoleName, RunId, SubmissionId, TargetNo,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -13,13 +14,13 @@ use super::*;
 use crate::console::{GraphWay, GraphWish, Length, TrailWish};
 use crate::people::{AccountKind, Grant};
 
-/// A reason that a shell could make something else of.
+/// A reason with characters that are special in a shell.
 const WHY: &str = "ada's switch; $HOME & \"more\"";
 
-/// Every kind of call, filled in with what has to be quoted.
+/// One call of each kind, with values that need quotes.
 ///
 /// # Errors
-/// Never: its names are names.
+/// None in practice: the names are valid constants.
 pub fn samples() -> Result<Vec<Call>, NameError> {
     let web = DeploymentName::parse("web")?;
     let role = RoleName::parse("proxy")?;
@@ -40,8 +41,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change =
-        json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let change = json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
     let wish = GraphWish {
@@ -62,7 +62,13 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone())]),
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone()), (NodeId(id(6)), n2)]),
         unbind((proposal, 3), &web, (node, &n1), &key, true),
-        unbind((proposal, 3), &web, (node, &n1), &NoderoleKey { instance: 1, ..key.clone() }, false),
+        unbind(
+            (proposal, 3),
+            &web,
+            (node, &n1),
+            &NoderoleKey { instance: 1, ..key.clone() },
+            false,
+        ),
         undo(proposal, 3),
         redo(proposal, 3),
         discard(proposal, 3),
@@ -155,7 +161,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     Ok(all)
 }
 
-/// Something that a list can be asked for.
+/// A valid value for a filter of a list.
 fn sample_of(list: List, word: &str) -> &'static str {
     match (list, word) {
         (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",

@@ -1,7 +1,7 @@
-//! Texts as words of a POSIX shell, and as parts of an address.
+//! Quotes text for a POSIX shell and encodes text for a URL.
 
-/// A text as one word of a shell: as it is where no shell makes anything of it, else in single quotes, within which nothing means
-/// anything but their end. Control characters stay as they are: a line break within quotes is one.
+/// Quotes a text as one word of a shell. A word without special characters is returned unchanged.
+/// Control characters are kept: within single quotes a line break has no special meaning.
 pub fn quoted(text: &str) -> String {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/:@%+,=".contains(&b);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -10,10 +10,13 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A text as part of an address (RFC 3986: everything but unreserved characters), so that it means nothing within double quotes either.
+/// Percent-encodes all but unreserved characters (RFC 3986). The result is also safe within double
+/// quotes of a shell.
 pub fn encoded(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
 }
 
 #[cfg(test)]
@@ -23,8 +26,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_makes_nothing_of_stays_readable() {
-        for plain in ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"] {
+    fn plain_word_is_not_quoted() {
+        for plain in
+            ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"]
+        {
             assert_eq!(quoted(plain), plain);
         }
         assert_eq!(quoted("because"), "because");
@@ -34,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_meant() {
+    fn shell_parses_quoted_text_unchanged() {
         let texts = [
             "",
             "a b",
@@ -59,14 +64,18 @@ mod tests {
             "-n",
         ];
         let line = texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(" ");
-        let out = Command::new("sh").arg("-c").arg(format!("printf '%s\\0' {line}")).output().expect("a shell");
+        let out = Command::new("sh")
+            .arg("-c")
+            .arg(format!("printf '%s\\0' {line}"))
+            .output()
+            .expect("a shell");
         let read = String::from_utf8(out.stdout).expect("text");
         let read: Vec<&str> = read.strip_suffix('\0').expect("an end").split('\0').collect();
         assert_eq!(read, texts);
     }
 
     #[test]
-    fn nothing_in_an_address_means_anything_to_a_shell() {
+    fn url_encoding_escapes_shell_characters() {
         assert_eq!(encoded("a b/$HOME`\"\\é"), "a%20b%2F%24HOME%60%22%5C%C3%A9");
         assert_eq!(encoded("n1.web-2_x~"), "n1.web-2_x~");
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Operations that change something and that no page offers by itself.
+/// Operations that change something but have no call, with the reason.
 const NOT_SHOWN: [(&str, &str); 16] = [
     ("POST /api/v1/proposals/{id}/foresee", "changes nothing: what a form would come to"),
     ("POST /api/v1/submissions/{id}/look", "notes that a page was looked at"),
@@ -33,41 +33,47 @@ fn all() -> Vec<Call> {
     samples().expect("names")
 }
 
-/// The template that an address is of. One without a place for anything is meant before one with.
+/// Finds the path template of a call. Templates with fewer parameters take precedence.
 fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     let path = call.path();
     let fits = |template: &str| {
-        let (ours, theirs): (Vec<_>, Vec<_>) = (path.split('/').collect(), template.split('/').collect());
+        let (ours, theirs): (Vec<_>, Vec<_>) =
+            (path.split('/').collect(), template.split('/').collect());
         ours.len() == theirs.len()
             && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
     };
     let paths = document["paths"].as_object().expect("paths");
     let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
     found.sort_by_key(|(template, _)| template.matches('{').count());
-    let (template, operations) = found.first().unwrap_or_else(|| panic!("{path} is no address of the interface"));
+    let (template, operations) =
+        found.first().unwrap_or_else(|| panic!("{path} is no address of the interface"));
     let method = call.method().word().to_lowercase();
     let operation = operations.get(&method).unwrap_or_else(|| panic!("{template} has no {method}"));
     (template, operation)
 }
 
-/// What a schema says, its reference followed.
+/// Resolves the `$ref` of a schema.
 fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     match schema.get("$ref").and_then(Value::as_str) {
         Some(reference) => {
             let pointer = reference.strip_prefix('#').expect("a reference within the document");
-            followed(document, document.pointer(pointer).unwrap_or_else(|| panic!("{reference} leads nowhere")))
+            followed(
+                document,
+                document.pointer(pointer).unwrap_or_else(|| panic!("{reference} leads nowhere")),
+            )
         }
         None => schema,
     }
 }
 
-/// What of a value does not fit a schema: as much of JSON Schema as the interface's requests need, and whatever else is in one is no
-/// objection.
+/// Lists the parts of a value that violate a schema. It supports the JSON Schema keywords that the
+/// API's requests use and ignores all others.
 fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     let schema = followed(document, schema);
     let any = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
     if let Some(choices) = any {
-        let tried: Vec<_> = choices.iter().map(|choice| misfits(document, choice, value, at)).collect();
+        let tried: Vec<_> =
+            choices.iter().map(|choice| misfits(document, choice, value, at)).collect();
         if tried.iter().all(|misfits| !misfits.is_empty()) {
             return vec![format!("{at}: fits none of {tried:?}")];
         }
@@ -100,29 +106,41 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
         }
     }
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
-        found.extend(values.iter().flat_map(|value| misfits(document, items, value, &format!("{at}/*"))));
+        found.extend(
+            values.iter().flat_map(|value| misfits(document, items, value, &format!("{at}/*"))),
+        );
     }
     if let Some(fields) = value.as_object() {
         let none = serde_json::Map::new();
         let known = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
         for (name, value) in fields {
             match known.get(name) {
-                Some(schema) => found.extend(misfits(document, schema, value, &format!("{at}/{name}"))),
+                Some(schema) => {
+                    found.extend(misfits(document, schema, value, &format!("{at}/{name}")))
+                }
                 None if schema.get("additionalProperties") == Some(&json!(false)) => {
                     found.push(format!("{at}/{name}: nobody knows it"));
                 }
                 None => {}
             }
         }
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        found
-            .extend(required.filter(|name| !fields.contains_key(*name)).map(|name| format!("{at}/{name}: is missing")));
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        found.extend(
+            required
+                .filter(|name| !fields.contains_key(*name))
+                .map(|name| format!("{at}/{name}: is missing")),
+        );
     }
     found
 }
 
 #[test]
-fn each_request_is_one_that_the_interface_knows() {
+fn every_request_matches_the_openapi_document() {
     let document = document();
     for call in all() {
         let (template, operation) = template(&document, &call);
@@ -136,7 +154,8 @@ fn each_request_is_one_that_the_interface_knows() {
             (body, schema) => panic!("{template}: sends {body:?} where {schema:?} is asked for"),
         }
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-        let parameters: Vec<&Value> = parameters.iter().map(|one| followed(&document, one)).collect();
+        let parameters: Vec<&Value> =
+            parameters.iter().map(|one| followed(&document, one)).collect();
         for (word, _) in call.query() {
             let is_known = parameters.iter().any(|one| one["in"] == "query" && one["name"] == word);
             assert!(is_known, "{template} can't be asked by {word}");
@@ -147,48 +166,68 @@ fn each_request_is_one_that_the_interface_knows() {
 }
 
 #[test]
-fn whatever_can_be_changed_can_be_changed_by_command() {
+fn every_changing_operation_has_a_call() {
     let document = document();
-    let shown: BTreeSet<String> =
-        all().iter().map(|call| format!("{} {}", call.method().word(), template(&document, call).0)).collect();
-    let not_shown: BTreeSet<String> = NOT_SHOWN.iter().map(|(operation, _)| (*operation).to_owned()).collect();
+    let shown: BTreeSet<String> = all()
+        .iter()
+        .map(|call| format!("{} {}", call.method().word(), template(&document, call).0))
+        .collect();
+    let not_shown: BTreeSet<String> =
+        NOT_SHOWN.iter().map(|(operation, _)| (*operation).to_owned()).collect();
     let mut can: BTreeSet<String> = BTreeSet::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
-        let changing = ["post", "put", "patch", "delete"].into_iter().filter(|method| operations.get(method).is_some());
+        let changing = ["post", "put", "patch", "delete"]
+            .into_iter()
+            .filter(|method| operations.get(method).is_some());
         can.extend(changing.map(|method| format!("{} {path}", method.to_uppercase())));
     }
-    let missing: Vec<_> = can.difference(&shown).filter(|operation| !not_shown.contains(*operation)).collect();
+    let missing: Vec<_> =
+        can.difference(&shown).filter(|operation| !not_shown.contains(*operation)).collect();
     assert!(missing.is_empty(), "no call for {missing:?}");
-    let wrong: Vec<_> =
-        not_shown.iter().filter(|operation| !can.contains(*operation) || shown.contains(*operation)).collect();
+    let wrong: Vec<_> = not_shown
+        .iter()
+        .filter(|operation| !can.contains(*operation) || shown.contains(*operation))
+        .collect();
     assert!(wrong.is_empty(), "said not to be shown: {wrong:?}");
 }
 
 #[test]
-fn a_request_that_must_say_its_version_does() {
+fn required_version_is_sent() {
     let document = document();
     for call in all() {
         let (template, operation) = template(&document, &call);
         if operation.pointer("/responses/428").is_some() {
             let in_body = call.curl().contains("\"version\":");
-            assert!(call.names_version() || in_body, "{template} is refused where neither header nor body says it");
+            assert!(
+                call.names_version() || in_body,
+                "{template} is refused where neither header nor body says it"
+            );
         }
     }
 }
 
 #[test]
-fn a_command_names_the_version_that_its_request_names() {
+fn command_and_request_name_same_version() {
     for call in all().into_iter().filter(Call::names_version) {
         let words = call.arguments();
-        let named = |word: &str| words.iter().position(|one| one == word).and_then(|at| words.get(at + 1)).cloned();
+        let named = |word: &str| {
+            words.iter().position(|one| one == word).and_then(|at| words.get(at + 1)).cloned()
+        };
         let by_option = named("--version").map(|version| format!("\"{version}\""));
-        let said = by_option.or_else(|| named("--if-match")).unwrap_or_else(|| panic!("{} names none", call.cli()));
-        assert!(call.curl().contains(&format!("If-Match: {said}")), "{} and {}", call.cli(), call.curl());
+        let said = by_option
+            .or_else(|| named("--if-match"))
+            .unwrap_or_else(|| panic!("{} names none", call.cli()));
+        assert!(
+            call.curl().contains(&format!("If-Match: {said}")),
+            "{} and {}",
+            call.cli(),
+            call.curl()
+        );
     }
 }
 
 #[test]
-fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
+fn single_unbind_has_its_own_command() {
     use engine::cluster::NoderoleKey;
     use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
     use engine::plan::Edit;
@@ -200,21 +239,30 @@ fn what_is_put_into_a_proposal_is_said_by_its_own_command_where_there_is_one() {
     let moved = Edit::MoveNode { node, deployment: DeploymentId(uuid::Uuid::from_u128(1)) };
     let said = |board, edits: &[Edit]| put((ProposalId(9), 3), board, edits).cli();
     let only = std::slice::from_ref(&off);
-    assert_eq!(said(Some(&web), only), format!("gantry unbind {node} app --in web --with-dependents"));
-    // A proposal on a node is no board's, and what is several edits goes in as one.
+    assert_eq!(
+        said(Some(&web), only),
+        format!("gantry unbind {node} app --in web --with-dependents")
+    );
+    // A proposal on a node has no deployment, and several edits are sent together: both use `edit`.
     for several in [said(None, only), said(Some(&web), &[off.clone(), moved])] {
         assert!(several.ends_with("| gantry proposal edit 9 --file=- --version 3"), "{several}");
     }
     let body = put((ProposalId(9), 3), Some(&web), only).body().clone();
-    assert_eq!(body, Body::Json(json!({"version": 3, "edits": [off]})), "the request is the same whatever the command");
+    assert_eq!(
+        body,
+        Body::Json(json!({"version": 3, "edits": [off]})),
+        "the request is the same whatever the command"
+    );
 }
 
 #[test]
-fn what_no_token_does_is_sent_with_a_session() {
-    // docs/people.md: by a token nobody gives a verdict, makes a token, changes people or passwords, or ends sessions.
+fn session_only_operations_use_a_session() {
+    // docs/people.md: no token can give a verdict, create a token, change people or passwords, or
+    // end sessions.
     for call in all() {
         let path = call.path();
-        let of_people = ["/people", "/tokens", "/me/", "/passkeys/"].iter().any(|part| path.contains(part));
+        let of_people =
+            ["/people", "/tokens", "/me/", "/passkeys/"].iter().any(|part| path.contains(part));
         let takes_person = call.method() != Method::Get
             && (path.ends_with("/verdicts")
                 || of_people && !(path.contains("/nodes/") && call.method() == Method::Delete));
@@ -224,31 +272,37 @@ fn what_no_token_does_is_sent_with_a_session() {
 }
 
 #[test]
-fn a_shell_gets_the_words_that_were_meant() {
+fn shell_parses_commands_to_the_same_arguments() {
     for call in all() {
         let read = |line: &str, name: &str| {
             let script = format!("{name}() {{ printf '%s\\0' \"$@\"; }}; {line}");
-            let out = std::process::Command::new("sh").arg("-c").arg(script).env("GANTRY_SERVER", "http://x").output();
+            let out = std::process::Command::new("sh")
+                .arg("-c")
+                .arg(script)
+                .env("GANTRY_SERVER", "http://x")
+                .output();
             let out = String::from_utf8(out.expect("a shell").stdout).expect("text");
             out.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(read(&call.cli(), "gantry"), call.arguments());
         if let Some(input) = call.input() {
             let script = format!("gantry() {{ cat; }}; {}", call.cli());
-            let out = std::process::Command::new("sh").arg("-c").arg(script).output().expect("a shell");
+            let out =
+                std::process::Command::new("sh").arg("-c").arg(script).output().expect("a shell");
             assert_eq!(String::from_utf8(out.stdout).expect("text"), input);
         }
         let words = read(&call.curl(), "curl");
         assert!(words.last().expect("an address").starts_with("http://x/api/v1/"), "{words:?}");
         if let Body::Json(body) = call.body() {
-            let sent = words.iter().position(|word| word == "--json").and_then(|at| words.get(at + 1));
+            let sent =
+                words.iter().position(|word| word == "--json").and_then(|at| words.get(at + 1));
             assert_eq!(serde_json::from_str::<Value>(sent.expect("a body")).expect("JSON"), *body);
         }
     }
 }
 
 #[test]
-fn they_read_as_people_would_write_them() {
+fn commands_have_readable_form() {
     let read = |call: &Call| (call.cli(), call.curl());
     let all = all();
     let (cli, curl) = read(all.iter().find(|call| call.path().ends_with("/hold")).expect("hold"));
@@ -270,12 +324,22 @@ fn they_read_as_people_would_write_them() {
         "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" \"$GANTRY_SERVER/api/v1/runs?state=failed&node=n1%20%26%20co\""
     );
     let version = |call: &Call| call.cli().ends_with(" --version 3");
-    let named: Vec<&Call> = all.iter().filter(|call| call.path().starts_with("/api/v1/proposals/9/")).collect();
-    assert_eq!(named.iter().filter(|call| version(call)).count(), 5, "edit, undo, redo, discard and submit");
+    let named: Vec<&Call> =
+        all.iter().filter(|call| call.path().starts_with("/api/v1/proposals/9/")).collect();
+    assert_eq!(
+        named.iter().filter(|call| version(call)).count(),
+        5,
+        "edit, undo, redo, discard and submit"
+    );
     let node = engine::ids::NodeId(uuid::Uuid::nil());
     assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
-    assert!(set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json"));
-    assert_eq!(set_available(node, 4, true, "x").cli(), format!("gantry node in {node} --reason x --version 4"));
+    assert!(
+        set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json")
+    );
+    assert_eq!(
+        set_available(node, 4, true, "x").cli(),
+        format!("gantry node in {node} --reason x --version 4")
+    );
     let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");
     assert_eq!(
         change_node(node, 4, fields).cli(),

@@ -1,4 +1,4 @@
-//! What is decided, and what is done about work under way.
+//! Calls for reviews, execution and runs.
 
 use engine::Hash;
 use engine::gate::VerdictKind;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::shell::encoded;
 use super::{Body, Call};
 
-/// Holds a deployment, or lets it go on.
+/// Puts a deployment on hold, or ends the hold.
 pub fn hold(deployment: &DeploymentName, held: bool, reason: &str) -> Call {
     let name = deployment.as_str();
     let verb = if held { "hold" } else { "release" };
@@ -18,7 +18,7 @@ pub fn hold(deployment: &DeploymentName, held: bool, reason: &str) -> Call {
         .option("reason", reason)
 }
 
-/// Says how urgent a deployment's steps are.
+/// Sets the priority of a deployment's steps.
 pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/priority"))
@@ -28,7 +28,7 @@ pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> C
         .option("reason", reason)
 }
 
-/// Opens a proposal that brings a deployment back to what it was at a target.
+/// Opens a proposal that restores a deployment to its state at an earlier blueprint.
 pub fn restore(deployment: &DeploymentName, target: TargetNo, partial: bool) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/restore"))
@@ -38,7 +38,7 @@ pub fn restore(deployment: &DeploymentName, target: TargetNo, partial: bool) -> 
         .switch("partial", partial)
 }
 
-/// Switches execution for everything.
+/// Turns execution on or off for all deployments.
 pub fn execution(enabled: bool, reason: &str) -> Call {
     Call::post("/execution")
         .json(json!({ "enabled": enabled, "reason": reason }))
@@ -46,12 +46,11 @@ pub fn execution(enabled: bool, reason: &str) -> Call {
         .option("reason", reason)
 }
 
-/// Shows a review.
 pub fn show_review(id: SubmissionId) -> Call {
     Call::get(format!("/submissions/{id}")).words(["review", "show"]).word(id.to_string())
 }
 
-/// Gives a verdict. A reason may be left out to approve.
+/// Gives a verdict. An approval needs no reason.
 pub fn verdict(id: SubmissionId, kind: VerdictKind, reason: &str) -> Call {
     let (verb, word) = match kind {
         VerdictKind::Approve => ("approve", "approve"),
@@ -70,7 +69,7 @@ pub fn verdict(id: SubmissionId, kind: VerdictKind, reason: &str) -> Call {
         .option_of("reason", reason)
 }
 
-/// Makes a submission the next target; `name` is typed for what can't be undone.
+/// Commits a review. `name` confirms a change that can't be undone.
 pub fn commit(id: SubmissionId, name: Option<&str>, cancel: bool) -> Call {
     let mut body = Map::new();
     body.extend(name.map(|name| ("name".to_owned(), Value::from(name))));
@@ -85,7 +84,7 @@ pub fn commit(id: SubmissionId, name: Option<&str>, cancel: bool) -> Call {
         .switch("cancel", cancel)
 }
 
-/// Comments on a change of a submission; without an anchor on all of it.
+/// Comments on a change of a review, or on the whole review if the anchor is empty.
 pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
     let said = match anchor.is_empty() {
         true => json!({ "body": body }),
@@ -99,7 +98,6 @@ pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
         .last(body)
 }
 
-/// Answers in a thread.
 pub fn reply(thread: CommentId, body: &str) -> Call {
     Call::post(format!("/threads/{thread}/replies"))
         .json(json!({ "body": body }))
@@ -108,49 +106,58 @@ pub fn reply(thread: CommentId, body: &str) -> Call {
         .last(body)
 }
 
-/// Resolves a thread, or opens it again.
+/// Resolves or reopens a thread.
 pub fn resolve(thread: CommentId, resolved: bool) -> Call {
     let verb = if resolved { "resolve" } else { "reopen" };
     Call::post(format!("/threads/{thread}/{verb}")).words(["review", verb]).word(thread.to_string())
 }
 
-/// Stops a run.
 pub fn cancel_run(id: RunId) -> Call {
-    Call::post(format!("/runs/{id}/cancel")).json(json!({})).words(["run", "cancel"]).word(id.to_string())
+    Call::post(format!("/runs/{id}/cancel"))
+        .json(json!({}))
+        .words(["run", "cancel"])
+        .word(id.to_string())
 }
 
-/// Shows a role; of one of several barclamps that have one of this name, where one is said.
+/// Shows a role. `barclamp` selects one of several roles with this name.
 pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
-    let asked = if barclamp.is_empty() { String::new() } else { format!("?barclamp={}", encoded(barclamp)) };
+    let asked = if barclamp.is_empty() {
+        String::new()
+    } else {
+        format!("?barclamp={}", encoded(barclamp))
+    };
     Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
         .words(["role", "show", name.as_str()])
         .option_of("barclamp", barclamp)
 }
 
-/// Prints a script, by its content.
+/// Prints a script, by its content hash.
 pub fn script(hash: Hash) -> Call {
-    Call::get(format!("/scripts/{hash}")).words(["role", "script"]).option("hash", &hash.to_string())
+    Call::get(format!("/scripts/{hash}"))
+        .words(["role", "script"])
+        .option("hash", &hash.to_string())
 }
 
-/// Shows how roles hang together: of a barclamp, or around a role, where one is said.
+/// Shows the dependencies of a barclamp's roles, or of the roles around one role.
 pub fn role_graph(barclamp: &str, role: &str) -> Call {
-    let asked = [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
-    let asked: Vec<String> = asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let asked =
+        [("barclamp", barclamp), ("role", role)].into_iter().filter(|(_, value)| !value.is_empty());
+    let asked: Vec<String> =
+        asked.map(|(word, value)| format!("{word}={}", encoded(value))).collect();
     let query = if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) };
     let call = Call::get(format!("/catalog/graph{query}"));
-    // The command line takes one of them.
+    // The command accepts only one of the two options.
     if !barclamp.is_empty() && !role.is_empty() {
         return call;
     }
     call.words(["role", "graph"]).option_of("barclamp", barclamp).option_of("role", role)
 }
 
-/// Prints a run's log.
 pub fn run_log(id: RunId) -> Call {
     Call::get(format!("/runs/{id}/log")).words(["logs"]).word(id.to_string())
 }
 
-/// Lets a step in ERROR try again.
+/// Retries a step in ERROR.
 pub fn retry(id: NoderoleId, reason: &str) -> Call {
     Call::post(format!("/noderoles/{id}/retry"))
         .json(json!({ "reason": reason }))
@@ -159,27 +166,31 @@ pub fn retry(id: NoderoleId, reason: &str) -> Call {
         .option("reason", reason)
 }
 
-/// Imports a folder of barclamps; a request sends them as one object of paths and texts.
+/// Imports a folder of barclamps. The request body is a JSON object from path to text.
 pub fn import() -> Call {
-    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words(["barclamp", "import", "barclamps/"])
+    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words([
+        "barclamp",
+        "import",
+        "barclamps/",
+    ])
 }
 
-/// Checks the audit's chain, all of it: the command asks part by part, a request for the first part.
+/// Verifies the audit log's hash chain. The command verifies the whole chain, the request only its
+/// first part.
 pub fn check_audit() -> Call {
     Call::get("/audit/chain").words(["audit", "chain"])
 }
 
-/// Takes the sealed audit along.
+/// Exports the sealed entries of the audit log.
 pub fn export_audit() -> Call {
     Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
 }
 
-/// Shows how it stands.
 pub fn overview() -> Call {
     Call::get("/overview").words(["overview"])
 }
 
-/// Shows the gate's policy.
+/// Shows the approval policy.
 pub fn policy() -> Call {
     Call::get("/policy").words(["policy"])
 }

@@ -1,11 +1,12 @@
-//! A seeded mix of all faults, while two persons go on changing what is meant; then peace; then the checker.
+//! A seeded mix of all faults while two people change the desired state. Then the faults end, and
+//! the checker runs.
 //!
-//! The seed decides which faults come in which order, at whom, after which pauses and for how long, and which changes are made. They are
-//! dealt like cards: each kind comes once before any comes again, and one that does not fit yet (no run to cancel) goes under the others
-//! that are left. Nothing ends before each kind has come. What becomes of it is up to the machine: two runs of one seed meet the same
-//! faults, and not the same moments.
+//! The seed determines the order, targets, delays and durations of faults, and the changes. Each
+//! kind of fault occurs once before any kind recurs. A fault that does not fit yet (no run to
+//! cancel) is postponed. The test does not end before each kind has occurred. The results depend on
+//! the machine: two runs with one seed have the same faults at different moments.
 //!
-//! `make chaos SEED=1 MINUTES=10`; without a seed a random one is taken, and told.
+//! `make chaos SEED=1 MINUTES=10`. Without a seed, it chooses and prints a random one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,11 +28,11 @@ use crate::world::{DEPLOYMENTS, Deaf, LEASE, Machine, Worker, World, approved, c
 const NODES: usize = 6;
 const WORKERS: usize = 3;
 const SERVERS: usize = 2;
-/// How long everything may take to come to rest when nothing is broken any more.
+/// Maximum time until everything settles after the last fault.
 const REST: Duration = Duration::from_secs(300);
-/// How much longer than asked for it may last until each kind of fault has come.
+/// Additional time beyond the requested duration, until each kind of fault has occurred.
 const ALL_KINDS: Duration = Duration::from_secs(120);
-/// Roles that are bound; they bring the others along.
+/// Roles to bind. They also add the roles that they require.
 const BOUND: [&str; 5] = ["top", "flaky", "aside", "spoke", "wipe"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +90,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What is mended later: when, and what.
+/// A fault in progress: its end and its kind.
 struct Broken {
     until: Instant,
     what: What,
@@ -106,26 +107,26 @@ enum What {
     Deaf(Deaf),
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Tally {
     faults: BTreeMap<Fault, usize>,
     changes: Changes,
 }
 
-/// What came of the persons' work.
+/// The results of the people's changes.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The targets that were answered with.
+    /// The targets that commits returned.
     committed: Vec<i64>,
-    /// By what was said.
+    /// Failed changes, by error.
     not: BTreeMap<String, usize>,
-    /// Of these how many were errors of the server's own, which no fault excuses.
+    /// Number of internal server errors among them. No fault excuses these.
     errors: usize,
 }
 
 impl Tally {
-    /// Kinds that have not come yet.
+    /// Kinds that have not occurred yet.
     fn not_dealt(&self) -> Vec<Fault> {
         Fault::ALL.into_iter().filter(|fault| !self.faults.contains_key(fault)).collect()
     }
@@ -136,20 +137,20 @@ pub struct Outcome {
     runs: i64,
     outcomes: Vec<(String, i64)>,
     steps: i64,
-    /// Of those how many wait for a step of another node.
+    /// Number of those that wait for a step on another node.
     between: usize,
-    /// How often a destructive step has begun.
+    /// How often a destructive step has started.
     destroyed: usize,
-    /// Committed, by the answer, and not there.
+    /// Number of targets that a commit returned but that don't exist.
     lost: usize,
-    /// Everything that was meant is done.
+    /// Whether all steps match the desired state.
     at_rest: bool,
     pub violations: Violations,
     took: Duration,
 }
 
 impl Outcome {
-    /// Nothing violated, nothing lost, nothing left undone, nothing that was not tried, and no server at a loss.
+    /// Whether there is no violation, lost commit, unfinished step, missing fault or server error.
     fn is_good(&self) -> bool {
         let broken = self.violations.total() + self.lost + self.tally.changes.errors;
         broken == 0 && self.at_rest && self.tally.not_dealt().is_empty()
@@ -180,7 +181,12 @@ impl fmt::Display for Outcome {
         }
         writeln!(f, "{:<34} {}", "violations", self.violations.total())?;
         write!(f, "{}", self.violations)?;
-        writeln!(f, "{:<34} {}", "all that was meant is done", if self.at_rest { "yes" } else { "no" })?;
+        writeln!(
+            f,
+            "{:<34} {}",
+            "all that was meant is done",
+            if self.at_rest { "yes" } else { "no" }
+        )?;
         write!(f, "{:<30} {} s", "took", self.took.as_secs())
     }
 }
@@ -190,12 +196,12 @@ struct Chaos {
     seeded: StdRng,
     tally: Tally,
     broken: Vec<Broken>,
-    /// Faults still to come of this round; each kind comes once before any comes again.
+    /// Remaining faults of this round. Each kind occurs once before any kind recurs.
     ahead: Vec<Fault>,
     servers: watch::Sender<Vec<String>>,
 }
 
-/// Breaks things for so long, lets all come to rest, and judges.
+/// Causes faults for this time, waits until everything settles, and runs the checker.
 pub async fn chaos(seed: u64, lasts: Duration) -> Outcome {
     let begun = Instant::now();
     let mut chaos = Chaos::begin(seed).await;
@@ -210,7 +216,8 @@ pub async fn chaos(seed: u64, lasts: Duration) -> Outcome {
     }));
     let end = Instant::now() + lasts;
     let at_last = end + ALL_KINDS;
-    while Instant::now() < end || (Instant::now() < at_last && !chaos.tally.not_dealt().is_empty()) {
+    while Instant::now() < end || (Instant::now() < at_last && !chaos.tally.not_dealt().is_empty())
+    {
         chaos.one_more().await;
     }
     let _ = stop.send(true);
@@ -245,11 +252,11 @@ impl Chaos {
         self.servers.send_replace(addresses);
     }
 
-    /// A pause, in which what is due is mended; then a fault. Now and then somebody looks after what is in ERROR meanwhile.
+    /// Waits, ends faults that are due, then causes a fault. Sometimes retries steps in ERROR.
     async fn one_more(&mut self) {
         let due = Instant::now() + Duration::from_millis(self.seeded.random_range(300..3_500));
         if self.seeded.random_bool(0.25) {
-            // What they were asking when they gave up may be done all the same.
+            // A request that timed out may have been executed all the same.
             let _ = tokio::time::timeout_at(due.into(), self.retry_errors()).await;
         }
         while Instant::now() < due {
@@ -268,7 +275,7 @@ impl Chaos {
         }
     }
 
-    /// False: it does not fit, because too much of its kind is broken already.
+    /// Returns false if the fault does not fit, because too many of its kind are in progress.
     async fn break_by(&mut self, fault: Fault) -> bool {
         let short = LEASE / 2 + Duration::from_millis(self.seeded.random_range(0..4_000));
         let long = LEASE + Duration::from_millis(self.seeded.random_range(1_000..6_000));
@@ -310,7 +317,7 @@ impl Chaos {
         true
     }
 
-    /// One worker is left to work.
+    /// Picks a worker, unless it is the last one.
     fn a_worker(&mut self) -> Option<Worker> {
         if self.world.workers.len() < 2 {
             return None;
@@ -324,7 +331,8 @@ impl Chaos {
     }
 
     fn break_node(&mut self, fault: Fault, until: Instant) -> bool {
-        let broken: BTreeSet<usize> = self.broken.iter().filter_map(|broken| broken.what.node()).collect();
+        let broken: BTreeSet<usize> =
+            self.broken.iter().filter_map(|broken| broken.what.node()).collect();
         let whole: Vec<usize> = (0..NODES).filter(|node| !broken.contains(node)).collect();
         if whole.len() <= NODES / 2 {
             return false;
@@ -363,7 +371,7 @@ impl Chaos {
         true
     }
 
-    /// A run that somebody has is in the queue once more.
+    /// Queues a leased run again.
     async fn same_run(&mut self) -> bool {
         if self.without_postgres() {
             return false;
@@ -392,7 +400,7 @@ impl Chaos {
         let (due, left): (Vec<Broken>, _) =
             std::mem::take(&mut self.broken).into_iter().partition(|broken| broken.until <= now);
         self.broken = left;
-        // PostgreSQL first: others look for it when they start.
+        // PostgreSQL first, because other processes need it to start.
         let (first, then): (Vec<Broken>, Vec<Broken>) =
             due.into_iter().partition(|b| matches!(b.what, What::NoPostgres));
         for Broken { what, .. } in first.into_iter().chain(then) {
@@ -429,8 +437,8 @@ impl Chaos {
         }
     }
 
-    /// Waits until nothing moves any more. What was an ERROR because of a fault is tried again, as a person would.
-    /// False: it does not.
+    /// Waits until nothing changes any more. Retries steps in ERROR, as a person would. Returns
+    /// false if it does not settle.
     async fn rest(&mut self) -> bool {
         let begun = Instant::now();
         loop {
@@ -447,13 +455,14 @@ impl Chaos {
     }
 
     async fn retry_errors(&self) {
-        let failed: Result<Vec<String>, _> =
-            sqlx::query_scalar("SELECT noderole_id::text FROM step WHERE state = 'error' AND error <> ''")
-                .fetch_all(&self.world.admin)
-                .await;
+        let failed: Result<Vec<String>, _> = sqlx::query_scalar(
+            "SELECT noderole_id::text FROM step WHERE state = 'error' AND error <> ''",
+        )
+        .fetch_all(&self.world.admin)
+        .await;
         for noderole in failed.unwrap_or_default() {
             let path = format!("/noderoles/{noderole}/retry");
-            // Refused: it has moved meanwhile.
+            // Refused if the step's state has changed.
             let _ = self.world.ada().post(&path, json!({"reason": "the fault is mended"})).await;
         }
     }
@@ -462,16 +471,20 @@ impl Chaos {
         let evidence = gather(&self.world).await;
         let violations = judge(&evidence);
         let begun_of = |line: &Line| matches!(line, Line::Start { role, .. } if role == "wipe");
-        let outcomes = sqlx::query_as("SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC");
+        let outcomes = sqlx::query_as(
+            "SELECT coalesce(outcome, state), count(*) FROM run GROUP BY 1 ORDER BY 2 DESC",
+        );
         for line in self.world.errors() {
             println!("{line}");
         }
         let answered = &self.tally.changes.committed;
-        let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM target WHERE number = ANY($1) AND kind = 'change'")
-            .bind(answered)
-            .fetch_one(&self.world.admin)
-            .await
-            .unwrap();
+        let kept: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM target WHERE number = ANY($1) AND kind = 'change'",
+        )
+        .bind(answered)
+        .fetch_one(&self.world.admin)
+        .await
+        .unwrap();
         let lost = answered.len() - usize::try_from(kept).unwrap();
         if violations.total() > 0 || !at_rest {
             eprintln!("{}\n{}", self.world.picture().await, self.world.logs());
@@ -500,7 +513,7 @@ impl What {
     }
 }
 
-/// Two persons who go on changing what is meant, by whichever server answers.
+/// Two people who keep changing the desired state, via any server that answers.
 struct Changing {
     seeded: StdRng,
     servers: watch::Receiver<Vec<String>>,
@@ -510,7 +523,7 @@ struct Changing {
     stopped: watch::Receiver<bool>,
 }
 
-/// Until it is told to stop.
+/// Runs until it is stopped.
 async fn changing(mut changing: Changing) -> Changes {
     let mut changes = Changes::default();
     let mut bound = BTreeSet::new();
@@ -525,7 +538,7 @@ async fn changing(mut changing: Changing) -> Changes {
                 bound.extend(binds);
             }
             Err(why) => {
-                // Of a change of which nobody heard it is found out by the next refusal whether it was committed.
+                // If a commit's response was lost, the next error shows whether it was committed.
                 if matches!(why, NotDone::Refused(422, _)) {
                     bound.extend(binds);
                     bound.retain(|it| !touched.contains(it));
@@ -547,11 +560,17 @@ async fn changing(mut changing: Changing) -> Changes {
 type Bound = BTreeSet<(usize, &'static str)>;
 
 impl Changing {
-    /// One to three edits in a deployment: what they bind, or what they have run again.
-    fn edits(&mut self, deployment: &str, bound: &Bound, number: u32) -> (Vec<Value>, Bound, Bound) {
+    /// One to three edits of a deployment that bind roles or re-run steps.
+    fn edits(
+        &mut self,
+        deployment: &str,
+        bound: &Bound,
+        number: u32,
+    ) -> (Vec<Value>, Bound, Bound) {
         let (mut binds, mut changes) = (Vec::new(), Vec::new());
         let (mut bind, mut touched) = (BTreeSet::new(), BTreeSet::new());
-        let nodes: Vec<usize> = (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
+        let nodes: Vec<usize> =
+            (0..self.nodes.len()).filter(|n| self.nodes[*n].deployment == deployment).collect();
         for _ in 0..self.seeded.random_range(1..=3) {
             let node = *nodes.choose(&mut self.seeded).unwrap();
             let role = *BOUND.choose(&mut self.seeded).unwrap();
@@ -559,14 +578,16 @@ impl Changing {
             if !bound.contains(&(node, role)) {
                 let deployment = &self.deployments[deployment];
                 if bind.insert((node, role)) {
-                    binds.push(json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}));
+                    binds.push(
+                        json!({"edit": "bind", "deployment": deployment, "node": id, "role": role}),
+                    );
                 }
                 continue;
             }
             touched.insert((node, role));
-            // The farther up, the more runs again.
+            // Roles closer to the root re-run more steps.
             let role = if self.seeded.random_bool(0.3) { "base" } else { role };
-            // Other data alone is no reason to destroy something again: lint asks for one.
+            // Changed data alone must not repeat a destructive step: lint requires a reason.
             changes.push(if role != "wipe" && self.seeded.random_bool(0.5) {
                 let data = json!({role: {"n": number}});
                 json!({"edit": "set_noderole_data", "node": id, "noderole": role, "data": data})
@@ -599,11 +620,11 @@ fn repeated(seed: u64, minutes: f64) -> String {
     format!("the same faults again: make chaos SEED={seed} MINUTES={minutes}")
 }
 
-/// The short one of every test run.
+/// The short version, in every test run.
 #[test]
-fn a_minute_of_all_faults_violates_nothing() {
+fn one_minute_of_chaos_violates_nothing() {
     const SEED: u64 = 4;
-    if !namespace::entered("chaos::a_minute_of_all_faults_violates_nothing", Room::best()) {
+    if !namespace::entered("chaos::one_minute_of_chaos_violates_nothing", Room::best()) {
         return;
     }
     let outcome = run(SEED, Duration::from_secs(45));
@@ -616,12 +637,15 @@ fn a_minute_of_all_faults_violates_nothing() {
 #[ignore = "as long as one likes: make chaos SEED=1 MINUTES=10"]
 fn chaos_of_a_seed() {
     let number = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-    let seed = number("SEED").map_or_else(rand::random::<u32>, |text| text.parse().expect("SEED is a number"));
-    let minutes: f64 = number("MINUTES").map_or(10.0, |text| text.parse().expect("MINUTES is a number"));
-    // What is run within is another process: it has the same seed.
+    let seed = number("SEED")
+        .map_or_else(rand::random::<u32>, |text| text.parse().expect("SEED is a number"));
+    let minutes: f64 =
+        number("MINUTES").map_or(10.0, |text| text.parse().expect("MINUTES is a number"));
+    // The process inside the namespace has the same seed, so print it only once.
     if !namespace::is_inside() {
         println!("SEED={seed} MINUTES={minutes}");
-        let ended = namespace::enter("chaos::chaos_of_a_seed", Room::best(), &[("SEED", seed.to_string())]);
+        let ended =
+            namespace::enter("chaos::chaos_of_a_seed", Room::best(), &[("SEED", seed.to_string())]);
         assert!(ended, "{}", repeated(seed.into(), minutes));
         return;
     }

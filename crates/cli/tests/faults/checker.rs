@@ -1,44 +1,45 @@
-//! The checker: what must never have happened, counted out of what was seen.
+//! The checker counts violations of the guarantees in the collected evidence.
 //!
-//! What runs on a node is judged by what the node wrote down itself, never by what the database believes of it; what the database
-//! applied is judged by its own rows and by a trigger that saw each of their changes. Times are hundredths of a second of one clock, that
-//! of the machine which all of them are on, and which nobody sets. Nothing here asks anything: whoever feeds it fabricated evidence
-//! sees fabricated violations counted.
+//! Runs on a node are judged by the node's own journal, not by the database. Results in the
+//! database are judged by its rows and by a trigger that recorded each change. Times are hundredths
+//! of a second on the monotonic clock of the machine that hosts everything. The checker does no
+//! I/O, so tests can feed it fabricated evidence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What a node's journal says.
+/// A line of a node's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// A run began.
+    /// A run started.
     Start {
         run: i64,
         role: String,
         at: u64,
-        /// It has the node for itself.
+        /// Whether the run is exclusive.
         exclusive: bool,
-        /// Earlier runs of which a process was still there, and whether they had the node for themselves.
+        /// Earlier runs with a live process, and whether they are exclusive.
         there: Vec<(i64, bool)>,
     },
-    /// It came to its end by itself, and well.
+    /// The run ended on its own and succeeded.
     End { run: i64, role: String, at: u64 },
 }
 
-/// A run as the database has it.
+/// A run in the database.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Run {
     pub id: i64,
     pub step: String,
     pub generation: i64,
     pub outcome: Option<String>,
-    /// What it does can't be done again.
+    /// Whether the run is destructive.
     pub destructive: bool,
-    /// Its target's chain holds: a submission with enough approvals of others than its authors.
+    /// Whether the chain of its target is valid: a review with enough approvals by people other
+    /// than its authors.
     pub approved: bool,
 }
 
-/// A step as it is in the end.
+/// The final state of a step.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Step {
     pub id: String,
@@ -47,21 +48,22 @@ pub struct Step {
     pub state: String,
     pub generation: i64,
     pub applied: i64,
-    /// Which attempt's result its wall has.
+    /// The attempt whose result is the step's output.
     pub wall_of: Option<i64>,
-    /// Why it is not ACTIVE.
+    /// Why the step is not ACTIVE.
     pub reason: Option<String>,
 }
 
-/// What the database's own trigger saw while it happened.
+/// An observation of the database trigger.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Seen {
-    /// `applied`: a result was applied by its run's end. `late`: by something else. `backwards`: a number fell.
+    /// `applied`: the end of a run applied its result. `late`: another statement did. `backwards`:
+    /// a number decreased.
     pub kind: String,
     pub what: String,
 }
 
-/// One step waits for another.
+/// A dependency between two steps.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct Edge {
     pub node: String,
@@ -70,7 +72,7 @@ pub struct Edge {
     pub parent: String,
 }
 
-/// Everything that was seen.
+/// The collected evidence.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// By node.
@@ -78,9 +80,9 @@ pub struct Evidence {
     pub runs: Vec<Run>,
     pub steps: Vec<Step>,
     pub edges: Vec<Edge>,
-    /// When each run was claimed.
+    /// Claim time of each run.
     pub claimed: BTreeMap<i64, u64>,
-    /// A person asked for one more try: of which step, and after which run of it.
+    /// Retries requested by a person: the step, and its last run before the request.
     pub asked: Vec<(String, i64)>,
     pub seen: Vec<Seen>,
 }
@@ -122,7 +124,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What was violated, each with a line for people.
+/// Violations by kind, each with a description.
 #[derive(Debug, Clone, Default)]
 pub struct Violations(pub BTreeMap<Kind, Vec<String>>);
 
@@ -152,7 +154,7 @@ impl fmt::Display for Violations {
     }
 }
 
-/// Counts.
+/// Counts violations.
 pub fn judge(evidence: &Evidence) -> Violations {
     let mut found = Violations::default();
     let runs: BTreeMap<i64, &Run> = evidence.runs.iter().map(|run| (run.id, run)).collect();
@@ -180,24 +182,30 @@ pub fn judge(evidence: &Evidence) -> Violations {
     found
 }
 
-/// Whatever ran on a node is a run that somebody approved.
+/// Every run on a node must be approved.
 fn unknown(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i64, &Run>) {
     for line in lines {
         if let Line::Start { run, role, .. } = line
             && !runs.contains_key(run)
         {
-            found.add(Kind::Unapproved, format!("{role} ran on {node} as run {run}, which nobody knows"));
+            found.add(
+                Kind::Unapproved,
+                format!("{role} ran on {node} as run {run}, which nobody knows"),
+            );
         }
     }
 }
 
-/// No exclusive run begins while something of another one is there, or before another one that began earlier has ended.
+/// No exclusive run may start while another exclusive run has a process, or before one that started
+/// earlier has ended.
 fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     let mut begun: Vec<(i64, bool)> = Vec::new();
     for line in lines {
         match line {
             Line::Start { run, role, exclusive, there, .. } => {
-                for (other, _) in there.iter().filter(|(other, its)| *exclusive && *its && other != run) {
+                for (other, _) in
+                    there.iter().filter(|(other, its)| *exclusive && *its && other != run)
+                {
                     found.add(
                         Kind::TwoAtOnce,
                         format!("{role} began on {node} as run {run} while run {other} was there"),
@@ -207,12 +215,16 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
             }
             Line::End { run, role, .. } => {
                 let Some(at) = begun.iter().position(|(other, _)| other == run) else {
-                    found.add(Kind::TwoAtOnce, format!("{role} ended on {node} as run {run}, which never began"));
+                    found.add(
+                        Kind::TwoAtOnce,
+                        format!("{role} ended on {node} as run {run}, which never began"),
+                    );
                     continue;
                 };
                 let (_, exclusive) = begun[at];
                 for (other, _) in begun[at + 1..].iter().filter(|(_, its)| exclusive && *its) {
-                    let what = format!("{role} ended on {node} as run {run} after run {other} had begun");
+                    let what =
+                        format!("{role} ended on {node} as run {run} after run {other} had begun");
                     found.add(Kind::TwoAtOnce, what);
                 }
             }
@@ -227,15 +239,22 @@ fn at_once(found: &mut Violations, node: &str, lines: &[Line]) {
     }
 }
 
-/// When a child begins, the last that was heard of each parent on its node is a good end.
+/// When a child starts, the last event of each parent on its node must be a success.
 fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     let mut ended: BTreeMap<&str, bool> = BTreeMap::new();
     for line in lines {
         match line {
             Line::Start { run, role, .. } => {
-                let parents = edges.iter().filter(|e| e.node == node && e.parent_node == node && e.child == *role);
-                for Edge { parent, .. } in parents.filter(|edge| ended.get(edge.parent.as_str()) != Some(&true)) {
-                    found.add(Kind::Order, format!("{role} began on {node} as run {run} before {parent} was done"));
+                let parents = edges
+                    .iter()
+                    .filter(|e| e.node == node && e.parent_node == node && e.child == *role);
+                for Edge { parent, .. } in
+                    parents.filter(|edge| ended.get(edge.parent.as_str()) != Some(&true))
+                {
+                    found.add(
+                        Kind::Order,
+                        format!("{role} began on {node} as run {run} before {parent} was done"),
+                    );
                 }
                 ended.insert(role, false);
             }
@@ -246,24 +265,31 @@ fn order(found: &mut Violations, node: &str, lines: &[Line], edges: &[Edge]) {
     }
 }
 
-/// When a child was claimed that ran, the last that was heard of each parent on another node is a good end. Not when it began: between the
-/// two a parent may be made to run again, and nothing on the child's node keeps that from beginning first.
+/// When a child was claimed that ran later, the last event of each parent on another node must be a
+/// success. The start does not count: a parent may be re-run between claim and start, and the
+/// child's node can't know that.
 fn order_between(found: &mut Violations, node: &str, lines: &[Line], evidence: &Evidence) {
     for line in lines {
         let Line::Start { run, role, at, .. } = line else { continue };
         let at = evidence.claimed.get(run).copied().unwrap_or(*at);
-        let edges = evidence.edges.iter().filter(|e| e.node == node && e.parent_node != node && e.child == *role);
+        let edges = evidence
+            .edges
+            .iter()
+            .filter(|e| e.node == node && e.parent_node != node && e.child == *role);
         for Edge { parent_node, parent, .. } in edges {
             let its = evidence.journals.get(parent_node).map(Vec::as_slice).unwrap_or_default();
             if !was_done(its, parent, at) {
-                let what = format!("{role} ran on {node} as run {run} before {parent} was done on {parent_node}");
+                let what = format!(
+                    "{role} ran on {node} as run {run} before {parent} was done on {parent_node}"
+                );
                 found.add(Kind::Order, what);
             }
         }
     }
 }
 
-/// Whether the last that was heard of a role up to that moment is a good end. What began in the same hundredth may have begun after it.
+/// Whether the last event of a role up to that moment is a success. An event in the same hundredth
+/// may have come after it.
 fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
     let mut heard = lines.iter().filter_map(|line| match line {
         Line::Start { role, at, .. } if role == wanted && *at < by => Some(false),
@@ -273,7 +299,8 @@ fn was_done(lines: &[Line], wanted: &str, by: u64) -> bool {
     heard.next_back() == Some(true)
 }
 
-/// What a destructive step does is begun once for each generation, and once more each time that a person asks.
+/// A destructive step starts once per generation, and once more for each retry that a person
+/// requests.
 fn destroyed_once(
     found: &mut Violations,
     node: &str,
@@ -286,14 +313,20 @@ fn destroyed_once(
         let Line::Start { run, role, .. } = line else { continue };
         let Some(run) = runs.get(run).filter(|run| run.destructive) else { continue };
         let Some(before) = last.insert((&run.step, run.generation), run.id) else { continue };
-        if !asked.iter().any(|(step, after)| *step == run.step && before <= *after && *after < run.id) {
-            let what = format!("{role} began on {node} as run {} after run {before}, and nobody asked for it", run.id);
+        if !asked
+            .iter()
+            .any(|(step, after)| *step == run.step && before <= *after && *after < run.id)
+        {
+            let what = format!(
+                "{role} began on {node} as run {} after run {before}, and nobody asked for it",
+                run.id
+            );
             found.add(Kind::DestroyedTwice, what);
         }
     }
 }
 
-/// Of each step, attempts and generations only rise on its node.
+/// On its node, attempts and generations of a step only increase.
 fn backwards(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap<i64, &Run>) {
     let mut last: BTreeMap<&str, &Run> = BTreeMap::new();
     for line in lines {
@@ -303,12 +336,15 @@ fn backwards(found: &mut Violations, node: &str, lines: &[Line], runs: &BTreeMap
             && (before.id >= run.id || before.generation > run.generation)
         {
             let of = |run: &Run| format!("run {} of generation {}", run.id, run.generation);
-            found.add(Kind::Backwards, format!("{role} on {node}: {} after {}", of(run), of(before)));
+            found.add(
+                Kind::Backwards,
+                format!("{role} on {node}: {} after {}", of(run), of(before)),
+            );
         }
     }
 }
 
-/// A step is done by the last attempt that succeeded, or there is a reason why it is not.
+/// A step has the output of its last successful attempt, or a reason why it is not ACTIVE.
 fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
     let called = format!("{} on {}", step.role, step.node);
     if step.state != "active" {
@@ -318,14 +354,22 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
         return;
     }
     if step.applied > step.generation {
-        found.add(Kind::Backwards, format!("{called} has applied {}, and is at {}", step.applied, step.generation));
+        found.add(
+            Kind::Backwards,
+            format!("{called} has applied {}, and is at {}", step.applied, step.generation),
+        );
     }
-    let of_step = runs.values().filter(|run| run.step == step.id && run.outcome.as_deref() == Some("succeeded"));
+    let of_step = runs
+        .values()
+        .filter(|run| run.step == step.id && run.outcome.as_deref() == Some("succeeded"));
     let last = of_step.map(|run| run.id).max();
     if step.wall_of != last {
         found.add(
             Kind::Late,
-            format!("{called} has the result of run {:?}, and run {last:?} was the last", step.wall_of),
+            format!(
+                "{called} has the result of run {:?}, and run {last:?} was the last",
+                step.wall_of
+            ),
         );
     }
 }
@@ -334,23 +378,29 @@ fn settled(found: &mut Violations, step: &Step, runs: &BTreeMap<i64, &Run>) {
 mod tests {
     use super::*;
 
-    /// Runs begin and end when their numbers say.
+    /// A start whose time is derived from its number.
     fn start(run: i64, role: &str, there: &[(i64, bool)]) -> Line {
         let at = run.unsigned_abs() * 10;
-        Line::Start { run, role: role.to_owned(), at, exclusive: role != "aside", there: there.to_vec() }
+        Line::Start {
+            run,
+            role: role.to_owned(),
+            at,
+            exclusive: role != "aside",
+            there: there.to_vec(),
+        }
     }
 
     fn end(run: i64, role: &str) -> Line {
         Line::End { run, role: role.to_owned(), at: run.unsigned_abs() * 10 + 5 }
     }
 
-    /// `top` on that node waits for `base` on the first.
+    /// `top` on this node depends on `base` on the first node.
     fn edge(node: &str) -> Edge {
         let [node, child, parent_node, parent] = [node, "top", "n1", "base"].map(str::to_owned);
         Edge { node, child, parent_node, parent }
     }
 
-    /// Two steps on a node, the second after the first, and all went well.
+    /// Evidence of two successful steps on one node, the second after the first.
     fn good() -> Evidence {
         let run = |id, step: &str, outcome: &str| Run {
             id,
@@ -379,7 +429,11 @@ mod tests {
         ];
         Evidence {
             journals: BTreeMap::from([("n1".to_owned(), lines)]),
-            runs: vec![run(10, "base", "lost"), run(20, "base", "succeeded"), run(21, "top", "succeeded")],
+            runs: vec![
+                run(10, "base", "lost"),
+                run(20, "base", "succeeded"),
+                run(21, "top", "succeeded"),
+            ],
             steps: vec![step("base", 20), step("top", 21)],
             edges: vec![edge("n1")],
             claimed: BTreeMap::from([(10, 99), (20, 199), (21, 209)]),
@@ -388,7 +442,7 @@ mod tests {
         }
     }
 
-    /// What is counted when the good evidence is changed so.
+    /// Counts violations after changing the valid evidence.
     fn counted(change: impl FnOnce(&mut Evidence)) -> BTreeMap<Kind, usize> {
         let mut evidence = good();
         change(&mut evidence);
@@ -404,9 +458,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_no_violation() {
+    fn valid_evidence_has_no_violation() {
         assert_eq!(counted(|_| ()), BTreeMap::new());
-        // A run that does not want the node for itself may be there beside another.
+        // A non-exclusive run may run next to another one.
         let beside = |evidence: &mut Evidence| {
             let run = Run { id: 22, step: "aside".to_owned(), ..evidence.runs[2].clone() };
             evidence.runs.push(run);
@@ -423,13 +477,16 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_nobody_approved_is_counted() {
+    fn unapproved_run_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].approved = false), only(Kind::Unapproved));
-        assert_eq!(counted(|evidence| lines(evidence).push(start(99, "base", &[]))), only(Kind::Unapproved));
+        assert_eq!(
+            counted(|evidence| lines(evidence).push(start(99, "base", &[]))),
+            only(Kind::Unapproved)
+        );
     }
 
     #[test]
-    fn two_exclusive_runs_at_once_are_counted() {
+    fn concurrent_exclusive_runs_are_counted() {
         let there = |evidence: &mut Evidence| lines(evidence)[1] = start(20, "base", &[(10, true)]);
         assert_eq!(counted(there), only(Kind::TwoAtOnce));
         let ended_later = |evidence: &mut Evidence| lines(evidence).insert(2, end(10, "base"));
@@ -441,14 +498,16 @@ mod tests {
     }
 
     #[test]
-    fn a_child_before_its_parent_is_counted() {
+    fn child_before_parent_is_counted() {
         let first = |evidence: &mut Evidence| drop(lines(evidence).remove(2));
         assert_eq!(counted(first), only(Kind::Order), "its parent has begun, and did not end well");
-        let alone = |evidence: &mut Evidence| *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")];
+        let alone = |evidence: &mut Evidence| {
+            *lines(evidence) = vec![start(21, "top", &[]), end(21, "top")]
+        };
         assert_eq!(counted(alone), only(Kind::Order));
     }
 
-    /// The second step is on another node.
+    /// Moves the second step to another node.
     fn apart(evidence: &mut Evidence) {
         let there = lines(evidence).split_off(3);
         evidence.journals.insert("n2".to_owned(), there);
@@ -456,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_before_its_parent_on_another_node_is_counted() {
+    fn child_before_remote_parent_is_counted() {
         assert_eq!(counted(apart), BTreeMap::new());
         let claimed = |at| {
             counted(|evidence| {
@@ -476,7 +535,11 @@ mod tests {
                 evidence.claimed.insert(21, at);
             })
         };
-        assert_eq!(again(209), BTreeMap::new(), "its parent began again when it was claimed already");
+        assert_eq!(
+            again(209),
+            BTreeMap::new(),
+            "its parent began again when it was claimed already"
+        );
         assert_eq!(again(221), only(Kind::Order));
         let never = |evidence: &mut Evidence| {
             apart(evidence);
@@ -486,8 +549,8 @@ mod tests {
     }
 
     #[test]
-    fn a_destructive_step_that_starts_twice_unasked_is_counted() {
-        // Of one generation: 20 after 19, which was lost.
+    fn unrequested_second_destructive_start_is_counted() {
+        // In one generation: run 20 after run 19, which was lost.
         let twice = |evidence: &mut Evidence| {
             evidence.runs[0] = Run { id: 19, generation: 2, ..evidence.runs[0].clone() };
             lines(evidence)[0] = start(19, "base", &[]);
@@ -512,15 +575,18 @@ mod tests {
     }
 
     #[test]
-    fn a_late_result_that_was_applied_is_counted() {
+    fn applied_late_result_is_counted() {
         assert_eq!(counted(|evidence| evidence.steps[0].wall_of = Some(10)), only(Kind::Late));
-        assert_eq!(counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())), only(Kind::Late));
+        assert_eq!(
+            counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())),
+            only(Kind::Late)
+        );
         let seen = Seen { kind: "late".to_owned(), what: "base 10".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Late));
     }
 
     #[test]
-    fn what_waits_for_nothing_is_counted() {
+    fn step_stuck_without_reason_is_counted() {
         for (state, reason) in [("todo", None), ("blocked", None), ("error", Some(String::new()))] {
             let stuck = |evidence: &mut Evidence| {
                 evidence.steps[1].state = state.to_owned();
@@ -531,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_back_is_counted() {
+    fn decreasing_number_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].generation = 3), only(Kind::Backwards));
         assert_eq!(counted(|evidence| evidence.steps[0].applied = 3), only(Kind::Backwards));
         let seen = Seen { kind: "backwards".to_owned(), what: "head from 5 to 4".to_owned() };
@@ -539,11 +605,14 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_is_told_with_its_number() {
+    fn each_kind_is_reported_with_its_count() {
         let mut evidence = good();
         evidence.runs[0].approved = false;
         let text = judge(&evidence).to_string();
-        assert!(text.contains("run without approved target        1\n    run 10 of generation 1\n"), "{text}");
+        assert!(
+            text.contains("run without approved target        1\n    run 10 of generation 1\n"),
+            "{text}"
+        );
         assert!(text.contains("moving backwards                   0\n"), "{text}");
     }
 }

@@ -1,11 +1,12 @@
-//! A clock that is off: a library, loaded before all others, through which a program asks for the time of day.
+//! Simulates a wrong clock with a preloaded library that shifts the time of day.
 //!
-//! Linux has no time namespace for the time of day. The compiler is there wherever Rust links, so nothing has to be installed.
+//! Linux time namespaces don't include the time of day. The library needs a C compiler, which
+//! Rust's linker setup always provides.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The environment variable with the seconds by which the clock is off.
+/// The environment variable with the clock's offset in seconds.
 pub const OFFSET: &str = "GANTRY_TEST_CLOCK_OFFSET";
 
 const SOURCE: &str = r#"
@@ -44,12 +45,13 @@ time_t time(time_t *at) {
 }
 "#;
 
-/// The library, made in that folder when it isn't there.
+/// The library's path. Compiles it into this folder if it is missing.
 pub fn shim(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
     if !library.exists() {
         std::fs::write(&source, SOURCE).unwrap();
-        let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+        let made =
+            Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
         assert!(made.unwrap().success(), "cc makes the library by which a worker's clock is off");
     }
     library

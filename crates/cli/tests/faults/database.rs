@@ -1,4 +1,4 @@
-//! A PostgreSQL that is restarted, and one that is gone for longer than anybody's lease.
+//! PostgreSQL is restarted, or unavailable for longer than a lease.
 
 use nix::sys::signal::Signal;
 
@@ -7,13 +7,13 @@ use crate::workers::all_is_well;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_restart_of_postgresql_loses_nothing() {
+async fn postgresql_restart_loses_nothing() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
     world.change("east", vec![world.bind(0, "top")]).await;
     world.started(0, "base", 0).await;
-    // What waits in the queue, and what is about to be claimed, is there afterwards too.
+    // Queued runs and steps about to be claimed must survive.
     world.change("west", vec![world.bind(1, "top"), world.bind(1, "flaky")]).await;
     world.end_postgres(Signal::SIGINT);
     assert!(world.postgres.ensure_running().await.unwrap());
@@ -23,17 +23,18 @@ async fn a_restart_of_postgresql_loses_nothing() {
     all_is_well(&world).await;
 }
 
-/// A minute is a lease; here a lease is shorter ([`crate::world::LEASE`]), and so is the time that PostgreSQL is gone. A run goes on for as long as its worker may believe that it is its own, and is
-/// ended on the node before anybody else could have it.
+/// PostgreSQL is unavailable for longer than a lease ([`crate::world::LEASE`]). A run continues
+/// while its worker may have the lease. The worker ends it on the node before another one could
+/// lease it.
 #[tokio::test]
-async fn postgresql_may_be_gone_for_longer_than_a_lease() {
+async fn postgresql_outage_beyond_a_lease_loses_nothing() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
     world.change("east", vec![world.bind(0, "top")]).await;
     let run = world.started(0, "base", 0).await;
     world.change("west", vec![world.bind(1, "top")]).await;
-    // As when the machine loses its power.
+    // Like a power failure.
     world.end_postgres(Signal::SIGQUIT);
     world.gone_from(0, run).await;
     let refused = world.ada().get("/deployments").await;

@@ -1,4 +1,4 @@
-//! Gathers what the checker judges: from the nodes' journals, and from the database.
+//! Collects the evidence for the checker from the nodes' journals and the database.
 
 use std::path::Path;
 
@@ -7,21 +7,24 @@ use sqlx::PgPool;
 use crate::checker::{Edge, Evidence, Line, Run, Seen, Step};
 use crate::world::World;
 
-/// What a node wrote down.
+/// Reads a node's journal.
 pub fn journal(root: &Path) -> Vec<Line> {
     let text = std::fs::read_to_string(root.join("journal")).unwrap_or_default();
     text.lines().filter_map(read).collect()
 }
 
-/// None: a line that broke off, because the disk was full.
+/// `None` for a line that was cut because the disk was full.
 fn read(line: &str) -> Option<Line> {
     let words: Vec<&str> = line.strip_suffix(" .")?.split(' ').collect();
     match words.as_slice() {
         ["start", run, role, exclusive, at, there] => {
-            let there = there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(|word| {
-                let (run, exclusive) = word.split_once('/')?;
-                Some((run.parse().ok()?, exclusive == "1"))
-            });
+            let there =
+                there.strip_prefix("there=")?.split(',').filter(|word| !word.is_empty()).map(
+                    |word| {
+                        let (run, exclusive) = word.split_once('/')?;
+                        Some((run.parse().ok()?, exclusive == "1"))
+                    },
+                );
             Some(Line::Start {
                 run: run.parse().ok()?,
                 role: (*role).to_owned(),
@@ -30,16 +33,18 @@ fn read(line: &str) -> Option<Line> {
                 there: there.collect::<Option<_>>()?,
             })
         }
-        ["end", run, role, at] => {
-            Some(Line::End { run: run.parse().ok()?, role: (*role).to_owned(), at: at.parse().ok()? })
-        }
+        ["end", run, role, at] => Some(Line::End {
+            run: run.parse().ok()?,
+            role: (*role).to_owned(),
+            at: at.parse().ok()?,
+        }),
         _ => None,
     }
 }
 
-/// Has the database write down what moves backwards, by what each result was applied, when runs were claimed and after which of them a
-/// person asked for one more, while it happens: a row that was wrong for a moment is right again at the end. The clock is the one by
-/// which the nodes write down when their runs begin and end: the machine's, since it was started.
+/// Installs triggers that record transient events: decreasing numbers, the statement that applied
+/// each result, claim times, and requested retries. The final rows don't show these. The clock is
+/// the same as in the nodes' journals: the machine's uptime.
 pub async fn watch(admin: &PgPool) {
     sqlx::raw_sql(
         "CREATE TABLE seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, what text NOT NULL);
@@ -97,7 +102,7 @@ pub async fn watch(admin: &PgPool) {
     .unwrap();
 }
 
-/// Everything there is. What is asked of the approvals is asked anew here, by other words than the program's own.
+/// Collects everything. It checks approvals with independent queries, not with the program's own.
 pub async fn gather(world: &World) -> Evidence {
     let admin = &world.admin;
     let runs: Vec<Run> = sqlx::query_as(
@@ -123,15 +128,17 @@ pub async fn gather(world: &World) -> Evidence {
     .fetch_all(admin)
     .await
     .unwrap();
-    let claimed: Vec<(i64, i64)> = sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
+    let claimed: Vec<(i64, i64)> =
+        sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
     let claimed = claimed.into_iter().map(|(run, at)| (run, at.unsigned_abs())).collect();
     let asked = sqlx::query_as("SELECT step, after_run FROM asked").fetch_all(admin).await.unwrap();
-    let seen: Vec<Seen> = sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
+    let seen: Vec<Seen> =
+        sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
     let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
     Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, claimed, asked, seen }
 }
 
-/// The steps, and of those that are not ACTIVE why they are not.
+/// All steps, with the reason if they are not ACTIVE.
 pub async fn steps(admin: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
     sqlx::query_as(
         "WITH workers AS (SELECT coalesce(sum(capacity), 0) AS room FROM worker WHERE phase = 'confirmed' AND lease_until > now()),

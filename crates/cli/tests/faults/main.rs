@@ -1,5 +1,6 @@
-//! What breaks, broken on purpose: each fault on real processes, a real PostgreSQL and real SSH servers; and a seeded mix of all of
-//! them (`make chaos`). After each: nothing is lost, nothing runs twice at once, nothing is stuck without a reason.
+//! Fault injection with real processes, a real PostgreSQL and real SSH servers: each fault
+//! separately, and a seeded mix of all (`make chaos`). After each fault, no work is lost, no step
+//! runs twice at once, and no step is stuck without a reason.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]

@@ -1,8 +1,9 @@
-//! How a node comes to have no room on its disk, without being root and without leaving anything behind.
+//! Simulates a full disk on a node without root and without leftovers.
 //!
-//! Best is a disk of its own: a small one, mounted in a view of the file systems that only the test's processes have (`unshare`). Where
-//! the system allows none, a limit on the size of files says no in its place: to every process of the node, as long as the disk is to be
-//! full, whatever would write a file beyond [`LIMIT`]. Either way the test is run once more as a process that has been prepared for it.
+//! Preferably, the node has a small disk of its own, mounted in a mount namespace of the test's
+//! processes (`unshare`). If the system does not allow this, a file size limit replaces it. While
+//! the disk is to be full, no process of the node can write a file beyond [`LIMIT`]. In both cases,
+//! the test runs again in a prepared process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -12,20 +13,21 @@ use std::process::Command;
 use crate::world::{processes, read_of};
 
 const INSIDE: &str = "GANTRY_TEST_ROOM";
-/// Bytes: a run's end and a ledger fit, what is kept for a run's end does not, nor what the wrapper tries a disk with.
+/// In bytes. A run's result and a ledger fit. The reserve of a run and the wrapper's probe file
+/// don't.
 const LIMIT: u64 = 2_048;
 
-/// What room on a node's disk is bounded by.
+/// The method that limits the disk space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     /// A small disk.
     Disk,
-    /// A limit on the size of files.
+    /// A limit on file sizes.
     Files,
 }
 
 impl Room {
-    /// The nearest to the real thing that is to be had here.
+    /// The most realistic method that this system allows.
     pub fn best() -> Self {
         if possible().is_ok() { Self::Disk } else { Self::Files }
     }
@@ -37,11 +39,11 @@ impl Room {
         }
     }
 
-    /// What a process is started by that can bound it so.
+    /// The command that starts a prepared process.
     fn command(self) -> Command {
         let (program, words) = match self {
             Self::Disk => ("unshare", unshare()),
-            // A write beyond the limit is to be refused, and not to end whoever writes.
+            // A write beyond the limit must return an error, not kill the process.
             Self::Files => ("sh", vec!["-c", "trap '' XFSZ; exec \"$@\"", "sh"]),
         };
         let mut command = Command::new(program);
@@ -50,14 +52,14 @@ impl Room {
     }
 }
 
-/// Whether the caller is in such a process. If not, the test of that name was run in one, and there is nothing left to do; where that is
-/// not possible, it says so.
+/// Whether the caller is in a prepared process. If not, runs the test in one. If that is not
+/// possible, prints a message.
 pub fn entered(test: &str, room: Room) -> bool {
     if is_inside() {
         return true;
     }
     if let (Room::Disk, Err(why)) = (room, possible()) {
-        // `cargo xtask test` says it again at its end.
+        // `cargo xtask test` repeats this message at its end.
         eprintln!("skipped: {test} needs a mount namespace of its own, and unshare says: {why}");
         return false;
     }
@@ -65,7 +67,8 @@ pub fn entered(test: &str, room: Room) -> bool {
     false
 }
 
-/// Runs a test of this program there, with these variables; whether it went well.
+/// Runs a test of this program in a prepared process with these variables. Returns whether it
+/// passed.
 pub fn enter(test: &str, room: Room, variables: &[(&str, String)]) -> bool {
     let inside = room
         .command()
@@ -77,7 +80,7 @@ pub fn enter(test: &str, room: Room, variables: &[(&str, String)]) -> bool {
     inside.unwrap().success()
 }
 
-/// Whether the caller is there.
+/// Whether the caller is in a prepared process.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
@@ -86,7 +89,7 @@ fn bounded_by(room: Room) -> bool {
     std::env::var_os(INSIDE).is_some_and(|word| word == room.word())
 }
 
-/// As who we are: PostgreSQL and sshd ask for that.
+/// Keeps the user and group, because PostgreSQL and sshd check them.
 fn unshare() -> Vec<&'static str> {
     if nix::unistd::geteuid().is_root() {
         return vec!["--mount"];
@@ -103,16 +106,19 @@ fn possible() -> Result<(), String> {
     }
 }
 
-/// Two megabytes, where a disk is what bounds.
+/// Mounts a disk of two megabytes, if the method is a disk.
 pub fn small_disk(folder: &Path) {
     if !bounded_by(Room::Disk) {
         return;
     }
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m,mode=0755", "none"]).arg(folder).status();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m,mode=0755", "none"])
+        .arg(folder)
+        .status();
     assert!(mounted.unwrap().success());
 }
 
-/// Fills the disk of a node with this root to its last byte, or takes away what fills it.
+/// Fills the disk of a node to its last byte, or frees it again.
 pub fn fill(root: &Path, full: bool) {
     match bounded_by(Room::Disk) {
         true => fill_disk(&root.join("fill"), full),
@@ -134,41 +140,55 @@ fn fill_disk(file: &Path, full: bool) {
 fn limit_files(root: &Path, full: bool) {
     assert!(bounded_by(Room::Files), "a test that fills a disk has to be entered");
     if full {
-        // So that it has no room for one line more; empty lines are none.
-        let mut journal = std::fs::OpenOptions::new().create(true).append(true).open(root.join("journal")).unwrap();
+        // Not even one more line must fit. Empty lines are ignored.
+        let mut journal = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(root.join("journal"))
+            .unwrap();
         journal.write_all(&vec![b'\n'; usize::try_from(LIMIT).unwrap()]).unwrap();
     }
     let limit = if full { format!("--fsize={LIMIT}:") } else { "--fsize=unlimited:".to_owned() };
     let mut told = BTreeSet::new();
     loop {
-        // Who was born of one that had not been told has not been told either.
+        // A child of a process without the limit has no limit either, so repeat.
         let untold: Vec<i32> = processes_of(root).difference(&told).copied().collect();
         if untold.is_empty() {
             return;
         }
         for pid in untold {
-            // It may be gone by now.
-            let _ = Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
+            // The process may have ended.
+            let _ =
+                Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
             told.insert(pid);
         }
     }
 }
 
-/// A node's SSH server, all that comes from it, and what of its runs has a session of its own.
+/// A node's SSH server, its descendants, and runs in their own sessions.
 fn processes_of(root: &Path) -> BTreeSet<i32> {
     let config = root.with_file_name("sshd_config").to_string_lossy().into_owned();
     let of_run = format!("GANTRY_ROOT={}", root.to_string_lossy());
-    let has = |bytes: &[u8], wanted: &str| bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes());
+    let has = |bytes: &[u8], wanted: &str| {
+        bytes.windows(wanted.len()).any(|part| part == wanted.as_bytes())
+    };
     let belongs = |pid: i32| {
         let words = read_of(pid, "cmdline");
-        has(&words, &config) || has(&words, &root.to_string_lossy()) || has(&read_of(pid, "environ"), &of_run)
+        has(&words, &config)
+            || has(&words, &root.to_string_lossy())
+            || has(&read_of(pid, "environ"), &of_run)
     };
-    let parents: BTreeMap<i32, i32> = processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let parents: BTreeMap<i32, i32> =
+        processes().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found: BTreeSet<i32> = parents.keys().copied().filter(|pid| belongs(*pid)).collect();
     loop {
         let before = found.len();
         found.extend(
-            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>(),
+            parents
+                .iter()
+                .filter(|(_, parent)| found.contains(parent))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
         );
         if found.len() == before {
             return found;
@@ -178,6 +198,6 @@ fn processes_of(root: &Path) -> BTreeSet<i32> {
 
 fn parent(pid: i32) -> Option<i32> {
     let stat = String::from_utf8_lossy(&read_of(pid, "stat")).into_owned();
-    // The name, in parentheses, may hold spaces and parentheses of its own.
+    // The process name is in parentheses and may itself contain spaces and parentheses.
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }

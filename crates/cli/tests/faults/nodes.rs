@@ -1,4 +1,4 @@
-//! Nodes that go and come back, that are somebody else, and that have no room.
+//! Nodes that disappear and return, that change their host key, or whose disk is full.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use crate::namespace::{self, Room};
 use crate::workers::all_is_well;
 use crate::world::World;
 
-/// The network is gone: the node does not notice, and its script goes on.
+/// The network fails. The node does not notice, and its script continues.
 #[tokio::test]
-async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() {
+async fn returning_node_ends_its_lost_run() {
     let mut world = World::running(2, 2).await;
     watch(&world.admin).await;
     world.keep(0, "left", true);
@@ -19,7 +19,7 @@ async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() 
     world.testbed.node(0).stop();
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
     world.until(1, &format!("run WHERE id = {run} AND outcome = 'lost'")).await;
-    // Others don't wait for it.
+    // Other nodes are not affected.
     world.change("west", vec![world.bind(1, "top")]).await;
     world.until(4, "step WHERE state = 'active'").await;
     assert!(world.is_there(0, run), "nobody could end it");
@@ -35,9 +35,9 @@ async fn a_node_that_is_gone_amid_a_run_and_comes_back_ends_what_it_still_had() 
     assert!(base_again, "what was applied on a node that died is done anew");
 }
 
-/// What waits for a step of another node does so also while that node is gone.
+/// A dependency on another node's step also holds while that node is unreachable.
 #[tokio::test]
-async fn what_waits_for_a_step_of_another_node_waits_until_that_node_is_back_and_done() {
+async fn dependency_on_unreachable_node_holds() {
     let mut world = World::running(3, 2).await;
     watch(&world.admin).await;
     world.keep(0, "hub", true);
@@ -61,9 +61,9 @@ async fn what_waits_for_a_step_of_another_node_waits_until_that_node_is_back_and
     assert_eq!(judge(&early).count(Kind::Order), 1, "had it not waited");
 }
 
-/// The power is gone, and everything with it that ran.
+/// The node loses power, and all its processes end.
 #[tokio::test]
-async fn a_node_that_loses_its_power_amid_a_run_begins_anew() {
+async fn node_power_failure_restarts_the_run() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
@@ -79,7 +79,7 @@ async fn a_node_that_loses_its_power_amid_a_run_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is_itself_again() {
+async fn node_with_other_host_key_runs_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     world.until(1, "node WHERE transport = 'ssh' AND alive").await;
@@ -88,7 +88,9 @@ async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is
     let said = "node_look WHERE NOT reached AND said LIKE '%has the host key SHA256:%' AND said LIKE '%set up anew%'";
     assert!(world.count(said).await >= 1);
     world.change("east", vec![world.bind(0, "top")]).await;
-    world.until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive").await;
+    world
+        .until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive")
+        .await;
     let log = fs::read_to_string(world.testbed.nodes()[0].root.with_file_name("sshd.log")).unwrap();
     assert!(!log.contains("Accepted"), "no key of ours was shown to it: {log}");
     assert!(world.journal(0).is_empty());
@@ -97,19 +99,19 @@ async fn a_node_with_another_host_key_is_told_and_nothing_runs_there_until_it_is
     all_is_well(&world).await;
 }
 
-/// The disk is a small one of the test's own: it needs a namespace, and no root.
+/// Uses a small disk in a mount namespace, without root.
 #[test]
-fn a_full_disk_is_told_and_once_there_is_room_again_it_goes_on() {
-    let test = "nodes::a_full_disk_is_told_and_once_there_is_room_again_it_goes_on";
+fn full_disk_is_reported_and_recovers() {
+    let test = "nodes::full_disk_is_reported_and_recovers";
     if namespace::entered(test, Room::Disk) {
         tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
     }
 }
 
-/// The same everywhere: the disk is as large as it is, and files may not grow.
+/// Works on every system: the files may not grow.
 #[test]
-fn where_no_file_may_grow_it_is_as_on_a_full_disk() {
-    if namespace::entered("nodes::where_no_file_may_grow_it_is_as_on_a_full_disk", Room::Files) {
+fn file_size_limit_acts_like_full_disk() {
+    if namespace::entered("nodes::file_size_limit_acts_like_full_disk", Room::Files) {
         tokio::runtime::Runtime::new().unwrap().block_on(no_room_and_room_again());
     }
 }
@@ -123,12 +125,14 @@ async fn no_room_and_room_again() {
     world.keep(0, "base", true);
     world.change("east", vec![world.bind(0, "top")]).await;
     let run = world.started(0, "base", 0).await;
-    // Amid the run: it can't say how it ended, but for what was kept for that.
+    // During the run: it can only write its result into the reserve.
     world.fill_disk(0, true);
     world.keep(0, "base", false);
     let full = "the disk of this node is full";
-    world.until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'")).await;
-    // And none begins.
+    world
+        .until(1, &format!("run WHERE id = {run} AND outcome = 'failed' AND error LIKE '%{full}%'"))
+        .await;
+    // No new run starts.
     world.full_until(0, "run WHERE outcome = 'failed' AND error LIKE '%is the disk full?%'").await;
     world.fill_disk(0, false);
     world.converged(4).await;

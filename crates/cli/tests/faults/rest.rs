@@ -1,4 +1,4 @@
-//! A person at the REST interface, over a real connection for each request.
+//! A REST client for a person, with a new connection for each request.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take; a database that is away is waited for on the other side.
+/// Timeout of a request. The server retries while the database is unavailable.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Who asks, and whom: `127.0.0.1:1234`.
+/// A person at a server, such as `127.0.0.1:1234`.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub server: String,
     pub cookie: String,
 }
 
-/// Why a request did not do what it should.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum NotDone {
-    /// Nobody knows whether it was done: the way to the server broke.
+    /// The connection broke, so the result is unknown.
     Broken(String),
-    /// It was refused: status and problem.
+    /// An error response: status and problem.
     Refused(u16, Value),
 }
 
@@ -34,7 +34,9 @@ impl fmt::Display for NotDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(why) => write!(f, "without an answer: {why}"),
-            Self::Refused(status, problem) => write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?")),
+            Self::Refused(status, problem) => {
+                write!(f, "{status} {}", problem["code"].as_str().unwrap_or("?"))
+            }
         }
     }
 }
@@ -59,10 +61,16 @@ impl Client {
         if (200..300).contains(&status) { Ok(body) } else { Err(NotDone::Refused(status, body)) }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Option<Value>) -> Result<(u16, Bytes), String> {
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(u16, Bytes), String> {
         let stream = TcpStream::connect(&self.server).await.map_err(|error| error.to_string())?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| error.to_string())?;
         let carrying = tokio::spawn(connection);
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let request = Request::builder()
@@ -76,7 +84,8 @@ impl Client {
             .map_err(|error| error.to_string())?;
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        let body =
+            answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
         carrying.abort();
         Ok((status, body))
     }

@@ -7,27 +7,34 @@ use crate::rest::NotDone;
 use crate::workers::all_is_well;
 use crate::world::{World, commit};
 
-/// The server dies when its commit has written the target and all steps, and not yet ended.
+/// The server dies after its commit has written the target and all steps, before the transaction
+/// ends.
 #[tokio::test]
-async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
+async fn server_killed_during_commit_commits_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
     let submission = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
-    // A commit writes to the audit when its target is there.
+    // A commit writes to the audit after its target.
     let mut holder = world.admin.begin().await.unwrap();
     sqlx::query("LOCK TABLE audit IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let ada = world.ada();
     let committing = tokio::spawn(async move { commit(&ada, submission).await });
-    let waits = "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
+    let waits =
+        "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
     world.until(1, waits).await;
     assert_eq!(world.count("target").await, 1, "nobody sees it yet");
     world.servers.clear();
     let answer = committing.await.unwrap();
     assert!(matches!(answer, Err(NotDone::Broken(_))), "{answer:?}");
     holder.rollback().await.unwrap();
-    // PostgreSQL finds nobody to answer to, and takes it all back; nobody waits for its locks longer than that.
-    world.until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'").await;
-    assert_eq!((world.count("target").await, world.count("step").await, world.count("run").await), (1, 0, 0));
+    // PostgreSQL notices the lost connection and rolls back, which releases the locks.
+    world
+        .until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'")
+        .await;
+    assert_eq!(
+        (world.count("target").await, world.count("step").await, world.count("run").await),
+        (1, 0, 0)
+    );
 
     world.start_server();
     assert_eq!(world.commit(submission).await.unwrap(), 2);
@@ -38,9 +45,10 @@ async fn a_server_that_is_killed_amid_a_commit_has_committed_nothing() {
     assert_eq!(world.count("target").await, 2);
 }
 
-/// The database is lost when it has kept the target and not yet said so. (It waits for a copy of itself that there is not.)
+/// The database fails after storing the target, before it reports success. (It waits for a
+/// synchronous standby that does not exist.)
 #[tokio::test]
-async fn a_commit_whose_answer_was_lost_is_there_once_and_nobody_says_that_it_is_not() {
+async fn commit_with_lost_response_exists_once() {
     let mut world = World::of(1).await;
     watch(&world.admin).await;
     for setting in ["wal_level = 'replica'", "max_wal_senders = 2"] {
@@ -57,13 +65,16 @@ async fn a_commit_whose_answer_was_lost_is_there_once_and_nobody_says_that_it_is
     let cut = "(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') AS cut";
     assert_eq!(world.count(cut).await, 1);
     match committing.await.unwrap() {
-        Err(NotDone::Refused(503, problem)) => assert_eq!(problem["code"], "unknown_outcome", "{problem}"),
+        Err(NotDone::Refused(503, problem)) => {
+            assert_eq!(problem["code"], "unknown_outcome", "{problem}")
+        }
         other => panic!("{other:?}"),
     }
     world.set_postgres("synchronous_standby_names = ''").await;
     let again = world.commit(submission).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
-    let state = world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
+    let state =
+        world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
     assert_eq!((state, world.count("target").await), (serde_json::json!("committed"), 2));
     world.start_worker();
     world.converged(4).await;

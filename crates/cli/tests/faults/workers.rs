@@ -1,4 +1,4 @@
-//! Workers that are killed, stopped, doubled, not told, or wrong about the time.
+//! Workers that are killed, suspended or duplicated, get no notifications, or have a wrong clock.
 
 use nix::sys::signal::Signal;
 
@@ -6,13 +6,13 @@ use crate::checker::{Evidence, Kind, Line, judge};
 use crate::evidence::{gather, watch};
 use crate::world::{LEASE, World};
 
-/// Nothing is lost, nothing ran twice at once, nothing is stuck.
+/// No work is lost, no step ran twice at once, and no step is stuck.
 pub async fn all_is_well(world: &World) {
     let violations = judge(&gather(world).await);
     assert_eq!(violations.total(), 0, "{violations}");
 }
 
-/// A world with a run under way that waits to be let go on.
+/// A world with a run in progress that waits for permission to end.
 async fn under_way(workers: usize) -> (World, i64) {
     let world = World::running(1, workers).await;
     watch(&world.admin).await;
@@ -22,7 +22,7 @@ async fn under_way(workers: usize) -> (World, i64) {
     (world, run)
 }
 
-/// The same with a run that can't be done again.
+/// A world with a destructive run in progress.
 async fn destroying(workers: usize) -> (World, i64) {
     let world = World::running(1, workers).await;
     watch(&world.admin).await;
@@ -32,15 +32,16 @@ async fn destroying(workers: usize) -> (World, i64) {
     (world, run)
 }
 
-/// Nobody knows whether it was done, so it waits for a person; its role would have it tried again if it had failed. Then it starts once
-/// more.
+/// The result is unknown, so the step waits for a person, although its role would retry a failure.
+/// After the retry, it starts once more.
 async fn waits_for_a_person(world: &World, run: i64) {
     world.until(1, "step WHERE destructive AND state = 'error'").await;
-    let outcomes: Vec<String> =
-        sqlx::query_scalar("SELECT outcome FROM run JOIN step s ON s.id = step_id WHERE destructive")
-            .fetch_all(&world.admin)
-            .await
-            .unwrap();
+    let outcomes: Vec<String> = sqlx::query_scalar(
+        "SELECT outcome FROM run JOIN step s ON s.id = step_id WHERE destructive",
+    )
+    .fetch_all(&world.admin)
+    .await
+    .unwrap();
     let [outcome] = outcomes.as_slice() else { panic!("{outcomes:?}\n{}", world.picture().await) };
     assert!(["lost", "failed"].contains(&outcome.as_str()), "{outcome}");
     world.keep(0, "wipe", false);
@@ -49,29 +50,33 @@ async fn waits_for_a_person(world: &World, run: i64) {
     world.converged(2).await;
     all_is_well(world).await;
     let wiped = |line: &Line| matches!(line, Line::Start { role, .. } if role == "wipe");
-    assert_eq!(world.journal(0).iter().filter(|line| wiped(line)).count(), 2, "runs {run} and {again}");
+    assert_eq!(
+        world.journal(0).iter().filter(|line| wiped(line)).count(),
+        2,
+        "runs {run} and {again}"
+    );
     let unasked = Evidence { asked: Vec::new(), ..gather(world).await };
     assert_eq!(judge(&unasked).count(Kind::DestroyedTwice), 1, "had nobody asked");
 }
 
 #[tokio::test]
-async fn a_destructive_run_whose_worker_is_killed_waits_for_a_person() {
+async fn destructive_run_of_killed_worker_needs_person() {
     let (mut world, run) = destroying(1).await;
     world.workers.clear();
     world.start_worker();
     waits_for_a_person(&world, run).await;
 }
 
-/// The node's memory is full, say: the run and what watches over it are gone, its way is not.
+/// As if the node ran out of memory: the run and its supervisor die, but the connection works.
 #[tokio::test]
-async fn a_destructive_run_that_is_killed_on_its_node_waits_for_a_person() {
+async fn destructive_run_killed_on_node_needs_person() {
     let (world, run) = destroying(1).await;
     world.kill_on(0);
     waits_for_a_person(&world, run).await;
 }
 
 #[tokio::test]
-async fn a_destructive_run_whose_node_loses_its_power_waits_for_a_person() {
+async fn destructive_run_after_power_failure_needs_person() {
     let (mut world, run) = destroying(1).await;
     world.crash(0);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
@@ -81,7 +86,7 @@ async fn a_destructive_run_whose_node_loses_its_power_waits_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_destructive_run_that_two_workers_have_starts_once() {
+async fn destructive_run_of_two_workers_starts_once() {
     let (mut world, run) = destroying(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
     queue_again(&world, run).await;
@@ -92,7 +97,7 @@ async fn a_destructive_run_that_two_workers_have_starts_once() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed_is_replaced_and_its_run_begins_anew() {
+async fn killed_worker_is_replaced_and_run_restarts() {
     let (mut world, run) = under_way(1).await;
     world.workers.clear();
     world.start_worker();
@@ -106,13 +111,14 @@ async fn a_worker_that_is_killed_is_replaced_and_its_run_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
+async fn suspended_worker_loses_its_run() {
     let (mut world, run) = under_way(1).await;
     let sleeper = world.workers.remove(0);
     sleeper.signal(Signal::SIGSTOP);
     world.start_worker();
     let again = world.started(0, "base", run).await;
-    // It wakes while the other one has the step, and again after that; nothing of what it says counts.
+    // The worker resumes while the other one has the step, and again later. Its results are not
+    // applied.
     sleeper.signal(Signal::SIGCONT);
     tokio::time::sleep(LEASE / 2).await;
     world.keep(0, "base", false);
@@ -127,10 +133,13 @@ async fn a_worker_that_sleeps_past_its_lease_finds_that_others_have_its_run() {
     .await
     .unwrap();
     assert_eq!(outcomes.last().unwrap().1, "succeeded", "{outcomes:?}");
-    assert!(["lost", "late"].contains(&outcomes[0].1.as_str()) && outcomes.iter().any(|(id, _)| *id == again));
+    assert!(
+        ["lost", "late"].contains(&outcomes[0].1.as_str())
+            && outcomes.iter().any(|(id, _)| *id == again)
+    );
 }
 
-/// A run that a worker has is in the queue once more; gives that worker.
+/// Queues a leased run again and returns its worker.
 async fn queue_again(world: &World, run: i64) -> String {
     let queued = sqlx::query_scalar(
         "WITH was AS (SELECT id, worker_id FROM run WHERE id = $1)
@@ -140,9 +149,9 @@ async fn queue_again(world: &World, run: i64) -> String {
     queued.bind(run).fetch_one(&world.admin).await.unwrap()
 }
 
-/// Somebody believes that a run waits in the queue which has begun long ago: two workers have one and the same attempt.
+/// A running attempt is queued again, so two workers have the same attempt.
 #[tokio::test]
-async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
+async fn node_starts_run_of_two_workers_once() {
     let (mut world, run) = under_way(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
     let first = queue_again(&world, run).await;
@@ -156,13 +165,16 @@ async fn of_two_workers_with_the_same_run_the_node_lets_one_begin() {
     world.keep(0, "base", false);
     world.converged(4).await;
     all_is_well(&world).await;
-    let begun =
-        world.journal(0).iter().filter(|line| matches!(line, Line::Start { run: its, .. } if *its == run)).count();
+    let begun = world
+        .journal(0)
+        .iter()
+        .filter(|line| matches!(line, Line::Start { run: its, .. } if *its == run))
+        .count();
     assert_eq!(begun, 1);
 }
 
 #[tokio::test]
-async fn workers_that_hear_no_notification_find_everything_by_themselves() {
+async fn workers_without_notifications_find_all_runs() {
     let world = World::running(2, 1).await;
     watch(&world.admin).await;
     let deaf = world.deafen().await;
@@ -174,9 +186,9 @@ async fn workers_that_hear_no_notification_find_everything_by_themselves() {
     assert!(lost > 0, "connections that listened were cut");
 }
 
-/// What a clock is used for is judged by the database's: leases, backoffs, the times in logs.
+/// Leases, backoffs and log times all use the database's clock.
 #[tokio::test]
-async fn the_clock_of_a_worker_may_be_an_hour_off() {
+async fn worker_clock_may_be_an_hour_off() {
     let mut world = World::running(2, 0).await;
     watch(&world.admin).await;
     world.start_worker_at(3_600);
@@ -186,7 +198,7 @@ async fn the_clock_of_a_worker_may_be_an_hour_off() {
     world.change("east", bind.to_vec()).await;
     world.change("west", vec![world.bind(1, "top")]).await;
     world.started(0, "base", 0).await;
-    // A lease and more passes: neither of them believes that the other one's is over, nor its own.
+    // More than one lease passes. Neither worker considers a lease expired.
     let renewed = "run WHERE state = 'running' AND lease_until > started_at + interval '15 s'";
     world.until(1, renewed).await;
     world.keep(0, "base", false);

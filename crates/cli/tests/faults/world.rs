@@ -1,6 +1,7 @@
-//! What is to be broken: a database, servers and workers as processes of the built program, and nodes with real SSH servers.
+//! The system under test: a database, servers and workers as processes of the built program, and
+//! nodes with real SSH servers.
 //!
-//! Times are scaled: a lease is 6 seconds instead of 60, and with it all that is waited for.
+//! Times are scaled down: a lease is 6 seconds instead of 60, and all timeouts accordingly.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -27,30 +28,28 @@ use crate::clock;
 use crate::namespace;
 use crate::rest::{Client, NotDone};
 
-/// A worker's lease.
 pub const LEASE: Duration = Duration::from_secs(6);
-/// How long anything may take on a busy machine before a test gives up.
+/// Timeout for any condition on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The deployments; nodes belong to them in turn.
+/// The deployments. Nodes are assigned to them in turn.
 pub const DEPLOYMENTS: [&str; 2] = ["east", "west"];
 const ROLES: [&str; 9] = ["base", "left", "right", "top", "flaky", "aside", "hub", "spoke", "wipe"];
 
 pub struct World {
-    // In this order they end.
+    // Fields are dropped in this order.
     pub workers: Vec<Worker>,
     pub servers: Vec<Server>,
     pub testbed: Testbed,
     pub nodes: Vec<Machine>,
     pub people: [String; 2],
     pub deployments: BTreeMap<&'static str, String>,
-    /// The superuser's: it sees all, and may do what nobody else may.
+    /// The superuser's connections, without restrictions.
     pub admin: PgPool,
     pub postgres: PrivatePostgres,
     pub folder: TempDir,
 }
 
-/// A node as the database knows it.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub id: String,
@@ -59,17 +58,24 @@ pub struct Machine {
 }
 
 impl World {
-    /// Everything but servers and workers.
+    /// Starts everything except servers and workers.
     pub async fn of(nodes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
-        let admin = PgPoolOptions::new().max_connections(6).connect_lazy(&postgres.admin_url(DATABASE)).unwrap();
-        // What is committed must be there after a crash of PostgreSQL, as it is where this is not for tests. (A crash of the machine is
-        // not tried, so the disk need not be waited for.)
+        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres")))
+            .await
+            .unwrap();
+        let admin = PgPoolOptions::new()
+            .max_connections(6)
+            .connect_lazy(&postgres.admin_url(DATABASE))
+            .unwrap();
+        // Committed data must survive a crash of PostgreSQL, as in production. (Power failures of
+        // the host are not tested, so fsync is not needed.)
         for setting in ["ALTER SYSTEM SET synchronous_commit = on", "SELECT pg_reload_conf()"] {
             sqlx::raw_sql(setting).execute(&admin).await.unwrap();
         }
-        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default())
+            .await
+            .unwrap();
         let store = Store::open(&Connecting::to(postgres.server_url(DATABASE))).unwrap();
         let reach = engine::reach::Policy { allow_local: true, ..Default::default() };
         let control = Control::new(store.clone()).reaching(reach);
@@ -78,7 +84,8 @@ impl World {
             name: DeploymentName::parse(name).unwrap(),
             roles: ROLES.iter().map(|role| RoleName::parse(role).unwrap()).collect(),
         };
-        let demo = Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
+        let demo =
+            Demo { deployments: DEPLOYMENTS.iter().map(deployment).collect(), nodes: Vec::new() };
         let policy = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
         control.ensure_genesis(&policy, &demo).await.unwrap();
         let owner = Store::open(&Connecting::to(postgres.owner_url(DATABASE))).unwrap();
@@ -93,26 +100,39 @@ impl World {
         for node in testbed.nodes() {
             control.ensure_node(wish(node)).await.unwrap();
         }
-        let machines: Vec<(String, String)> =
-            sqlx::query_as("SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn")
-                .fetch_all(&admin)
-                .await
-                .unwrap();
+        let machines: Vec<(String, String)> = sqlx::query_as(
+            "SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn",
+        )
+        .fetch_all(&admin)
+        .await
+        .unwrap();
         let nodes = machines.into_iter().zip(DEPLOYMENTS.iter().cycle());
-        let nodes =
-            nodes.map(|((id, root), deployment)| Machine { id, deployment, root: PathBuf::from(root) }).collect();
+        let nodes = nodes
+            .map(|((id, root), deployment)| Machine { id, deployment, root: PathBuf::from(root) })
+            .collect();
         let deployments: Vec<(String, String)> =
             sqlx::query_as("SELECT name, id::text FROM deployment WHERE parent IS NOT NULL")
                 .fetch_all(&admin)
                 .await
                 .unwrap();
-        let of = |name: &str| deployments.iter().find(|(known, _)| known == name).unwrap().1.clone();
+        let of =
+            |name: &str| deployments.iter().find(|(known, _)| known == name).unwrap().1.clone();
         let deployments = DEPLOYMENTS.iter().map(|name| (*name, of(name))).collect();
         store.pool().close().await;
-        Self { workers: Vec::new(), servers: Vec::new(), testbed, nodes, people, deployments, admin, postgres, folder }
+        Self {
+            workers: Vec::new(),
+            servers: Vec::new(),
+            testbed,
+            nodes,
+            people,
+            deployments,
+            admin,
+            postgres,
+            folder,
+        }
     }
 
-    /// The same with one server and some workers.
+    /// Like `of`, with one server and some workers.
     pub async fn running(nodes: usize, workers: usize) -> Self {
         let mut world = Self::of(nodes).await;
         world.start_server();
@@ -126,7 +146,7 @@ impl World {
         assert!(self.try_server(), "{}", self.logs());
     }
 
-    /// False: it ended at once, because the database is not there.
+    /// Returns false if it exits at once, because the database is unavailable.
     pub fn try_server(&mut self) -> bool {
         let server = Server::start(&self.postgres.server_url(DATABASE), &self.log("server"));
         let serves = !server.address.is_empty();
@@ -140,11 +160,20 @@ impl World {
         self.start_worker_at(0);
     }
 
-    /// A worker whose clock is that many seconds off.
+    /// Starts a worker whose clock is off by this number of seconds.
     pub fn start_worker_at(&mut self, offset: i64) {
         let preload = (offset != 0).then(|| clock::shim(self.folder.path()));
         let mut command = gantry(&self.postgres.worker_url(DATABASE), &self.log("worker"));
-        command.args(["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "3"]);
+        command.args([
+            "worker",
+            "--until-orphaned",
+            "--lease",
+            "6",
+            "--sweep",
+            "1",
+            "--looks",
+            "3",
+        ]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
         command.env("GANTRY_SECRETS", self.testbed.secrets());
         command.env("GANTRY_LOG", "info");
@@ -159,7 +188,7 @@ impl World {
         self.folder.path().join(format!("{name}.log"))
     }
 
-    /// What the programs logged, for tests that fail.
+    /// The programs' logs, for the messages of failing tests.
     pub fn logs(&self) -> String {
         let read = |name: &str| {
             let text = std::fs::read_to_string(self.log(name)).unwrap_or_default();
@@ -177,11 +206,15 @@ impl World {
         Client { server: self.servers[0].address.clone(), cookie: self.people[person].clone() }
     }
 
-    /// What the programs logged as errors: more than a fault that is got over.
+    /// The programs' error logs, without errors that a fault explains.
     pub fn errors(&self) -> Vec<String> {
         let of = |name: &str| std::fs::read_to_string(self.log(name)).unwrap_or_default();
         let lines = of("server") + &of("worker");
-        lines.lines().filter(|line| line.contains(" ERROR ") || line.contains("panicked")).map(str::to_owned).collect()
+        lines
+            .lines()
+            .filter(|line| line.contains(" ERROR ") || line.contains("panicked"))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn bind(&self, node: usize, role: &str) -> Value {
@@ -189,7 +222,7 @@ impl World {
         json!({"edit": "bind", "deployment": self.deployments[node.deployment], "node": node.id, "role": role})
     }
 
-    /// Up to the approval.
+    /// Proposes and approves a change.
     pub async fn approved(&self, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
         approved(&self.client(0), &self.client(1), deployment, edits).await
     }
@@ -198,7 +231,7 @@ impl World {
         commit(&self.client(0), submission).await
     }
 
-    /// A change from its proposal to its target.
+    /// Proposes, approves and commits a change.
     pub async fn change(&self, deployment: &str, edits: Vec<Value>) -> i64 {
         let changed = async {
             let submission = self.approved(deployment, edits).await?;
@@ -207,48 +240,57 @@ impl World {
         changed.await.unwrap_or_else(|refused: NotDone| panic!("{refused}\n{}", self.logs()))
     }
 
-    /// A person lets a step in ERROR try again.
+    /// A person retries a step in ERROR.
     pub async fn retry(&self, node: usize, role: &str) {
-        let noderole: String =
-            sqlx::query_scalar("SELECT id::text FROM noderole WHERE node_id = $1::uuid AND role = $2")
-                .bind(&self.nodes[node].id)
-                .bind(role)
-                .fetch_one(&self.admin)
-                .await
-                .unwrap();
-        let retried = self.ada().post(&format!("/noderoles/{noderole}/retry"), json!({"reason": "looked at it"})).await;
+        let noderole: String = sqlx::query_scalar(
+            "SELECT id::text FROM noderole WHERE node_id = $1::uuid AND role = $2",
+        )
+        .bind(&self.nodes[node].id)
+        .bind(role)
+        .fetch_one(&self.admin)
+        .await
+        .unwrap();
+        let retried = self
+            .ada()
+            .post(&format!("/noderoles/{noderole}/retry"), json!({"reason": "looked at it"}))
+            .await;
         retried.unwrap_or_else(|refused| panic!("{refused}\n{}", self.logs()));
     }
 
-    /// One number out of the database.
+    /// Counts rows in the database.
     pub async fn count(&self, what: &str) -> i64 {
         let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
         sqlx::query_scalar(query).fetch_one(&self.admin).await.unwrap()
     }
 
-    /// Waits until there are so many of something.
+    /// Waits until this number of rows exists.
     pub async fn until(&self, count: i64, what: &str) {
         let begun = Instant::now();
         loop {
             let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {what}"));
-            let found: Result<i64, sqlx::Error> = sqlx::query_scalar(query).fetch_one(&self.admin).await;
+            let found: Result<i64, sqlx::Error> =
+                sqlx::query_scalar(query).fetch_one(&self.admin).await;
             if found.as_ref().is_ok_and(|found| *found == count) {
                 return;
             }
             if begun.elapsed() > PATIENCE {
-                panic!("{found:?} instead of {count}: {what}\n{}\n{}", self.picture().await, self.logs());
+                panic!(
+                    "{found:?} instead of {count}: {what}\n{}\n{}",
+                    self.picture().await,
+                    self.logs()
+                );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Waits until so many steps are there and all of them are ACTIVE.
+    /// Waits until this number of steps exists and all are ACTIVE.
     pub async fn converged(&self, steps: i64) {
         self.until(steps, "step WHERE state = 'active' AND applied_generation = generation").await;
         assert_eq!(self.count("step").await, steps);
     }
 
-    /// Steps and runs, for tests that fail.
+    /// Steps and runs, for the messages of failing tests.
     pub async fn picture(&self) -> String {
         let lines: Result<Vec<String>, _> = sqlx::query_scalar(
             "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation, s.failures, CASE WHEN s.not_before > now() THEN s.not_before - now() END, s.pending, s.error)
@@ -264,26 +306,34 @@ impl World {
         lines.map_or_else(|error| error.to_string(), |lines| lines.join("\n"))
     }
 
-    /// Waits until a run's script is under way on its node; gives the attempt.
+    /// Waits until a run's script has started on its node. Returns the attempt.
     pub async fn started(&self, node: usize, role: &str, after: i64) -> i64 {
         let begun = Instant::now();
         loop {
             let lines = crate::evidence::journal(&self.nodes[node].root);
             let found = lines.iter().rev().find_map(|line| match line {
-                crate::checker::Line::Start { run, role: its, .. } if its == role && *run > after => Some(*run),
+                crate::checker::Line::Start { run, role: its, .. }
+                    if its == role && *run > after =>
+                {
+                    Some(*run)
+                }
                 _ => None,
             });
             match found {
                 Some(run) => return run,
                 None if begun.elapsed() > PATIENCE => {
-                    panic!("{role} does not start on node {node}\n{}\n{}", self.picture().await, self.logs());
+                    panic!(
+                        "{role} does not start on node {node}\n{}\n{}",
+                        self.picture().await,
+                        self.logs()
+                    );
                 }
                 None => tokio::time::sleep(Duration::from_millis(30)).await,
             }
         }
     }
 
-    /// Keeps runs of a role from ending, or lets them.
+    /// Prevents runs of a role from ending, or lets them end.
     pub fn keep(&self, node: usize, role: &str, keep: bool) {
         let file = self.nodes[node].root.join(format!("wait-{role}"));
         if keep {
@@ -297,42 +347,52 @@ impl World {
         crate::evidence::journal(&self.nodes[node].root)
     }
 
-    /// Whether something of a run is on a node.
+    /// Whether any process of a run is on a node.
     pub fn is_there(&self, node: usize, run: i64) -> bool {
         let root = self.nodes[node].root.to_string_lossy().into_owned();
         let (run, root) = (format!("GANTRY_RUN={run}"), format!("GANTRY_ROOT={root}"));
         processes().any(|pid| {
             let words = read_of(pid, "environ");
-            let has = |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
+            let has =
+                |wanted: &str| words.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes());
             has(&run) && has(&root)
         })
     }
 
-    /// Waits until nothing of a run is on a node any more.
+    /// Waits until no process of a run is on a node.
     pub async fn gone_from(&self, node: usize, run: i64) {
         let begun = Instant::now();
         while self.is_there(node, run) {
-            assert!(begun.elapsed() < PATIENCE, "run {run} does not end on node {node}\n{}", self.logs());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "run {run} does not end on node {node}\n{}",
+                self.logs()
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Keeps a node's disk full until something has come to pass.
+    /// Keeps a node's disk full until a condition is true.
     pub async fn full_until(&self, node: usize, what: &str) {
         let begun = Instant::now();
         while self.count(what).await == 0 {
-            assert!(begun.elapsed() < PATIENCE, "{what}\n{}\n{}", self.picture().await, self.logs());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what}\n{}\n{}",
+                self.picture().await,
+                self.logs()
+            );
             self.fill_disk(node, true);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Fills a node's disk to its last byte, or takes away what fills it.
+    /// Fills a node's disk to its last byte, or frees it again.
     pub fn fill_disk(&self, node: usize, full: bool) {
         namespace::fill(&self.nodes[node].root, full);
     }
 
-    /// Gives a node's server another host key, or its own again.
+    /// Replaces or restores the host key of a node's server.
     pub fn other_host_key(&mut self, node: usize, other: bool) {
         let folder = self.testbed.nodes()[node].root.parent().unwrap().to_owned();
         let files = ["host_key", "host_key.pub"];
@@ -351,14 +411,14 @@ impl World {
         node.restart().unwrap();
     }
 
-    /// Sets something of the database's server; most of it counts at once.
+    /// Changes a setting of PostgreSQL and reloads it.
     pub async fn set_postgres(&self, setting: &str) {
         let set = sqlx::AssertSqlSafe(format!("ALTER SYSTEM SET {setting}"));
         sqlx::raw_sql(set).execute(&self.admin).await.unwrap();
         sqlx::raw_sql("SELECT pg_reload_conf()").execute(&self.admin).await.unwrap();
     }
 
-    /// Ends the database's server by a signal, and waits until it is gone.
+    /// Ends PostgreSQL with a signal and waits for its end.
     pub fn end_postgres(&mut self, signal: Signal) {
         let file = self.folder.path().join("postgres/data/postmaster.pid");
         let text = std::fs::read_to_string(file).unwrap();
@@ -370,7 +430,7 @@ impl World {
         }
     }
 
-    /// Cuts every connection that listens for notifications, over and over.
+    /// Repeatedly closes every connection that listens for notifications.
     pub async fn deafen(&self) -> Deaf {
         let admin = self.admin.clone();
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
@@ -390,12 +450,12 @@ impl World {
         Deaf { stop, cutting }
     }
 
-    /// Ends whatever runs on a node; the way to it stays.
+    /// Kills all runs on a node. Its connection still works.
     pub fn kill_on(&self, node: usize) {
         kill_all_of(&self.nodes[node].root);
     }
 
-    /// Ends whatever runs on a node, as a machine does that loses its power.
+    /// Kills everything on a node, like a power failure.
     pub fn crash(&mut self, node: usize) {
         self.testbed.node(node).stop();
         kill_all_of(&self.nodes[node].root);
@@ -409,28 +469,28 @@ impl Drop for World {
         }
         self.workers.clear();
         self.servers.clear();
-        // Scripts go on without their workers; here nobody will come back for them.
+        // Scripts continue without their workers, and no worker will return for them.
         for node in &self.nodes {
             kill_all_of(&node.root);
         }
     }
 }
 
-/// Nobody hears a notification, until this is stopped.
+/// Prevents notifications until it is stopped.
 pub struct Deaf {
     stop: tokio::sync::oneshot::Sender<()>,
     cutting: tokio::task::JoinHandle<i64>,
 }
 
 impl Deaf {
-    /// How many connections were cut.
+    /// Returns the number of closed connections.
     pub async fn stop(self) -> i64 {
         let _ = self.stop.send(());
         self.cutting.await.unwrap()
     }
 }
 
-/// All but this one.
+/// All processes except this one.
 pub fn processes() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -441,14 +501,16 @@ pub fn read_of(pid: i32, file: &str) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default()
 }
 
-/// Ends every process that has a node's folder among its arguments or in its environment.
+/// Kills every process that has a node's folder in its arguments or environment.
 fn kill_all_of(root: &Path) {
     let root = root.to_string_lossy().into_owned();
     for _ in 0..3 {
         for pid in processes() {
             let words = [read_of(pid, "cmdline"), read_of(pid, "environ")].concat();
             let mut words = words.split(|byte| *byte == 0);
-            if words.any(|word| word == root.as_bytes() || word == format!("GANTRY_ROOT={root}").as_bytes()) {
+            if words.any(|word| {
+                word == root.as_bytes() || word == format!("GANTRY_ROOT={root}").as_bytes()
+            }) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
@@ -457,8 +519,10 @@ fn kill_all_of(root: &Path) {
 
 fn barclamp() -> BTreeMap<String, Vec<u8>> {
     let script = include_bytes!("journal/run.sh").to_vec();
-    let mut files =
-        BTreeMap::from([("journal/journal.yml".to_owned(), include_bytes!("journal/journal.yml").to_vec())]);
+    let mut files = BTreeMap::from([(
+        "journal/journal.yml".to_owned(),
+        include_bytes!("journal/journal.yml").to_vec(),
+    )]);
     files.extend(ROLES.map(|role| (format!("journal/scripts/{role}/10-run"), script.clone())));
     files
 }
@@ -485,8 +549,14 @@ fn wish(node: &testbed::Node) -> NodeWish {
     NodeWish { ssh: Some(ssh), ..NodeWish::named(fqdn, node.root.to_string_lossy()) }
 }
 
-/// A change up to its approval, by two persons. What an earlier try left in the proposal is taken back first.
-pub async fn approved(author: &Client, reviewer: &Client, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
+/// Proposes a change as one person and approves it as another. First undoes the edits that an
+/// earlier attempt left in the proposal.
+pub async fn approved(
+    author: &Client,
+    reviewer: &Client,
+    deployment: &str,
+    edits: Vec<Value>,
+) -> Result<i64, NotDone> {
     let board = format!("/deployments/{deployment}/board");
     let propose = format!("/deployments/{deployment}/proposals");
     let mut proposal = author.post(&propose, json!({})).await?["proposal"].clone();
@@ -497,10 +567,14 @@ pub async fn approved(author: &Client, reviewer: &Client, deployment: &str, edit
         version = author.get(&board).await?["proposal"]["version"].clone();
     }
     let edits = json!({"version": version, "edits": edits});
-    let version = author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
+    let version =
+        author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
     let submit = json!({"version": version, "title": "a change"});
-    let submission = author.post(&format!("/proposals/{proposal}/submit"), submit).await?["submission"].clone();
-    reviewer.post(&format!("/submissions/{submission}/verdicts"), json!({"kind": "approve"})).await?;
+    let submission =
+        author.post(&format!("/proposals/{proposal}/submit"), submit).await?["submission"].clone();
+    reviewer
+        .post(&format!("/submissions/{submission}/verdicts"), json!({"kind": "approve"}))
+        .await?;
     Ok(submission.as_i64().unwrap_or_default())
 }
 
@@ -508,7 +582,7 @@ pub async fn commit(author: &Client, submission: i64) -> Result<i64, NotDone> {
     commit_with(author, submission, json!({})).await
 }
 
-/// With the name that somebody types for what can't be undone: that of the deployment that the change was proposed on.
+/// Commits with the confirmation for irreversible changes: the name of the proposal's deployment.
 pub async fn commit_named(author: &Client, submission: i64, name: &str) -> Result<i64, NotDone> {
     commit_with(author, submission, json!({"name": name})).await
 }
@@ -522,12 +596,12 @@ fn gantry(url: &str, log: &Path) -> Command {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
     command.env("DATABASE_URL", url).env_remove("GANTRY_OWNER_URL").stderr(log);
-    // The testbed's nodes are on loopback addresses.
+    // The testbed's nodes have loopback addresses.
     command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
     command
 }
 
-/// A server process. Dropped, it is killed.
+/// A server process. It is killed on drop.
 pub struct Server {
     child: Child,
     pub address: String,
@@ -552,7 +626,7 @@ impl Drop for Server {
     }
 }
 
-/// A worker process. Dropped, it is killed.
+/// A worker process. It is killed on drop.
 pub struct Worker(Child);
 
 impl Worker {

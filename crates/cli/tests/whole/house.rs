@@ -1,4 +1,4 @@
-//! A database, a server, a worker, two nodes, and two people who may do everything: ada and bo.
+//! A database, a server, a worker, two nodes, and two people with all permissions: ada and bo.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,23 +17,23 @@ use sqlx::PgPool;
 use store::{Connecting, Store};
 use tempfile::TempDir;
 
-/// How long anything may take on a busy machine before a test gives up.
+/// Timeout for any condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What this house is made of.
+/// The setup of a house.
 pub struct Plan {
-    /// Barclamps: files by name.
+    /// Barclamps as files by name.
     pub barclamps: Vec<(&'static str, String)>,
     /// The roles that `web` may bind.
     pub roles: Vec<&'static str>,
-    /// What servers and workers have in their environment besides.
+    /// Additional environment variables of servers and workers.
     pub environment: Vec<(&'static str, String)>,
-    /// The database's password in their address. (PostgreSQL knows people here by their account, and does not ask for it.)
+    /// A password in the database's URL. (PostgreSQL authenticates by account here and ignores it.)
     pub password: Option<&'static str>,
 }
 
 pub struct House {
-    // In this order they end.
+    // Fields are dropped in this order.
     pub worker: Option<Process>,
     pub server: Option<Process>,
     pub address: String,
@@ -42,7 +42,7 @@ pub struct House {
     plan: Plan,
 }
 
-/// Killed when it is dropped.
+/// Killed on drop.
 pub struct Process(Child);
 
 impl Drop for Process {
@@ -52,7 +52,7 @@ impl Drop for Process {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -77,7 +77,7 @@ impl Said {
         serde_json::from_str(&self.ok()).unwrap()
     }
 
-    /// Ended with this number, and said this.
+    /// Checks the exit code and the output of a failed command.
     #[track_caller]
     pub fn no(self, code: i32, says: &str) -> Self {
         assert!(self.code == Some(code) && self.err.contains(says), "{code}, {says:?}: {self:?}");
@@ -86,12 +86,17 @@ impl Said {
 }
 
 impl House {
-    /// With a server that runs, and no worker yet.
+    /// Starts a server, but no worker.
     pub async fn of(plan: Plan) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres"))).await.unwrap();
-        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default()).await.unwrap();
-        let mut house = Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
+        let postgres = PrivatePostgres::start(Settings::throwaway(folder.path().join("postgres")))
+            .await
+            .unwrap();
+        migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default())
+            .await
+            .unwrap();
+        let mut house =
+            Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
         let store = house.store();
         house.furnish(&store).await;
         house.start_server();
@@ -103,13 +108,20 @@ impl House {
 
     async fn furnish(&self, store: &Store) {
         let control = Control::new(store.clone());
-        let files = self.plan.barclamps.iter().map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
+        let files = self
+            .plan
+            .barclamps
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes()));
         control.import_barclamps(None, &files.collect()).await.unwrap();
         let roles = self.plan.roles.iter().map(|role| RoleName::parse(role).unwrap()).collect();
         let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles };
         let node = |n: usize| {
             std::fs::create_dir_all(self.root(n)).unwrap();
-            (Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(), self.root(n).to_string_lossy().into_owned())
+            (
+                Fqdn::parse(&format!("n{n}.house.example.com")).unwrap(),
+                self.root(n).to_string_lossy().into_owned(),
+            )
         };
         let demo = Demo { deployments: vec![web], nodes: (1..=2).map(node).collect() };
         control.ensure_genesis(&Policy::default(), &demo).await.unwrap();
@@ -122,32 +134,32 @@ impl House {
         owner.pool().close().await;
     }
 
-    /// The database as the application has it. To be closed before the database is dropped.
+    /// The database with the application's role. Close it before dropping the database.
     pub fn store(&self) -> Store {
         Store::open(&Connecting::to(self.postgres.server_url(DATABASE))).unwrap()
     }
 
-    /// The same as its owner, who makes people and their links.
+    /// The database with the owner's role, which creates people and their links.
     pub fn owner_store(&self) -> Store {
         Store::open(&Connecting::to(self.owner())).unwrap()
     }
 
-    /// The folder that is a node.
+    /// The root folder of a node.
     pub fn root(&self, n: usize) -> PathBuf {
         self.folder.path().join(format!("nodes/n{n}"))
     }
 
-    /// Workers' folder of secrets.
+    /// The workers' folder of secrets.
     pub fn secrets(&self) -> PathBuf {
         self.folder.path().join("secrets")
     }
 
-    /// What the programs logged.
+    /// The programs' logs.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The context of somebody, by a one-time link on the standard input.
+    /// Adds a context for a person, with a one-time link on standard input.
     pub async fn comes_in(&self, name: &str) {
         let owner = self.owner_store();
         let people = People::over(owner.clone());
@@ -161,7 +173,9 @@ impl House {
     fn program(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(words).env("XDG_CONFIG_HOME", self.folder.path().join("config"));
-        for variable in ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "GANTRY_OWNER_URL"] {
+        for variable in
+            ["GANTRY_CONTEXT", "GANTRY_SERVER", "GANTRY_TOKEN", "GANTRY_CONFIG", "GANTRY_OWNER_URL"]
+        {
             command.env_remove(variable);
         }
         command.env_remove("DATABASE_URL");
@@ -186,7 +200,11 @@ impl House {
     }
 
     pub fn start_server(&mut self) {
-        let listen = if self.address.is_empty() { "127.0.0.1:0" } else { self.address.trim_start_matches("http://") };
+        let listen = if self.address.is_empty() {
+            "127.0.0.1:0"
+        } else {
+            self.address.trim_start_matches("http://")
+        };
         let mut command = self.serving("gantry_server", &["server", "--listen", listen]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
@@ -199,65 +217,76 @@ impl House {
     pub fn start_worker(&mut self) {
         let words = ["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"];
         let mut command = self.serving("gantry_worker", &words);
-        command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker")).env("GANTRY_SECRETS", self.secrets());
+        command
+            .env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"))
+            .env("GANTRY_SECRETS", self.secrets());
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
-        self.worker = Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
+        self.worker =
+            Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
     }
 
     pub fn told(&self, words: &[&str], given: &str) -> Said {
         let mut command = self.program(words);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Whoever reads nothing of it hears nothing.
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
         Said::of(child.wait_with_output().unwrap())
     }
 
-    /// The owner's address of the database.
+    /// The database URL of the owner.
     pub fn owner(&self) -> String {
         self.postgres.owner_url(DATABASE)
     }
 
-    /// What a command does that has the owner's address.
+    /// Runs a command with the owner's URL.
     pub fn as_owner(&self, words: &[&str]) -> Said {
         Said::of(self.program(words).env("GANTRY_OWNER_URL", self.owner()).output().unwrap())
     }
 
-    /// What a command does that has the application's address.
+    /// Runs a command with the application's URL.
     pub fn as_application(&self, words: &[&str]) -> Said {
         let url = self.postgres.server_url(DATABASE);
         Said::of(self.program(words).env("DATABASE_URL", url).output().unwrap())
     }
 
-    /// As ada, unless another context is named.
+    /// Runs a command as ada, unless it names another context.
     pub fn gantry(&self, words: &[&str]) -> Said {
         self.told(words, "")
     }
 
-    /// What a document declares, submitted by ada: the review.
+    /// Applies a document and submits it as ada. Returns the review.
     pub fn submitted(&self, document: &str) -> String {
         let file = self.folder.path().join("declared.yaml");
         std::fs::write(&file, document).unwrap();
         let file = file.to_string_lossy();
-        let made = self.gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"]).json();
+        let made = self
+            .gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"])
+            .json();
         made[0]["review"].to_string()
     }
 
-    /// Approved by bo, and committed by ada: the target.
+    /// Approves as bo and commits as ada. Returns the target.
     pub fn committed(&self, review: &str) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
         self.gantry(&["review", "commit", review, "--json"]).json()["target"].to_string()
     }
 
-    /// Everything there is, as who may see all of it.
+    /// Connections of the superuser.
     pub async fn admin(&self) -> PgPool {
         PgPool::connect(&self.postgres.admin_url(DATABASE)).await.unwrap()
     }
 
-    /// PostgreSQL ends, until it is started again.
+    /// Stops PostgreSQL until it is started again.
     pub fn loses_its_database(&mut self) {
         let file = self.folder.path().join("postgres/data/postmaster.pid");
         let text = std::fs::read_to_string(file).unwrap();
-        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), Signal::SIGINT).unwrap();
+        kill(Pid::from_raw(text.lines().next().unwrap().trim().parse().unwrap()), Signal::SIGINT)
+            .unwrap();
         let begun = Instant::now();
         while self.postgres.is_running() {
             assert!(begun.elapsed() < PATIENCE, "PostgreSQL does not end");
@@ -265,7 +294,7 @@ impl House {
         }
     }
 
-    /// Waits until so many noderoles of a role are in a state.
+    /// Waits until this number of noderoles of a role has a state.
     pub async fn reaches(&self, role: &str, state: &str, count: i64) {
         let admin = self.admin().await;
         let begun = Instant::now();
@@ -280,7 +309,11 @@ impl House {
             if found.iter().filter(|(is, _)| is == state).count() as i64 == count {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{role} is not {state}: {found:?}\n{}", tail(&self.log()));
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{role} is not {state}: {found:?}\n{}",
+                tail(&self.log())
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         admin.close().await;
@@ -288,11 +321,12 @@ impl House {
 }
 
 fn tail(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
+    let lines: Vec<&str> =
+        log.lines().filter(|line| line.contains(" WARN ") || line.contains(" ERROR ")).collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// Whether a file has this text.
+/// Whether a file contains this text.
 pub fn has(file: &Path, text: &str) -> bool {
     std::fs::read_to_string(file).is_ok_and(|found| found == text)
 }

@@ -1,5 +1,5 @@
-//! The proof of a real history: `gantry audit verify` on an export with one line removed or altered, and `gantry verify` on a
-//! database without an approval.
+//! Verifies a real history: `gantry audit verify` on an export with one line removed or altered,
+//! and `gantry verify` on a database without an approval.
 
 use engine::Hash;
 use serde_json::Value;
@@ -16,10 +16,15 @@ roles:
 const SCRIPT: &str = "#!/bin/sh\ntrue\n";
 const DECLARED: &str = "deployment: web\nbindings: {app: [n1]}\n";
 
-/// A reviewed change that was committed, and its run.
+/// A reviewed and committed change with its run.
 async fn history() -> House {
-    let barclamps = vec![("house/house.yml", BARCLAMP.to_owned()), ("house/scripts/app/10-run", SCRIPT.to_owned())];
-    let mut house = House::of(Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None }).await;
+    let barclamps = vec![
+        ("house/house.yml", BARCLAMP.to_owned()),
+        ("house/scripts/app/10-run", SCRIPT.to_owned()),
+    ];
+    let mut house =
+        House::of(Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None })
+            .await;
     house.start_worker();
     let review = house.submitted(DECLARED);
     assert_eq!(house.committed(&review), "2");
@@ -32,7 +37,12 @@ impl House {
     /// The lines of `gantry audit export`.
     async fn exported(&self) -> Vec<String> {
         let admin = self.admin().await;
-        while sqlx::query_scalar::<_, i32>("SELECT seal_audit(1000)").fetch_one(&admin).await.unwrap() > 0 {}
+        while sqlx::query_scalar::<_, i32>("SELECT seal_audit(1000)")
+            .fetch_one(&admin)
+            .await
+            .unwrap()
+            > 0
+        {}
         admin.close().await;
         self.gantry(&["audit", "export"]).ok().lines().map(str::to_owned).collect()
     }
@@ -42,7 +52,7 @@ impl House {
     }
 }
 
-/// The last line that fits.
+/// The last line that matches.
 fn last(lines: &[String], fits: impl Fn(&Value) -> bool) -> usize {
     lines.iter().rposition(|line| fits(&serde_json::from_str(line).unwrap())).unwrap()
 }
@@ -52,7 +62,9 @@ fn row(lines: &[String], table: &str) -> usize {
 }
 
 fn document(lines: &[String], kind: &str, text: &str) -> usize {
-    last(lines, |line| line["kind"] == kind && line["body"].as_str().is_some_and(|body| body.contains(text)))
+    last(lines, |line| {
+        line["kind"] == kind && line["body"].as_str().is_some_and(|body| body.contains(text))
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,7 +72,10 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     let house = history().await;
     let lines = house.exported().await;
     let said = house.verifies(&lines).ok();
-    assert!(said.contains("2 targets have the approvals that their policies asked for; 1 runs did"), "{said}");
+    assert!(
+        said.contains("2 targets have the approvals that their policies asked for; 1 runs did"),
+        "{said}"
+    );
 
     let entry = last(&lines, |line| line["type"] == "audit") - 3;
     let seq = serde_json::from_str::<Value>(&lines[entry]).unwrap()["seq"].as_u64().unwrap();
@@ -131,7 +146,9 @@ async fn verify_names_a_target_without_its_approval() {
     let house = history().await;
     house.as_application(&["verify"]).ok();
     let admin = house.admin().await;
-    for sql in ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"] {
+    for sql in
+        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"]
+    {
         sqlx::query(sql).execute(&admin).await.unwrap();
     }
     admin.close().await;

@@ -1,4 +1,4 @@
-//! A backup and its way back, by the very commands of `docs/operating.md`: they are read from there.
+//! Backup and restore with the commands in `docs/operating.md`, which the test reads from there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,33 +15,39 @@ jigs:
 roles:
   - {name: app, jig: script, timeout: 30s}
 ";
-/// Each time that it runs is a line on the node, which no backup takes back.
+/// Each run appends a line on the node, which a restore does not undo.
 const SCRIPT: &str = "#!/bin/sh\necho ran >>runs\n";
 
 const ONE: &str = "deployment: web\nbindings: {app: [n1]}\n";
 const TWO: &str = "deployment: web\nbindings: {app: [n1, n2]}\n";
 
-/// The first commands of a chapter of docs/operating.md.
+/// The first command block of a chapter in docs/operating.md.
 fn commands(heading: &str) -> String {
     let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating.md");
     let book = std::fs::read_to_string(book).unwrap();
-    let chapter = book.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no chapter {heading}")).1;
+    let chapter = book
+        .split_once(&format!("\n### {heading}\n"))
+        .unwrap_or_else(|| panic!("no chapter {heading}"))
+        .1;
     let commands = chapter.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
     commands.to_owned()
 }
 
-/// PostgreSQL's programs, as the private one finds its own: `psql` alone may be in PATH.
+/// The folder of PostgreSQL's programs. PATH may have only `psql`, so search like the private
+/// cluster does.
 fn programs() -> PathBuf {
     if let Some(folder) = std::env::var_os("GANTRY_PG_BIN") {
         return folder.into();
     }
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let majors = installed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    majors.max().map_or_else(PathBuf::new, |newest| format!("/usr/lib/postgresql/{newest}/bin").into())
+    majors
+        .max()
+        .map_or_else(PathBuf::new, |newest| format!("/usr/lib/postgresql/{newest}/bin").into())
 }
 
 impl House {
-    /// What an operator types, as somebody whom PostgreSQL knows as its superuser.
+    /// Runs an operator's commands as a superuser of PostgreSQL.
     fn types(&self, commands: &str) {
         let folder = self.folder.path().join("backup");
         std::fs::create_dir_all(&folder).unwrap();
@@ -49,8 +55,14 @@ impl House {
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         path.retain(|folder| !folder.as_os_str().is_empty());
         let mut shell = Command::new("sh");
-        shell.args(["-euxc", commands]).current_dir(folder).env("PATH", std::env::join_paths(path).unwrap());
-        shell.env("PGHOST", self.postgres.socket_dir()).env("PGUSER", "postgres").env("GANTRY_OWNER_URL", self.owner());
+        shell
+            .args(["-euxc", commands])
+            .current_dir(folder)
+            .env("PATH", std::env::join_paths(path).unwrap());
+        shell
+            .env("PGHOST", self.postgres.socket_dir())
+            .env("PGUSER", "postgres")
+            .env("GANTRY_OWNER_URL", self.owner());
         for variable in ["PGPORT", "PGDATABASE", "PGPASSWORD", "PGSERVICE", "PGOPTIONS"] {
             shell.env_remove(variable);
         }
@@ -58,7 +70,7 @@ impl House {
         assert!(output.status.success(), "{commands}\n{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A link of bo's.
+    /// Creates a one-time link for bo.
     async fn link(&self) -> String {
         let owner = self.owner_store();
         let people = People::over(owner.clone());
@@ -72,7 +84,7 @@ impl House {
         std::fs::read_to_string(self.root(node).join("runs")).map_or(0, |runs| runs.lines().count())
     }
 
-    /// The highest attempt there was.
+    /// The highest attempt number.
     async fn newest_run(&self) -> i64 {
         let admin = self.admin().await;
         let newest = sqlx::query_scalar("SELECT max(id) FROM run").fetch_one(&admin).await.unwrap();
@@ -82,8 +94,11 @@ impl House {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
-    let barclamps = vec![("house/house.yml", BARCLAMP.to_owned()), ("house/scripts/app/10-run", SCRIPT.to_owned())];
+async fn restore_keeps_backup_and_voids_later_changes() {
+    let barclamps = vec![
+        ("house/house.yml", BARCLAMP.to_owned()),
+        ("house/scripts/app/10-run", SCRIPT.to_owned()),
+    ];
     let plan = Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None };
     let mut house = House::of(plan).await;
     house.start_worker();
@@ -94,8 +109,9 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     house.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
     let (spent, unspent) = (house.link().await, house.link().await);
     let comes_in = |house: &House, link: &str| {
-        let said = house.told(&["context", "add", "again", "--replace", "--server", &house.address], link);
-        // Who came in last is who asks from then on, else.
+        let said =
+            house.told(&["context", "add", "again", "--replace", "--server", &house.address], link);
+        // Signing in makes that context the default, so switch back.
         house.gantry(&["context", "use", "ada"]).ok();
         said
     };
@@ -103,7 +119,7 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
 
     house.types(&commands("Making one"));
 
-    // What the backup knows nothing of: a commit, what it did on a machine, and a link that was spent.
+    // Events after the backup: a commit, its effect on a machine, and a used link.
     assert_eq!(house.gantry(&["review", "commit", &old, "--json"]).json()["target"], 3);
     house.reaches("app", "active", 2).await;
     assert_eq!((house.runs_on(1), house.runs_on(2)), (1, 1));
@@ -116,18 +132,24 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     let said = house.as_owner(&["migrate", "--restored"]).ok();
     assert!(said.contains("This is epoch 2 now: submit open changes again."), "{said}");
     let said = house.as_application(&["verify"]).ok();
-    assert!(said.starts_with("Target 2: all rows of ") && said.contains("are what its documents say"), "{said}");
+    assert!(
+        said.starts_with("Target 2: all rows of ") && said.contains("are what its documents say"),
+        "{said}"
+    );
     house.start_server();
 
-    // An approval from before is none any more, and nothing is left of what came after the backup.
+    // An approval from before the restore is void, and nothing remains of the events after the
+    // backup.
     house.gantry(&["review", "commit", &old, "--json"]).no(5, "other_epoch");
     assert_eq!(house.gantry(&["target", "list", "--json"]).json()["head"], 2);
-    // A link that was spent before the backup stays spent. One that was spent since holds again, as the chapter warns.
+    // A link used before the backup stays used. A link used after it becomes valid again, as the
+    // chapter warns.
     let refused = comes_in(&house, &spent);
     assert_ne!(refused.code, Some(0), "{refused:?}");
     comes_in(&house, &unspent).ok();
 
-    let proposal = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+    let proposal =
+        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "Again", "--json"];
     let again = house.gantry(&submit).json()["submission"].to_string();
     assert_ne!(again, old);
@@ -135,7 +157,8 @@ async fn what_was_backed_up_comes_back_and_what_came_after_is_void() {
     assert_eq!(house.committed(&again), "3", "the number is given again");
     house.start_worker();
     house.reaches("app", "active", 2).await;
-    // The node has seen that attempt's number, of the epoch before: it starts, since the epoch is a newer one.
+    // The node has seen this attempt number in the previous epoch. The attempt starts, because its
+    // epoch is newer.
     assert!(house.newest_run().await <= before, "numbers of attempts are given again");
     assert_eq!((house.runs_on(1), house.runs_on(2)), (1, 2));
 }

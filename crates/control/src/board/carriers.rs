@@ -1,4 +1,4 @@
-//! Everything that carries a role: what a cell's count opens.
+//! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
 use api::console::{CARRIERS, Carriers, CarriersWanted};
@@ -13,8 +13,8 @@ use crate::proposing::{counting, plan_aside};
 use crate::words::{self, Names};
 
 impl Control {
-    /// What a deployment's board would show of a role if cells had room for all: the role of the deployment itself, or the one of
-    /// an ancestor, by name.
+    /// All chips of a role on a deployment's board, without the board's limit. The role belongs to
+    /// the deployment, or to the ancestor that `of_ancestor` names.
     pub async fn carriers(
         &self,
         actor: &Actor,
@@ -27,12 +27,13 @@ impl Control {
         self.find_carriers(actor, deployment, &wanted).await
     }
 
-    /// The same on one node, or behind one of them: where there are more than [`CARRIERS`], the last of a page leads to the next one. A
-    /// node is found by the index on its name; who carries what is at hand with the present and the draft, and asks the database nothing.
+    /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
+    /// than [`CARRIERS`], the last noderole of a page is the cursor of the next page. The node is
+    /// found via the index on its name; its noderoles come from memory, without a query.
     ///
     /// # Errors
-    /// `moved` (409) when that one does not carry the role any more: nobody could say what comes behind it. Not found, when there is no such
-    /// node.
+    /// `moved` (409) if the noderole `after` no longer has the role, because then the position in
+    /// the list is unknown. Not found if the node does not exist.
     pub async fn find_carriers(
         &self,
         actor: &Actor,
@@ -49,7 +50,9 @@ impl Control {
         let mut connection = self.connection().await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
-        if of.is_some_and(|of| !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)) {
+        if of.is_some_and(|of| {
+            !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)
+        }) {
             return Err(Problem::not_found("That deployment is not above this one."));
         }
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {

@@ -1,6 +1,8 @@
-//! Access that an admin gave: what a person's page shows of it, the confirmation by a second admin, and notices of resets.
+//! Access that an admin gave: its history on the person's page, the confirmation by a second admin,
+//! and notices of resets.
 //!
-//! The changes are recorded by the database. Which admin may confirm which of them is the database's rule, too (`confirm_access`).
+//! The database records the changes. It also decides which admin may confirm a change
+//! (`confirm_access`).
 
 use api::Problem;
 use api::people::{AccessChangeView, AccessLimitView, AccessNotice, PersonDetails};
@@ -14,17 +16,25 @@ use super::{Actor, People, failed, passkeys};
 use crate::words::at;
 
 impl People {
-    /// A person with the changes of their access, and the admins on whose changes their approvals do not count.
+    /// A person with the changes of their access, and the admins on whose changes their approvals
+    /// do not count.
     ///
     /// # Errors
-    /// If there is no such person, or the actor is neither an admin nor that person.
+    /// If the person does not exist, or the actor is neither an admin nor that person.
     pub async fn details(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let person = self.one(actor, id).await?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let access_changes = access::listed(&mut connection, id).await.map_err(failed)?.into_iter().map(view).collect();
+        let access_changes = access::listed(&mut connection, id)
+            .await
+            .map_err(failed)?
+            .into_iter()
+            .map(view)
+            .collect();
         let limits = access::limits(&mut connection, id).await.map_err(failed)?;
-        let approvals_limited =
-            limits.into_iter().map(|(admin, until)| AccessLimitView { admin, until: at(until) }).collect();
+        let approvals_limited = limits
+            .into_iter()
+            .map(|(admin, until)| AccessLimitView { admin, until: at(until) })
+            .collect();
         let passkeys = passkeys::views(&mut connection, id).await?;
         Ok(PersonDetails { person, access_changes, approvals_limited, passkeys })
     }
@@ -32,18 +42,29 @@ impl People {
     /// Confirms a person's access as a second admin: their approvals count at once.
     ///
     /// # Errors
-    /// If the actor is that person, gave the access or has theirs from the admin who gave it, or is no admin.
+    /// If the actor is not an admin, is that person, or gave the access. Also if the actor's own
+    /// access comes from the admin who gave it.
     pub async fn confirm(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let (mut transaction, actor, row) = self.to_change(actor, id.into()).await?;
         if actor.person == id {
-            return Err(Problem::conflict("own_account", "Another admin has to confirm your access."));
+            return Err(Problem::conflict(
+                "own_account",
+                "Another admin has to confirm your access.",
+            ));
         }
-        let confirmed = access::confirm(&mut transaction, id, actor.person).await.map_err(failed)?;
+        let confirmed =
+            access::confirm(&mut transaction, id, actor.person).await.map_err(failed)?;
         if confirmed > 0 {
             let detail = json!({"name": row.name, "changes": confirmed});
-            append_audit(&mut transaction, Some(actor.person), "person.confirm", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.confirm",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)?;
         self.details(&actor, id).await
@@ -57,7 +78,7 @@ impl People {
     /// Dismisses the actor's notices of resets.
     ///
     /// # Errors
-    /// If the actor came with a token.
+    /// If the actor uses a token.
     pub async fn dismiss_notices(&self, actor: &Actor) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -65,16 +86,25 @@ impl People {
         let dismissed = access::dismiss(&mut transaction, actor.person).await.map_err(failed)?;
         if dismissed > 0 {
             let detail = json!({"notices": dismissed});
-            append_audit(&mut transaction, Some(actor.person), "person.notices", &actor.person.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.notices",
+                &actor.person.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
 }
 
 /// The resets of a person's sign-in by others, until the person dismisses them.
-pub(crate) async fn notices(on: &mut PgConnection, person: PersonId) -> Result<Vec<AccessNotice>, Problem> {
+pub(crate) async fn notices(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<AccessNotice>, Problem> {
     let rows = access::notices(on, person).await.map_err(failed)?;
     Ok(rows.into_iter().map(|(by, moment)| AccessNotice { by, at: at(moment) }).collect())
 }

@@ -1,22 +1,24 @@
-//! Accounts: who there is, and what an admin does about it; and what everybody does about their own.
+//! Accounts: the list of people, changes by admins, and changes of one's own account.
 //!
-//! Every change takes the rows of both people, of whoever changes and of whoever is changed, in one order, and asks under these locks whether
-//! the one still may. That an enabled admin is left is a rule of the database (`guard_admins`), so two who take each other out at once
-//! don't leave nobody.
+//! Every change locks the rows of the actor and the person in a fixed order. It checks the actor's
+//! permission under these locks. The database ensures that an enabled admin remains
+//! (`guard_admins`), so two admins cannot disable each other at the same time.
 //!
-//! Who gets the permission reviewer or admin is signed out everywhere and comes in anew: a session that somebody else may have got hold of
-//! while it was worth little does not become worth more. What is taken away is gone with the next request in any case.
+//! A person who gains Reviewer or Admin is signed out everywhere and has to sign in again. So a
+//! session that leaked while it had few permissions does not gain any. Revoked permissions end on
+//! the next request in any case.
 //!
-//! Whoever ends more than the session that they came with takes their own row alone, too: two sessions that end each other would else
-//! each hold what the other one waits for.
+//! A change that ends other sessions of the actor also locks the actor's own row. Otherwise, two
+//! sessions that end each other would deadlock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::listing::{Cursor, Key};
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted, PersonMade, PersonPage,
-    PersonView, PersonWish, SessionPage, SessionSort, SessionView, SessionsWanted,
+    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted,
+    PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionSort, SessionView,
+    SessionsWanted,
 };
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
@@ -28,25 +30,24 @@ use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed, nobody, passwords,
-    shut_out, throttle,
+    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed,
+    nobody, passwords, shut_out, throttle,
 };
 use crate::paging;
 use crate::words::{self, at};
 
-/// How long a link holds that an admin makes for somebody: long enough to reach them, and one night.
+/// Validity of a link that an admin creates: enough time to reach the person, overnight included.
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
-/// For how long after a one-time sign-in a password is set without the one before.
+/// For this long after a one-time sign-in, a new password does not require the old one.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
-/// People, or sessions, of one page.
+/// People or sessions per page.
 const PAGE: usize = api::console::PAGE_SIZE;
 
-/// Somebody about whom something is decided, and the version of what they may that was looked at before, where that is known.
+/// A person to change, and the version of their permissions that the client has seen, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenPerson {
-    /// Who.
     pub person: PersonId,
-    /// Done only while what they may is of this version.
+    /// Act only if the permissions still have this version.
     pub version: Option<i32>,
 }
 
@@ -56,7 +57,7 @@ impl From<PersonId> for SeenPerson {
     }
 }
 
-/// What somebody may, as the database has it.
+/// A person's permissions, as stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Given {
     everywhere: BTreeSet<Permission>,
@@ -64,7 +65,7 @@ struct Given {
 }
 
 impl Given {
-    /// Whether it has something of a permission that the other one has not.
+    /// Whether `self` has the permission somewhere where `before` does not.
     fn gains(&self, before: &Self, permission: Permission) -> bool {
         let inside = |given: &Self| -> BTreeSet<DeploymentId> {
             given.inside.iter().filter(|(p, _)| *p == permission).map(|(_, place)| *place).collect()
@@ -80,7 +81,7 @@ impl People {
     /// A page of the list of people.
     ///
     /// # Errors
-    /// When the actor is no admin.
+    /// If the actor is not an admin.
     pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
@@ -96,7 +97,8 @@ impl People {
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let mut rows = accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
+        let mut rows =
+            accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
         let more = rows.len() > PAGE;
         rows.truncate(PAGE);
         let last = rows.last().filter(|_| more);
@@ -107,21 +109,21 @@ impl People {
     /// One person.
     ///
     /// # Errors
-    /// When there is none, or the actor is neither an admin nor that person.
+    /// If the person does not exist, or the actor is neither an admin nor that person.
     pub async fn one(&self, actor: &Actor, id: PersonId) -> Result<PersonView, Problem> {
         if id != actor.person {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let row = accounts::account(&mut connection, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let row = accounts::account(&mut connection, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         let view = views(&mut connection, vec![row]).await?.pop();
         view.ok_or_else(Problem::internal)
     }
 
     /// The actor's own account.
-    ///
-    /// # Errors
-    /// When the database does not answer.
     pub async fn mine(&self, actor: &Actor) -> Result<MyAccount, Problem> {
         let person = self.one(actor, actor.person).await?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -140,10 +142,10 @@ impl People {
         })
     }
 
-    /// Adds a person, with a link by which they come in the first time, or a service account.
+    /// Adds a service account, or a person with a link for the first sign-in.
     ///
     /// # Errors
-    /// When the name is no name or taken, a grant is none, or the actor is no admin.
+    /// If the name is invalid or taken, a grant is invalid, or the actor is not an admin.
     pub async fn add(&self, actor: &Actor, wish: &PersonWish) -> Result<PersonMade, Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
@@ -153,15 +155,23 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
-        let made =
-            people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[]).await.map_err(failed)?;
-        let taken = || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
+        let made = people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[])
+            .await
+            .map_err(failed)?;
+        let taken =
+            || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
         let id = made.ok_or_else(taken)?;
         write(&mut transaction, id, &given).await?;
         let detail = json!({"name": wish.name, "kind": wish.kind, "grants": wish.grants});
-        append_audit(&mut transaction, Some(actor.person), "person.create", &id.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "person.create",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         let link = match wish.kind {
             AccountKind::Human => Some(offer(&mut transaction, &actor, id, &wish.name).await?),
             AccountKind::Service => None,
@@ -170,10 +180,11 @@ impl People {
         Ok(PersonMade { id, link })
     }
 
-    /// Says what somebody may from now on, in the place of all that they might before.
+    /// Replaces the permissions of a person.
     ///
     /// # Errors
-    /// When a grant is none, it would leave nobody who decides about people, the actor is no admin, or it was changed meanwhile (412).
+    /// If a grant is invalid, no admin would remain, or the actor is not an admin. 412 if the
+    /// permissions changed meanwhile.
     pub async fn change_grants(
         &self,
         actor: &Actor,
@@ -183,35 +194,48 @@ impl People {
         let whom: SeenPerson = whom.into();
         let id = whom.person;
         let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
-        let kind = if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
+        let kind =
+            if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
         let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
         let before = given_of(&row, &was);
         if before != after {
             write(&mut transaction, id, &after).await?;
-            let worth_more = [Permission::Reviewer, Permission::Admin].into_iter().any(|p| after.gains(&before, p));
+            let worth_more = [Permission::Reviewer, Permission::Admin]
+                .into_iter()
+                .any(|p| after.gains(&before, p));
             let ended = match worth_more {
-                true => people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?,
+                true => {
+                    people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?
+                }
                 false => 0,
             };
-            let detail =
-                json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
-            append_audit(&mut transaction, Some(actor.person), "person.grants", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            let detail = json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "person.grants",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
-        let now = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let now = accounts::account(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         let view = views(&mut transaction, vec![now]).await?.pop().ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         Ok(view)
     }
 
-    /// Keeps somebody out from now on: their sessions end, their unused links are void, their tokens are taken back. Or lets them in
-    /// again, without any of these.
+    /// Disables or enables a person. Disabling ends their sessions and revokes their unused links
+    /// and their tokens; enabling restores none of these.
     ///
     /// # Errors
-    /// When there is none, it would leave nobody who decides about people, the actor is no admin or that person, or it was changed
-    /// meanwhile (412).
+    /// If the person does not exist or is the actor, no admin would remain, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
     pub async fn set_disabled(
         &self,
         actor: &Actor,
@@ -233,27 +257,44 @@ impl People {
         let (action, detail) = match disabled {
             true => {
                 let (sessions, tokens) = shut_out(&mut transaction, id).await?;
-                ("person.disable", json!({"name": row.name, "sessions": sessions, "tokens": tokens}))
+                (
+                    "person.disable",
+                    json!({"name": row.name, "sessions": sessions, "tokens": tokens}),
+                )
             }
             false => ("person.enable", json!({"name": row.name})),
         };
-        append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail).await.map_err(failed)?;
+        append_audit(&mut transaction, Some(actor.person), action, &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
-    /// Makes a link by which somebody comes in once and sets a password without the old one. Links from before are void.
+    /// Creates a one-time link that signs a person in and lets them set a password without the old
+    /// one. Earlier links are revoked.
     ///
     /// # Errors
-    /// When there is no such person, they are kept out or a program, the actor is no admin, or it was changed meanwhile (412).
-    pub async fn new_link(&self, actor: &Actor, whom: impl Into<SeenPerson>) -> Result<LinkMade, Problem> {
+    /// If the person does not exist, is disabled or is a service account, or the actor is not an
+    /// admin. 412 if the permissions changed meanwhile.
+    pub async fn new_link(
+        &self,
+        actor: &Actor,
+        whom: impl Into<SeenPerson>,
+    ) -> Result<LinkMade, Problem> {
         let whom: SeenPerson = whom.into();
         let id = whom.person;
         let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
         if row.kind != people::HUMAN {
-            return Err(Problem::conflict("service", format!("{} is a program: make a token for it.", row.name)));
+            return Err(Problem::conflict(
+                "service",
+                format!("{} is a program: make a token for it.", row.name),
+            ));
         }
         if row.disabled {
-            return Err(Problem::conflict("disabled", format!("{} is disabled: let them in again first.", row.name)));
+            return Err(Problem::conflict(
+                "disabled",
+                format!("{} is disabled: let them in again first.", row.name),
+            ));
         }
         accounts::revoke_sign_ins(&mut transaction, id).await.map_err(failed)?;
         let link = offer(&mut transaction, &actor, id, &row.name).await?;
@@ -261,7 +302,8 @@ impl People {
         Ok(link)
     }
 
-    /// Takes both rows, and asks whether the actor still decides about people and whether the other is as they were seen.
+    /// Locks both rows. Checks that the actor is still an admin, and that the person's permissions
+    /// have the version that the client has seen.
     pub(super) async fn to_change(
         &self,
         actor: &Actor,
@@ -273,15 +315,23 @@ impl People {
         accounts::lock_to_change(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
-        let row = accounts::account(&mut transaction, id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+        let row = accounts::account(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| nobody(id))?;
         if version.is_some_and(|seen| seen != row.grants_version) {
             return Err(changed_meanwhile(&row.name));
         }
         Ok((transaction, actor, row))
     }
 
-    /// What is asked for, with deployments by id.
-    async fn given(&self, on: &mut PgConnection, grants: &[Grant], kind: AccountKind) -> Result<Given, Problem> {
+    /// The requested permissions, with deployments by id.
+    async fn given(
+        &self,
+        on: &mut PgConnection,
+        grants: &[Grant],
+        kind: AccountKind,
+    ) -> Result<Given, Problem> {
         if grants.len() > limits::GRANTS {
             return Err(Problem::invalid(format!(
                 "grants: one person has at most {}; one on a deployment counts for all below it.",
@@ -292,7 +342,9 @@ impl People {
         let (mut given, mut known) = (Given::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
-            if kind == AccountKind::Service && matches!(permission, Permission::Reviewer | Permission::Admin) {
+            if kind == AccountKind::Service
+                && matches!(permission, Permission::Reviewer | Permission::Admin)
+            {
                 return Err(Problem::invalid(format!(
                     "grants: a service account is no {permission}: that takes a person who looks."
                 )));
@@ -309,7 +361,7 @@ impl People {
                 },
             };
             match place {
-                // All of the tree is everywhere.
+                // A grant on the root deployment is a grant everywhere.
                 None => drop(given.everywhere.insert(permission)),
                 Some(place) if Some(place) == top => drop(given.everywhere.insert(permission)),
                 Some(place) => {
@@ -323,11 +375,12 @@ impl People {
         Ok(given)
     }
 
-    /// A page of one's own sessions.
-    ///
-    /// # Errors
-    /// When the database does not answer.
-    pub async fn session_page(&self, actor: &Actor, wanted: &SessionsWanted) -> Result<SessionPage, Problem> {
+    /// A page of the actor's own sessions.
+    pub async fn session_page(
+        &self,
+        actor: &Actor,
+        wanted: &SessionsWanted,
+    ) -> Result<SessionPage, Problem> {
         let keys = |session: &SessionView, sort: SessionSort| {
             let moment = match sort {
                 SessionSort::Since => session.since,
@@ -340,10 +393,7 @@ impl People {
         Ok(SessionPage { sessions, next })
     }
 
-    /// One's own sessions, newest first: all of them, as there are few.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// All sessions of the actor, newest first. There are few, so the list has no pages.
     pub async fn sessions(&self, actor: &Actor) -> Result<Vec<SessionView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let rows = accounts::sessions(&mut connection, actor.person).await.map_err(failed)?;
@@ -360,49 +410,67 @@ impl People {
         Ok(rows.into_iter().map(view).collect())
     }
 
-    /// Ends one of one's own sessions.
+    /// Ends one of the actor's own sessions.
     ///
     /// # Errors
-    /// When there is none, or the actor came by a token.
+    /// If there is no such session, or the actor uses a token.
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        if !accounts::end_session_named(&mut transaction, actor.person, session).await.map_err(failed)? {
+        if !accounts::end_session_named(&mut transaction, actor.person, session)
+            .await
+            .map_err(failed)?
+        {
             return Err(Problem::not_found("You have no such session: it may have ended."));
         }
         let detail = json!({"session": session});
-        append_audit(&mut transaction, Some(actor.person), "session.end", &actor.person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "session.end",
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
-    /// Ends all of one's own sessions but this one, and revokes the links that were not used.
+    /// Ends all sessions of the actor except this one, and revokes their unused links.
     ///
     /// # Errors
-    /// When the actor came by a token.
+    /// If the actor uses a token.
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
-        let sessions =
-            people::end_everything_of(&mut transaction, actor.person, this.as_ref()).await.map_err(failed)?;
-        let detail = json!({"sessions": sessions});
-        append_audit(&mut transaction, Some(actor.person), "session.end_others", &actor.person.to_string(), &detail)
+        let sessions = people::end_everything_of(&mut transaction, actor.person, this.as_ref())
             .await
             .map_err(failed)?;
+        let detail = json!({"sessions": sessions});
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "session.end_others",
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(Ended { sessions })
     }
 
-    /// Sets one's own password; hands back what this session is from now on. All others end, and links that were not used are void.
+    /// Sets the actor's password and returns the new value of this session. All other sessions end,
+    /// and unused links are revoked.
     ///
     /// # Errors
-    /// When the old one is wrong or missing, the new one is none, or the actor came by a token.
+    /// If the old password is wrong or missing, the new one is not acceptable, or the actor uses a
+    /// token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
         actor.require_human()?;
         if !sets_by_link(actor) {
@@ -422,30 +490,45 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
-        let set = accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash()).await;
+        let set =
+            accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash())
+                .await;
         if !set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
                 "The password was changed this moment, by another session: look again.",
             ));
         }
-        let ended =
-            people::end_everything_of(&mut transaction, actor.person, Some(&next.hash())).await.map_err(failed)?;
+        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&next.hash()))
+            .await
+            .map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
         let link_by = actor.session.as_ref().and_then(|session| session.link_by);
         let mut detail = json!({"sessions_ended": ended});
         if let (Some(by), Some(detail)) = (link_by, detail.as_object_mut()) {
             detail.insert("link_by".into(), json!(by));
         }
-        append_audit(&mut transaction, Some(actor.person), action, &actor.person.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &actor.person.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(next)
     }
 
-    /// Whoever sits before somebody's session does not know their password, and guesses no faster than anybody.
-    async fn prove_old(&self, actor: &Actor, old: Option<Password>, kept: Option<String>) -> Result<Proof, Problem> {
+    /// Verifies the old password. Wrong ones count as failed sign-ins, so a stolen session does not
+    /// allow faster guessing.
+    async fn prove_old(
+        &self,
+        actor: &Actor,
+        old: Option<Password>,
+        kept: Option<String>,
+    ) -> Result<Proof, Problem> {
         if kept.is_none() {
             return Err(Problem::forbidden(
                 "This session is too old to set a first password: ask an admin for a new link, and come in by that.",
@@ -456,21 +539,28 @@ impl People {
             problem.code = "old_password".into();
             problem
         };
-        let old = old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
+        let old =
+            old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
-        // Who was not told whether it was right has tried nothing.
-        let proof = self.hasher.prove(old, kept).await.inspect_err(|_| self.names.give_back(&actor.name))?;
+        // An attempt without a result is not counted.
+        let proof = self
+            .hasher
+            .prove(old, kept)
+            .await
+            .inspect_err(|_| self.names.give_back(&actor.name))?;
         let proof = proof.ok_or_else(wrong)?;
         self.names.give_back(&actor.name);
         Ok(proof)
     }
 
-    /// Begins a session by name and password. `before`: the session that the browser had, which ends.
+    /// Starts a session with name and password. `before` is the browser's old session, which ends.
     ///
-    /// The answer is the same, and takes as long, for a name that nobody has, for one without a password, and for a wrong password.
+    /// The response and its time are the same for an unknown name, a name without a password, and a
+    /// wrong password.
     ///
     /// # Errors
-    /// `sign_in_wrong` (401); `too_many_attempts` (429) when it failed too often from that address or for that name.
+    /// `sign_in_wrong` (401); `too_many_attempts` (429) after too many failures from the address or
+    /// for the name.
     pub async fn sign_in_by_password(
         &self,
         name: &str,
@@ -479,8 +569,10 @@ impl People {
         before: Option<&str>,
     ) -> Result<Begun, Problem> {
         let network = throttle::network(visitor.address);
-        // A text with a NUL can't be looked for, and nobody has such a name: nor one with what stands here for it.
-        let name: String = name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
+        // PostgreSQL cannot compare text with a NUL. No name contains a NUL or its replacement
+        // character.
+        let name: String =
+            name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if let Err(wait) = self.names.take(name.clone()) {
             self.attempts.give_back(&network);
@@ -492,8 +584,11 @@ impl People {
                 self.attempts.give_back(&network);
                 self.names.forget(&name);
             }
-            Ok(None) => tracing::warn!(address = ?visitor.address, "a sign-in by password was refused"),
-            // Who was not told whether it was right has tried nothing: else a database that is away for a while locks people out.
+            Ok(None) => {
+                tracing::warn!(address = ?visitor.address, "a sign-in by password was refused")
+            }
+            // An attempt without a result is not counted. Otherwise a database outage would lock
+            // people out.
             Err(_) => {
                 self.attempts.give_back(&network);
                 self.names.give_back(&name);
@@ -509,7 +604,7 @@ impl People {
         })
     }
 
-    /// None: the name or the password is wrong.
+    /// `None`: the name or the password is wrong.
     async fn try_password(
         &self,
         name: &str,
@@ -527,9 +622,18 @@ impl People {
         let (Some((person, _)), Some(proof)) = (found, proof) else { return Ok(None) };
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // The database compares the proof once more: they may have been disabled or have changed their password meanwhile.
+        // The database compares the proof again, because the person may have been disabled or may
+        // have changed the password meanwhile.
         let hash = session.hash();
-        let begun = people::begin_session_by_password(&mut transaction, person, &proof.0, &hash, TIMES, &origin).await;
+        let begun = people::begin_session_by_password(
+            &mut transaction,
+            person,
+            &proof.0,
+            &hash,
+            TIMES,
+            &origin,
+        )
+        .await;
         if !begun.map_err(failed)? {
             return Ok(None);
         }
@@ -539,9 +643,13 @@ impl People {
     }
 }
 
-/// Whether a password is set without the one before: the link that they came in by stands for it.
+/// Whether the actor may set a password without the old one, because they recently signed in with a
+/// link.
 fn sets_by_link(actor: &Actor) -> bool {
-    actor.session.as_ref().is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
+    actor
+        .session
+        .as_ref()
+        .is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
 }
 
 fn changed_meanwhile(name: &str) -> Problem {
@@ -549,21 +657,37 @@ fn changed_meanwhile(name: &str) -> Problem {
         412,
         "changed_meanwhile",
         "Somebody changed it meanwhile",
-        format!("What {name} may is not what you looked at any more: look at it again, then say what you want."),
+        format!(
+            "What {name} may is not what you looked at any more: look at it again, then say what you want."
+        ),
     )
 }
 
-async fn offer(on: &mut PgConnection, by: &Actor, person: PersonId, name: &str) -> Result<LinkMade, Problem> {
+async fn offer(
+    on: &mut PgConnection,
+    by: &Actor,
+    person: PersonId,
+    name: &str,
+) -> Result<LinkMade, Problem> {
     let token = Token::random()?;
-    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD]).await.map_err(failed)?;
+    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD])
+        .await
+        .map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
-    append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail).await.map_err(failed)?;
-    Ok(LinkMade { link: format!("/sign-in#token={}", token.reveal()), minutes: LINK_HOLDS.as_secs() / 60 })
+    append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail)
+        .await
+        .map_err(failed)?;
+    Ok(LinkMade {
+        link: format!("/sign-in#token={}", token.reveal()),
+        minutes: LINK_HOLDS.as_secs() / 60,
+    })
 }
 
 async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {
-    let everywhere: Vec<&str> = given.everywhere.iter().map(|permission| permission.as_str()).collect();
-    let inside = given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
+    let everywhere: Vec<&str> =
+        given.everywhere.iter().map(|permission| permission.as_str()).collect();
+    let inside =
+        given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
     accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
 }
 
@@ -572,14 +696,17 @@ fn given_of(row: &AccountRow, grants: &[GrantRow]) -> Given {
         everywhere: row.permissions.iter().filter_map(|word| word.parse().ok()).collect(),
         inside: grants
             .iter()
-            .filter_map(|grant| Some((grant.permission.parse().ok()?, DeploymentId(grant.deployment_id))))
+            .filter_map(|grant| {
+                Some((grant.permission.parse().ok()?, DeploymentId(grant.deployment_id)))
+            })
             .collect(),
     }
 }
 
-/// Grants as people read them. One in a deployment that is gone is for nothing, and is not told.
+/// Grants for display. A grant on a removed deployment has no effect and is left out.
 fn grant_views(row: &AccountRow, grants: &[GrantRow]) -> Vec<Grant> {
-    let everywhere = row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });
+    let everywhere =
+        row.permissions.iter().map(|word| Grant { permission: word.clone(), deployment: None });
     let inside = grants.iter().filter(|grant| grant.person_id == row.id).filter_map(|grant| {
         let deployment = grant.deployment.clone()?;
         Some(Grant { permission: grant.permission.clone(), deployment: Some(deployment) })
@@ -609,7 +736,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_worth_more_is_seen() {
+    fn gained_permissions_are_detected() {
         let place = DeploymentId(Uuid::from_u128(1));
         let given = |everywhere: &[Permission], inside: &[Permission]| Given {
             everywhere: everywhere.iter().copied().collect(),
@@ -621,7 +748,9 @@ mod tests {
             given(&[Permission::Viewer], &[]),
         );
         assert!(all.gains(&part, Permission::Reviewer) && part.gains(&none, Permission::Reviewer));
-        assert!(!part.gains(&all, Permission::Reviewer) && !part.gains(&part, Permission::Reviewer));
+        assert!(
+            !part.gains(&all, Permission::Reviewer) && !part.gains(&part, Permission::Reviewer)
+        );
         assert!(!none.gains(&all, Permission::Reviewer) && !all.gains(&none, Permission::Admin));
     }
 }

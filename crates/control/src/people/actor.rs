@@ -1,21 +1,23 @@
-//! Who asks, and what they may where.
+//! The actor of a request, and their permissions per deployment.
 //!
-//! # Theory
+//! A *grant* gives a person a permission, either everywhere or in a deployment and its descendants.
+//! No permission contains another one, except that every grant includes Viewer everywhere. The
+//! reason: deployments share roles, nodes, the graph and the journal, so a view of only one would
+//! be misleading.
 //!
-//! A *grant* is a person, a permission, and a deployment or everywhere; one on a deployment counts for all below it. No permission
-//! contains another one, but for looking: whoever may do anything, anywhere, may look at everything. (What one deployment does shows in
-//! the others: shared roles, nodes that move, the graph, the journal. A reader who sees half of it is told half the truth.)
+//! Each use case states where it needs its permission:
+//! * [`Actor::require`]: everywhere. For shared things: the execution switch, the catalog, records
+//!   of nodes that are still in *system*.
+//! * [`Actor::require_in`]: in the deployment that the request is about.
+//! * [`Actor::require_in_all`]: in each deployment that a review touches. The database function
+//!   `touched_by` defines these, because the database's guards count reviewers with it.
 //!
-//! An act is asked for in one of three ways, and each use case says which:
-//! * [`Actor::require`]: everywhere. What all deployments share: the switch, the catalog, records of machines that wait in *system*;
-//! * [`Actor::require_in`]: in the deployment that it is about;
-//! * [`Actor::require_in_all`]: in each deployment that a submission touches. Which those are is said in one place, the database's
-//!   `touched_by`, because its guards count reviewers by it.
+//! A *token* has the permissions that both the token and its person have, and never Reviewer: only
+//! people review. Actions that a person must do themselves, such as creating tokens, use
+//! [`Actor::require_in_person`].
 //!
-//! A *token* acts for its person with what both may, never more, and never as a reviewer: whoever reviews is a person who looks.
-//! What only somebody in person may do, such as making tokens, asks [`Actor::require_in_person`].
-//!
-//! An actor is what was true when a request came in. What writes looks them up again in its own transaction (`Actor::still`).
+//! An actor reflects the state at the start of the request. Every write loads the actor again in
+//! its own transaction (`Actor::still`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,23 +33,23 @@ use uuid::Uuid;
 
 use super::{PersonKind, Token, failed};
 
-/// What a person may do.
+/// A permission of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// Look at everything but secrets. Whoever has any permission has this one.
+    /// See everything except secrets. Every other permission includes this one.
     Viewer,
-    /// Propose, commit what is approved, retry, cancel, switch.
+    /// Propose, commit approved changes, retry, cancel, pause and resume.
     Operator,
-    /// Judge what others propose, and commit what is approved.
+    /// Review proposals of others, and commit approved changes.
     Reviewer,
-    /// Decide who may come in and do what.
+    /// Manage people and their permissions.
     Admin,
 }
 
 impl Permission {
     const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Reviewer, Self::Admin];
 
-    /// The word for people and for the database.
+    /// The value in the database and in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -57,8 +59,8 @@ impl Permission {
         }
     }
 
-    /// Refuses it for a part of the tree, whether a person or a token is to have it there: who decides about people decides about all of
-    /// them. `field`: where it was asked for.
+    /// Refuses a grant or a token of Admin for a single deployment, because an admin manages all
+    /// people. `field` is the request field.
     pub(super) fn require_givable_in_part(self, field: &str) -> Result<(), Problem> {
         match self {
             Self::Viewer | Self::Operator | Self::Reviewer => Ok(()),
@@ -80,25 +82,29 @@ impl FromStr for Permission {
 
     fn from_str(word: &str) -> Result<Self, Problem> {
         let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
-        found.ok_or_else(|| Problem::invalid("A permission is one of viewer, operator, reviewer and admin."))
+        found.ok_or_else(|| {
+            Problem::invalid("A permission is one of viewer, operator, reviewer and admin.")
+        })
     }
 }
 
-/// The session that an actor came with.
+/// The session of an actor.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     pub(super) hash: TokenHash,
-    /// The cookie's value, which each transaction that writes presents to the database.
+    /// The cookie's value. Each transaction that writes presents it to the database.
     pub(super) credential: Token,
-    /// By which it is named: whoever has that is not let in by it.
+    /// Public id of the session. It does not authenticate.
     pub id: Uuid,
-    /// How long ago they proved who they are.
+    /// Time since the sign-in.
     pub fresh_for: Duration,
-    /// Whether they did so by a one-time sign-in.
+    /// Whether the session began with a one-time link.
     pub by_link: bool,
-    /// The admin whose link began it, until a password is set: it may do nothing else before.
+    /// The admin whose link began the session, until a password is set. Until then the session can
+    /// only do that.
     pub link_by: Option<PersonId>,
-    /// Whether its second factor is still to be presented or set up: it may do nothing else before.
+    /// Whether the second factor is missing. Until it is presented or set up, the session can only
+    /// do that.
     pub lacks_factor: bool,
 }
 
@@ -118,37 +124,38 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("fresh_for", &self.fresh_for).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("fresh_for", &self.fresh_for)
+            .finish_non_exhaustive()
     }
 }
 
-/// The token that an actor came with, and the bounds that it sets.
+/// The token of an actor, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
-    /// Which.
     pub id: Uuid,
-    /// The token itself, which each transaction that writes presents to the database.
+    /// The token's value. Each transaction that writes presents it to the database.
     credential: Token,
     scopes: BTreeSet<Permission>,
     inside: Option<BTreeSet<DeploymentId>>,
 }
 
-/// Who asks for something. Only this module makes one, of an enabled person.
+/// The authenticated sender of a request. Only this module creates one, and only for an enabled
+/// person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// Who.
     pub person: PersonId,
     /// Short name.
     pub name: String,
-    /// What they may everywhere.
+    /// Permissions that apply everywhere.
     pub permissions: BTreeSet<Permission>,
-    /// What they may in single deployments besides.
+    /// Additional permissions in single deployments.
     inside: BTreeMap<DeploymentId, BTreeSet<Permission>>,
-    /// What the account stands for.
     pub kind: PersonKind,
-    /// None: they came with a token, or were only looked up by name.
+    /// `None` if the actor uses a token or was only looked up by name.
     pub session: Option<Session>,
-    /// None: they came in person.
+    /// `None` unless the request is authenticated with a token.
     pub token: Option<Bearer>,
 }
 
@@ -162,7 +169,7 @@ fn password_needed() -> Problem {
     }
 }
 
-/// The code of a refusal because the session lacks its second factor.
+/// The error code for a session that lacks its second factor.
 pub const FACTOR_NEEDED: &str = "second_factor_needed";
 
 pub(super) fn factor_needed() -> Problem {
@@ -190,8 +197,8 @@ impl Actor {
             session,
             token: None,
         };
-        // The admin who made the link may have used it: nothing is permitted before there is a password that only the person knows. A
-        // person with a stolen password lacks the second factor.
+        // The admin who created the link may be the one who used it. So nothing is permitted until
+        // the person has set a password. Without the second factor, the password may be stolen.
         if actor.needs_password() || actor.needs_factor() {
             actor.permissions.clear();
             actor.inside.clear();
@@ -199,7 +206,7 @@ impl Actor {
         actor
     }
 
-    /// Whether this session may do nothing but set a password, because an admin's link began it.
+    /// Whether the session may only set a password, because it began with an admin's link.
     pub fn needs_password(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.link_by.is_some())
     }
@@ -215,7 +222,7 @@ impl Actor {
         }
     }
 
-    /// Whether this session may do nothing but present or set up a second factor.
+    /// Whether the session may only present or set up a second factor.
     pub fn needs_factor(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.lacks_factor)
     }
@@ -232,16 +239,17 @@ impl Actor {
     }
 
     pub(super) fn of_bearer(row: BearerRow, credential: Token) -> Self {
-        let bearer = Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
+        let bearer =
+            Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
         Self::of(row.person, None).bound_by(bearer)
     }
 
-    /// The same token's actor as of another look-up.
+    /// The actor of the same token, after a new lookup.
     pub(super) fn of_bearer_again(row: BearerRow, token: &Bearer) -> Self {
         Self::of_bearer(row, token.credential.clone())
     }
 
-    /// The same person, as far as a token lets them.
+    /// Reduces the permissions to those of a token.
     fn bound_by(mut self, token: Bearer) -> Self {
         let mut kept = token.scopes.clone();
         kept.remove(&Permission::Reviewer);
@@ -265,7 +273,7 @@ impl Actor {
         self
     }
 
-    /// Whether they have a permission everywhere. Looking is for whoever may anything anywhere.
+    /// Whether the actor has the permission everywhere. Any permission anywhere includes Viewer.
     pub fn may(&self, permission: Permission) -> bool {
         match permission {
             Permission::Viewer => !self.permissions.is_empty() || !self.inside.is_empty(),
@@ -273,48 +281,59 @@ impl Actor {
         }
     }
 
-    /// Whether they have a permission in a deployment.
+    /// Whether the actor has the permission in a deployment.
     pub fn may_in(&self, permission: Permission, place: DeploymentId) -> bool {
-        self.may(permission) || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
+        self.may(permission)
+            || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
     }
 
-    /// Whether they have a permission in all of these deployments; in none of none.
+    /// Whether the actor has the permission in all of these deployments. For an empty set, they
+    /// need it everywhere.
     pub fn may_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> bool {
-        self.may(permission) || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
+        self.may(permission)
+            || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
     }
 
-    /// Whether they have a permission in some deployment at least.
+    /// Whether the actor has the permission in at least one deployment.
     pub fn may_somewhere(&self, permission: Permission) -> bool {
         self.may(permission) || self.inside.values().any(|given| given.contains(&permission))
     }
 
-    /// Whether all that they may, they may everywhere: then nobody has to ask where.
+    /// Whether all permissions of the actor apply everywhere.
     pub fn is_everywhere(&self) -> bool {
         self.inside.is_empty()
     }
 
-    /// The actor as of this transaction, and until it ends. A request may have waited for a lock since it was looked up who sent it;
-    /// whoever was signed out, disabled or deprived of a permission meanwhile does not get through.
+    /// Loads the actor again and locks their row until the transaction ends. The request may have
+    /// waited for a lock; meanwhile the person may have signed out, been disabled, or lost a
+    /// permission.
     ///
-    /// Every use case that writes asks this, and then the permission again. It does so behind the locks that are held for long (APPLY,
-    /// the head, a proposal): whoever waits for those must not keep an admin from disabling somebody.
+    /// Every use case that writes calls this and then checks the permission again. It takes the
+    /// long-held locks (APPLY, the head, a proposal) first. Otherwise a request that waits for them
+    /// would keep an admin from disabling the person.
     ///
-    /// From here on the transaction acts for this person: the database refuses what it writes in anybody else's name. An actor without
-    /// a session or token ([`super::People::actor_by_name`]) reads only.
+    /// From here on the transaction acts for this person: the database refuses writes in any other
+    /// person's name. An actor without session and token ([`super::People::actor_by_name`]) can
+    /// only read.
     ///
     /// # Errors
-    /// Signed out, when they are not let in any more.
+    /// Signed out (401) if the session or token is no longer valid.
     pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
-        // The person first, as whoever disables one does.
-        let row = people::lock_person(on, self.person).await.map_err(failed)?.ok_or_else(Problem::signed_out)?;
+        // Lock the person first, in the same order as disabling does.
+        let row = people::lock_person(on, self.person)
+            .await
+            .map_err(failed)?
+            .ok_or_else(Problem::signed_out)?;
         let credential = match (&self.session, &self.token) {
             (_, Some(token)) => &token.credential,
             (Some(session), None) => &session.credential,
             (None, None) => return Err(Problem::signed_out()),
         };
         let acting = people::act_as(on, credential.reveal()).await.map_err(failed)?;
-        let (_, lacks_factor) = acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
-        let now = Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
+        let (_, lacks_factor) =
+            acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
+        let now =
+            Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
         Ok(match &self.token {
             Some(token) => now.bound_by(token.clone()),
             None => now,
@@ -325,37 +344,46 @@ impl Actor {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
-        let who = if self.token.is_some() { format!("This token of {}", self.name) } else { self.name.clone() };
+        let who = if self.token.is_some() {
+            format!("This token of {}", self.name)
+        } else {
+            self.name.clone()
+        };
         Problem::permission_missing(format!(
             "{who} does not have the permission {permission}{place}; an admin can give it."
         ))
     }
 
-    /// Goes on only with a permission that counts everywhere.
+    /// Requires the permission everywhere.
     ///
     /// # Errors
-    /// Forbidden, with what is missing and who can give it.
+    /// Forbidden (403), with the missing permission and the people who can grant it.
     pub fn require(&self, permission: Permission) -> Result<(), Problem> {
         if self.may(permission) {
             return Ok(());
         }
-        let place = if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
+        let place =
+            if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
         Err(self.missing(permission, place))
     }
 
-    /// Goes on only with a permission in a deployment.
+    /// Requires the permission in a deployment.
     ///
     /// # Errors
-    /// Forbidden, with what is missing and who can give it.
+    /// Forbidden (403), with the missing permission and the people who can grant it.
     pub fn require_in(&self, permission: Permission, place: DeploymentId) -> Result<(), Problem> {
         self.require_in_all(permission, &[place].into())
     }
 
-    /// Goes on only with a permission in all of these deployments.
+    /// Requires the permission in all of these deployments.
     ///
     /// # Errors
-    /// Forbidden, with what is missing and who can give it.
-    pub fn require_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> Result<(), Problem> {
+    /// Forbidden (403), with the missing permission and the people who can grant it.
+    pub fn require_in_all(
+        &self,
+        permission: Permission,
+        places: &BTreeSet<DeploymentId>,
+    ) -> Result<(), Problem> {
         if self.may_in_all(permission, places) {
             return Ok(());
         }
@@ -367,15 +395,16 @@ impl Actor {
         Err(self.missing(permission, place))
     }
 
-    /// Goes on with a permission in some deployment at least: in which one it takes is not known yet, and is asked once it is.
+    /// Requires the permission in at least one deployment. Used while the deployment is not known
+    /// yet; a second check follows.
     ///
     /// # Errors
-    /// Forbidden, with what is missing and who can give it.
+    /// Forbidden (403), with the missing permission and the people who can grant it.
     pub fn require_somewhere(&self, permission: Permission) -> Result<(), Problem> {
         if self.may_somewhere(permission) { Ok(()) } else { Err(self.missing(permission, "")) }
     }
 
-    /// Goes on only with one of several permissions, in all of these deployments.
+    /// Requires one of several permissions in all of these deployments.
     ///
     /// # Errors
     /// As [`Actor::require_in_all`].
@@ -390,7 +419,7 @@ impl Actor {
         Err(self.has_none_of(permissions))
     }
 
-    /// Goes on with one of several permissions in some deployment at least.
+    /// Requires one of several permissions in at least one deployment.
     ///
     /// # Errors
     /// As [`Actor::require_somewhere`].
@@ -417,42 +446,47 @@ impl Actor {
         ))
     }
 
-    /// Goes on only with somebody who came in person: not by a token.
+    /// Requires a person with a browser session, not a token.
     ///
     /// # Errors
-    /// Forbidden.
+    /// Forbidden (403).
     pub fn require_in_person(&self) -> Result<(), Problem> {
         self.require_password()?;
         self.require_factor()?;
         self.require_human()
     }
 
-    /// The same, also for a session that lacks its second factor.
+    /// Like [`Actor::require_in_person`], but accepts a session that lacks its second factor.
     ///
     /// # Errors
-    /// Forbidden.
+    /// Forbidden (403).
     pub fn require_to_enrol(&self) -> Result<(), Problem> {
         self.require_password()?;
         self.require_human()
     }
 
-    /// The same, also for a session that may only set a password.
+    /// Like [`Actor::require_to_enrol`], but also accepts a session that may only set a password.
     pub(super) fn require_human(&self) -> Result<(), Problem> {
         match (&self.token, self.kind) {
             (None, PersonKind::Human) => Ok(()),
             _ => Err(Problem {
                 code: "in_person".into(),
-                ..Problem::forbidden("No token does this: sign in with a browser, as the person that you are.")
+                ..Problem::forbidden(
+                    "No token does this: sign in with a browser, as the person that you are.",
+                )
             }),
         }
     }
 
-    /// The words of all permissions that they have everywhere, and of those that they have in parts of the tree.
+    /// The names of all permissions that the actor has, everywhere or in single deployments.
     pub fn permission_words(&self) -> Vec<String> {
-        let inside = self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
+        let inside =
+            self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
         let inside: BTreeSet<Permission> = inside.collect();
         let everywhere = self.permissions.iter().map(ToString::to_string);
-        everywhere.chain(inside.iter().map(|permission| format!("{permission} in some deployments"))).collect()
+        everywhere
+            .chain(inside.iter().map(|permission| format!("{permission} in some deployments")))
+            .collect()
     }
 }
 
@@ -465,7 +499,8 @@ mod tests {
     }
 
     fn actor(everywhere: &[&str], inside: &[(u128, &[&str])]) -> Actor {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let row = PersonRow {
             id: PersonId(Uuid::nil()),
             name: "ada".into(),
@@ -484,27 +519,37 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_counts_where_it_was_given() {
+    fn grant_applies_in_its_deployment() {
         let ada = actor(&["viewer"], &[(1, &["operator"]), (2, &["operator", "reviewer"])]);
         assert!(ada.may(Permission::Viewer) && !ada.may(Permission::Operator));
         assert!(ada.require_in(Permission::Operator, place(1)).is_ok());
         assert!(ada.require_in(Permission::Reviewer, place(1)).is_err());
         assert!(ada.require_in(Permission::Operator, place(3)).is_err());
         let both = [place(1), place(2)].into();
-        assert!(ada.may_in_all(Permission::Operator, &both) && !ada.may_in_all(Permission::Reviewer, &both));
+        assert!(
+            ada.may_in_all(Permission::Operator, &both)
+                && !ada.may_in_all(Permission::Reviewer, &both)
+        );
         let any = [Permission::Operator, Permission::Reviewer];
         assert!(ada.require_any_in_all(&any, &both).is_ok());
         assert!(ada.require_any_in_all(&any, &[place(1), place(3)].into()).is_err());
-        assert!(!ada.may_in_all(Permission::Operator, &BTreeSet::new()), "nowhere is no place where they may");
+        assert!(
+            !ada.may_in_all(Permission::Operator, &BTreeSet::new()),
+            "nowhere is no place where they may"
+        );
         assert!(actor(&["operator"], &[]).may_in_all(Permission::Operator, &BTreeSet::new()));
         assert!(
-            ada.require_somewhere(Permission::Operator).is_ok() && ada.require_somewhere(Permission::Admin).is_err()
+            ada.require_somewhere(Permission::Operator).is_ok()
+                && ada.require_somewhere(Permission::Admin).is_err()
         );
-        assert!(!actor(&[], &[]).may(Permission::Viewer) && actor(&[], &[(1, &["viewer"])]).may(Permission::Viewer));
+        assert!(
+            !actor(&[], &[]).may(Permission::Viewer)
+                && actor(&[], &[(1, &["viewer"])]).may(Permission::Viewer)
+        );
     }
 
     #[test]
-    fn a_token_gives_what_both_may_and_never_reviews() {
+    fn token_has_common_permissions_without_reviewer() {
         let all = Permission::ALL;
         let ada = actor(&["operator", "reviewer"], &[(1, &["admin", "reviewer"])]);
         let free = ada.clone().bound_by(token(&all, None));
@@ -512,10 +557,16 @@ mod tests {
         assert!(free.require_in_person().is_err() && ada.require_in_person().is_ok());
         let bound = ada.clone().bound_by(token(&[Permission::Operator], Some(&[2, 3])));
         assert!(!bound.may(Permission::Operator) && bound.may_in(Permission::Operator, place(2)));
-        assert!(!bound.may_in(Permission::Operator, place(1)), "of its person's places only those of both");
+        assert!(
+            !bound.may_in(Permission::Operator, place(1)),
+            "of its person's places only those of both"
+        );
         let looks = ada.bound_by(token(&[Permission::Viewer], None));
         assert!(!looks.may_somewhere(Permission::Operator));
-        assert!(looks.may(Permission::Viewer), "whoever may anything may look, and so may their token");
+        assert!(
+            looks.may(Permission::Viewer),
+            "whoever may anything may look, and so may their token"
+        );
         let nobody = actor(&[], &[]).bound_by(token(&all, None));
         assert!(!nobody.may(Permission::Viewer));
     }

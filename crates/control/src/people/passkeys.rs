@@ -1,7 +1,8 @@
 //! Passkeys: people register and revoke their own, and confirm them with another one.
 //!
-//! A passkey is a second factor as soon as it is registered. It counts for signed verdicts once it is confirmed: by the owner of the
-//! database, by another passkey of its person, or by one of an admin who compared the fingerprint with the person. See
+//! A passkey is a second factor from its registration on. It counts for signed verdicts once it is
+//! confirmed. The owner of the database, another passkey of its person, or an admin's passkey can
+//! confirm it; the admin first compares the fingerprint with the person. See
 //! [`engine::gate::signature`].
 
 use api::Problem;
@@ -23,18 +24,23 @@ use crate::words;
 use crate::words::at;
 
 impl People {
-    /// The options for the browser to make a passkey.
+    /// The options for the browser to create a passkey.
     ///
     /// # Errors
-    /// If the actor came with a token, or the site has no host name.
-    pub async fn passkey_options(&self, actor: &Actor, site: &Site) -> Result<PasskeyOptions, Problem> {
+    /// If the actor uses a token, or the site has no host name.
+    pub async fn passkey_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+    ) -> Result<PasskeyOptions, Problem> {
         let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, actor).await?;
         let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
-        let registered: Vec<Vec<u8>> = registered.into_iter().map(|row| row.credential_id).collect();
+        let registered: Vec<Vec<u8>> =
+            registered.into_iter().map(|row| row.credential_id).collect();
         let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
         let (options, state) = begun.map_err(|error| rejected(&error))?;
         let state = json!({ "registration": state });
@@ -43,10 +49,11 @@ impl People {
         Ok(PasskeyOptions { options })
     }
 
-    /// Registers the passkey that the browser made.
+    /// Registers the passkey that the browser created.
     ///
     /// # Errors
-    /// If there were no options before, the answer is not to them, or the passkey is registered already.
+    /// If there were no options before, the response does not match them, or the passkey is already
+    /// registered.
     pub async fn register_passkey(
         &self,
         actor: &Actor,
@@ -56,15 +63,19 @@ impl People {
         let session = to_enrol(actor)?;
         let name = words::plain(&wish.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
-            return Err(Problem::invalid(format!("A passkey has a name of 1 to {PASSKEY_NAME} characters.")));
+            return Err(Problem::invalid(format!(
+                "A passkey has a name of 1 to {PASSKEY_NAME} characters."
+            )));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, actor).await?;
         let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
-        let state = state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
-        let made = passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
+        let state =
+            state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
+        let made =
+            passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
         let new = NewPasskey {
             person: actor.person,
             name: name.to_owned(),
@@ -75,13 +86,22 @@ impl People {
             counter: made.counter,
         };
         let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
-        let id = id.ok_or_else(|| Problem::conflict("passkey_registered", "This passkey is registered already."))?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let id = id.ok_or_else(|| {
+            Problem::conflict("passkey_registered", "This passkey is registered already.")
+        })?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         let view = view(row)?;
         let detail = json!({ "name": name, "fingerprint": view.fingerprint });
-        append_audit(&mut transaction, Some(actor.person), "passkey.register", &id.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "passkey.register",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(view)
     }
@@ -89,7 +109,7 @@ impl People {
     /// Revokes a passkey: the actor's own, or as an admin another person's.
     ///
     /// # Errors
-    /// If there is no such passkey, or it is another person's and the actor is no admin.
+    /// If there is no such passkey, or it belongs to another person and the actor is not an admin.
     pub async fn revoke_passkey(&self, actor: &Actor, id: PasskeyId) -> Result<(), Problem> {
         in_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -97,17 +117,24 @@ impl People {
         let row = found(&mut transaction, actor, id).await?;
         if rows::revoke(&mut transaction, id, actor.person).await.map_err(failed)? {
             let detail = json!({ "name": row.name, "person": row.passkey.person });
-            append_audit(&mut transaction, Some(actor.person), "passkey.revoke", &id.to_string(), &detail)
-                .await
-                .map_err(failed)?;
+            append_audit(
+                &mut transaction,
+                Some(actor.person),
+                "passkey.revoke",
+                &id.to_string(),
+                &detail,
+            )
+            .await
+            .map_err(failed)?;
         }
         transaction.commit().await.map_err(failed)
     }
 
-    /// What the actor's browser signs to confirm a passkey.
+    /// The request for the actor's browser to sign the confirmation of a passkey.
     ///
     /// # Errors
-    /// If there is no such passkey, it is confirmed, or the actor has no confirmed passkey for this site.
+    /// If there is no such passkey, it is already confirmed, or the actor has no confirmed passkey
+    /// for this site.
     pub async fn confirmation_options(
         &self,
         actor: &Actor,
@@ -120,14 +147,18 @@ impl People {
         unconfirmed(&row)?;
         let passkeys = usable(&mut connection, actor, site).await?;
         let nonce = random_nonce()?;
-        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
-        Ok(SignatureRequest { nonce: nonce.to_string(), options: passkeys::request(site, challenge, &passkeys) })
+        let challenge =
+            statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        Ok(SignatureRequest {
+            nonce: nonce.to_string(),
+            options: passkeys::request(site, challenge, &passkeys),
+        })
     }
 
     /// Confirms a passkey with a signature of the actor's passkey.
     ///
     /// # Errors
-    /// As [`People::confirmation_options`], and if the signature does not hold.
+    /// As [`People::confirmation_options`], and if the signature is invalid.
     pub async fn confirm_passkey(
         &self,
         actor: &Actor,
@@ -136,45 +167,62 @@ impl People {
     ) -> Result<PasskeyView, Problem> {
         in_session(actor)?;
         let nonce = nonce(&signature.nonce)?;
-        let (credential, assertion) = passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
+        let (credential, assertion) =
+            passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         let row = found(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let by = answered(&mut transaction, actor, &credential).await?;
-        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into()).await.map_err(failed)?;
+        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into())
+            .await
+            .map_err(failed)?;
         check_confirmed(&by.passkey, &chain, &passkeys::verify).map_err(|error| {
             Problem::conflict("passkey_not_confirmed", format!("{error}. Use a confirmed passkey."))
         })?;
-        let challenge = statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
-        let counter = passkeys::verified(&by.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
+        let challenge =
+            statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
+        let counter = passkeys::verified(&by.passkey, challenge, &assertion)
+            .map_err(|error| rejected(&error))?;
         note_use(&mut transaction, &by, counter).await?;
-        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion).await.map_err(failed)?;
-        let detail = json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
-        append_audit(&mut transaction, Some(actor.person), "passkey.confirm", &id.to_string(), &detail)
+        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion)
             .await
             .map_err(failed)?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let detail =
+            json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "passkey.confirm",
+            &id.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
 }
 
 impl People {
-    /// The passkeys of a person that are not revoked, for the owner of the database.
-    ///
-    /// # Errors
-    /// If the database does not answer.
+    /// The valid passkeys of a person, for the owner of the database.
     pub async fn passkeys_of(&self, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         views(&mut connection, person).await
     }
 
-    /// Confirms the passkey of a person with a fingerprint, with a connection of the database's owner.
+    /// Confirms the passkey of a person with the given fingerprint, over a connection of the
+    /// database owner.
     ///
     /// # Errors
-    /// If the person has no such passkey, or it is confirmed already.
-    pub async fn confirm_passkey_as_owner(&self, person: PersonId, text: &str) -> Result<PasskeyView, Problem> {
+    /// If the person has no such passkey, or it is already confirmed.
+    pub async fn confirm_passkey_as_owner(
+        &self,
+        person: PersonId,
+        text: &str,
+    ) -> Result<PasskeyView, Problem> {
         let mut transaction = self.begin_for(None).await?;
         let all = rows::of_person(&mut transaction, person).await.map_err(failed)?;
         let wanted = text.trim().to_lowercase();
@@ -193,15 +241,21 @@ impl People {
         let id = row.passkey.id;
         rows::confirm_as_owner(&mut transaction, id).await.map_err(failed)?;
         let detail = json!({ "name": row.name, "person": person, "by": "owner" });
-        append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail).await.map_err(failed)?;
-        let row = rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
+        let row =
+            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
 }
 
 /// A person's passkeys that are not revoked.
-pub(super) async fn views(on: &mut PgConnection, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
+pub(super) async fn views(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<PasskeyView>, Problem> {
     rows::of_person(on, person).await.map_err(failed)?.into_iter().map(view).collect()
 }
 
@@ -231,19 +285,23 @@ fn not_begun() -> Problem {
     )
 }
 
-/// A passkey that the actor may see: their own, or as an admin anybody's.
+/// A passkey that the actor may see: their own, or any as an admin.
 async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<PasskeyRow, Problem> {
     let row = rows::one(on, id).await.map_err(failed)?.filter(|row| row.revoked_at.is_none());
     let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
     row.filter(may).ok_or_else(|| {
-        Problem::not_found(format!("There is no passkey {id} of yours. Only admins see passkeys of other people."))
+        Problem::not_found(format!(
+            "There is no passkey {id} of yours. Only admins see passkeys of other people."
+        ))
     })
 }
 
 fn unconfirmed(row: &PasskeyRow) -> Result<(), Problem> {
     match row.passkey.confirmation {
         None => Ok(()),
-        Some(_) => Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already.")),
+        Some(_) => {
+            Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already."))
+        }
     }
 }
 
@@ -253,9 +311,14 @@ fn statement(row: &PasskeyRow, actor: &Actor, nonce: Nonce) -> Result<Statement,
 }
 
 /// The ids of the actor's confirmed passkeys that work on this site.
-pub(crate) async fn usable(on: &mut PgConnection, actor: &Actor, site: &Site) -> Result<Vec<Vec<u8>>, Problem> {
+pub(crate) async fn usable(
+    on: &mut PgConnection,
+    actor: &Actor,
+    site: &Site,
+) -> Result<Vec<Vec<u8>>, Problem> {
     let all = rows::of_person(on, actor.person).await.map_err(failed)?;
-    let (confirmed, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|row| row.passkey.confirmation.is_some());
+    let (confirmed, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|row| row.passkey.confirmation.is_some());
     let here = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
     let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id.clone()).collect();
     if !ids.is_empty() {
@@ -275,7 +338,11 @@ pub(crate) async fn usable(on: &mut PgConnection, actor: &Actor, site: &Site) ->
 }
 
 /// The actor's passkey that the browser used.
-pub(crate) async fn answered(on: &mut PgConnection, actor: &Actor, credential: &[u8]) -> Result<PasskeyRow, Problem> {
+pub(crate) async fn answered(
+    on: &mut PgConnection,
+    actor: &Actor,
+    credential: &[u8],
+) -> Result<PasskeyRow, Problem> {
     let all = rows::of_person(on, actor.person).await.map_err(failed)?;
     all.into_iter().find(|row| row.credential_id == credential).ok_or_else(|| Problem {
         code: "passkey_unknown".into(),
@@ -283,11 +350,15 @@ pub(crate) async fn answered(on: &mut PgConnection, actor: &Actor, credential: &
     })
 }
 
-/// Notes a use of a passkey.
+/// Records a use of a passkey.
 ///
 /// # Errors
-/// If the authenticator's counter fell.
-pub(crate) async fn note_use(on: &mut PgConnection, passkey: &PasskeyRow, counter: u32) -> Result<(), Problem> {
+/// If the authenticator's counter decreased, which indicates a cloned authenticator.
+pub(crate) async fn note_use(
+    on: &mut PgConnection,
+    passkey: &PasskeyRow,
+    counter: u32,
+) -> Result<(), Problem> {
     if rows::note_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
         return Ok(());
     }
@@ -313,7 +384,9 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
 }
 
 pub(crate) fn nonce(text: &str) -> Result<Nonce, Problem> {
-    text.parse().map_err(|error| Problem::invalid(format!("nonce: {error}. Send the nonce of the options.")))
+    text.parse().map_err(|error| {
+        Problem::invalid(format!("nonce: {error}. Send the nonce of the options."))
+    })
 }
 
 pub(crate) fn random_nonce() -> Result<Nonce, Problem> {

@@ -1,18 +1,19 @@
-//! Passwords: which ones are taken, and how they are kept and checked.
+//! Passwords: requirements, storage and verification.
 //!
-//! # Theory
+//! Passwords can be guessed, offline too if the database leaks. Argon2id makes each guess cost
+//! [`MEMORY_KIB`] of memory and [`PASSES`] passes (OWASP recommends 19 MiB and 2). The server pays
+//! the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time. At most
+//! [`WAITING`] requests run or wait; further ones are refused. So a flood of sign-ins does not slow
+//! down other requests.
 //!
-//! A password is what a person remembers, so it is guessed at, and if the database leaks, with all the machines that somebody can rent.
-//! Argon2id makes each guess cost [`MEMORY_KIB`] of memory and [`PASSES`] passes over it (OWASP asks for 19 MiB and 2). Its cost is ours as
-//! well: hashing happens beside the threads that answer requests, [`AT_ONCE`] at a time, and no more than [`WAITING`] wait for that; more are
-//! turned away. So whoever floods the sign-in is refused, and nobody else notices.
+//! The database stores the SHA-256 of the Argon2id output and starts a session only for the output
+//! itself ([`Proof`]). So read access to the database is not enough to sign in.
 //!
-//! The database stores the SHA-256 of the output and begins sessions for the output itself ([`Proof`]): its role alone signs nobody in.
+//! The requirements follow NIST SP 800-63B: a minimum length, and no common password. There are no
+//! rules about character classes, because people answer them with `Password1!`.
 //!
-//! What is asked of a password follows NIST SP 800-63B: length, and not being one that is tried first. Nothing is asked of what kinds of
-//! characters it has: that makes people choose `Password1!`.
-//!
-//! A name that nobody has is checked against a password that nobody knows, so that it takes as long as one that somebody has.
+//! An unknown name is verified against a random password, so that it takes as long as an existing
+//! name.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,27 +28,28 @@ use tokio::sync::Semaphore;
 use super::Token;
 use crate::beside::unplaced;
 
-/// Memory that one guess costs.
+/// Memory per hash, in KiB.
 const MEMORY_KIB: u32 = 32 * 1024;
-/// Passes over it.
+/// Passes over the memory.
 const PASSES: u32 = 3;
-/// Passwords that are hashed at once.
+/// Passwords that are hashed in parallel.
 pub(super) const AT_ONCE: usize = 2;
-/// Those and the ones that wait for that.
+/// Passwords that are hashed or wait for it.
 pub(super) const WAITING: usize = 32;
 
-/// What is tried first by those who guess, as far as it is long enough to be asked about. Digits and marks at the ends, repetition and
-/// case don't make another one of it.
+/// Common passwords of at least the minimum length. Case, repetition, and digits or punctuation at
+/// the ends are ignored in the comparison.
 const COMMON: &str = include_str!("common_passwords.txt");
 
-/// Whether a password may be somebody's.
+/// Checks the requirements for a new password.
 ///
 /// # Errors
-/// What is wrong with it, never the password itself.
+/// The violated requirement, without the password itself.
 pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let text = password.reveal();
     let length = text.chars().take(limits::PASSWORD_MOST + 1).count();
-    let refused = |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
+    let refused =
+        |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
     if !(limits::PASSWORD_LEAST..=limits::PASSWORD_MOST).contains(&length) {
         return Err(Problem::invalid(format!(
             "A password has {} to {} characters. Several words that have nothing to do with each other are easy to remember.",
@@ -58,10 +60,14 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let lower = text.to_lowercase();
     let different: std::collections::BTreeSet<char> = lower.chars().collect();
     if different.len() < 5 || is_a_run(&lower) {
-        return refused("Few characters over and over, or in a row, are guessed at once: choose another password.");
+        return refused(
+            "Few characters over and over, or in a row, are guessed at once: choose another password.",
+        );
     }
     let name = name.split('@').next().unwrap_or_default();
-    if name.chars().count() >= 3 && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2 {
+    if name.chars().count() >= 3
+        && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2
+    {
         return refused("This password is little more than your name: choose another one.");
     }
     let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
@@ -71,13 +77,13 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether each character follows the one before it: `123456789012`, `zyxwvutsrqpo`.
+/// Whether the characters are consecutive: `123456789012`, `zyxwvutsrqpo`.
 fn is_a_run(text: &str) -> bool {
     let codes: Vec<u32> = text.chars().map(u32::from).collect();
     let follow = |step: i64| {
         let next = |pair: &&[u32]| {
             let by = i64::from(pair[1]) - i64::from(pair[0]);
-            // Digits begin anew behind 9 and before 0.
+            // Digits wrap around between 9 and 0.
             by == step || by.abs() == 9
         };
         codes.windows(2).filter(next).count()
@@ -85,10 +91,14 @@ fn is_a_run(text: &str) -> bool {
     [1, -1].into_iter().any(|step| follow(step) + 2 >= codes.len())
 }
 
-/// What a text repeats: `lalala` is `la`.
+/// The repeated unit of a text: `lalala` is `la`.
 fn once(text: &str) -> &str {
-    let lengths = (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
-    lengths.map(|n| &text[..n]).find(|part| part.repeat(text.len() / part.len()) == text).unwrap_or(text)
+    let lengths =
+        (1..=text.len() / 2).filter(|n| text.len().is_multiple_of(*n) && text.is_char_boundary(*n));
+    lengths
+        .map(|n| &text[..n])
+        .find(|part| part.repeat(text.len() / part.len()) == text)
+        .unwrap_or(text)
 }
 
 fn argon2() -> Argon2<'static> {
@@ -96,15 +106,15 @@ fn argon2() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
-/// What somebody who typed a password can compute, and somebody who read the database cannot: its Argon2id output.
+/// The Argon2id output. It can be computed from the password, but not from the database.
 pub(super) struct Proof(pub(super) [u8; 32]);
 
-/// Hashes and checks passwords, so many at once.
+/// Hashes and verifies passwords with a concurrency limit.
 #[derive(Debug, Clone)]
 pub(super) struct Hasher {
     places: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    /// What a name is checked against that nobody has, or that has no password.
+    /// The stored hash for names that do not exist or have no password.
     nobodys: Arc<OnceLock<String>>,
 }
 
@@ -119,13 +129,19 @@ impl Default for Hasher {
 }
 
 impl Hasher {
-    /// A password as it is stored: a PHC string with its own salt, whose hash part is the SHA-256 of the Argon2id output.
+    /// The stored form of a password: a PHC string with its own salt. Its hash part is the SHA-256
+    /// of the Argon2id output.
     pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
         self.work(move || hashed(password.reveal())).await?
     }
 
-    /// The proof that a password is the stored one; None: it is not. It takes as long when none is stored.
-    pub(super) async fn prove(&self, password: Password, stored: Option<String>) -> Result<Option<Proof>, Problem> {
+    /// The proof that the password matches the stored one, or `None`. It takes as long if none is
+    /// stored.
+    pub(super) async fn prove(
+        &self,
+        password: Password,
+        stored: Option<String>,
+    ) -> Result<Option<Proof>, Problem> {
         let nobodys = Arc::clone(&self.nobodys);
         self.work(move || {
             let dummy = match nobodys.get() {
@@ -135,20 +151,26 @@ impl Hasher {
                     nobodys.get_or_init(|| made)
                 }
             };
-            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy)).map_err(|error| {
-                tracing::error!(%error, "a stored password hash is invalid");
-                Problem::internal()
-            })?;
+            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy))
+                .map_err(|error| {
+                    tracing::error!(%error, "a stored password hash is invalid");
+                    Problem::internal()
+                })?;
             Ok((same && stored.is_some()).then_some(proof))
         })
         .await?
     }
 
-    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-        let busy = || Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.");
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let busy = || {
+            Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.")
+        };
         let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
-        // The place is taken for as long as the work goes on, also when nobody waits for it any more.
+        // The permit stays taken until the work ends, even if the client disconnects.
         unplaced(move || {
             let done = work();
             drop(place);
@@ -171,7 +193,8 @@ fn hashed(password: &str) -> Result<String, Problem> {
     })
 }
 
-/// The Argon2id output of a password with the salt and the costs of a stored one, and whether it is the same.
+/// The Argon2id output of a password with the salt and cost of a stored one, and whether they
+/// match.
 fn output(password: &str, stored: &str) -> Result<(Proof, bool), argon2::password_hash::Error> {
     let stored = PasswordHash::new(stored)?;
     let (Some(salt), Some(expected)) = (&stored.salt, &stored.hash) else {
@@ -180,7 +203,7 @@ fn output(password: &str, stored: &str) -> Result<(Proof, bool), argon2::passwor
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::try_from(&stored)?);
     let mut proof = [0; 32];
     argon2.hash_password_into(password.as_bytes(), salt.as_ref(), &mut proof)?;
-    // Output compares in constant time.
+    // `Output` compares in constant time.
     let same = Output::new(&Sha256::digest(proof))? == *expected;
     Ok((Proof(proof), same))
 }
@@ -190,9 +213,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_guessed_first_is_nobodys_password() {
+    fn common_passwords_are_rejected() {
         let name = "ada.lovelace@example.com";
-        let refused = |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
+        let refused =
+            |text: &str| check(&Password::typed(text), name).err().map(|problem| problem.code);
         for weak in [
             "password1234",
             "Password1234!",
@@ -214,7 +238,8 @@ mod tests {
             let text: String = "lots of äther, 4 words! ".chars().cycle().take(length).collect();
             assert_eq!(refused(&text).as_deref(), code, "{length} characters");
         }
-        for good in ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
+        for good in
+            ["vague otter lamp", "correct horse battery", "пароль-не-самый-частый", "7f!kQ0z-Lm2w"]
         {
             assert_eq!(refused(good), None, "{good}");
         }
@@ -223,22 +248,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_is_kept_as_argon2id_and_nobody_has_none() {
+    async fn password_is_stored_as_salted_argon2id() {
         let hasher = Hasher::default();
         let kept = hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash");
         assert!(kept.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"), "{kept}");
-        assert_ne!(hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"), kept, "salted");
+        assert_ne!(
+            hasher.hash(Password::typed("vague otter lamp")).await.expect("a hash"),
+            kept,
+            "salted"
+        );
         let is = async |text: &str, kept: Option<&String>| {
             hasher.prove(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
         };
         assert!(is("vague otter lamp", Some(&kept)).await);
         assert!(!is("vague otter lamb", Some(&kept)).await);
         assert!(!is("", Some(&kept)).await && !is("", None).await);
-        assert!(hasher.nobodys.get().is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$")));
+        assert!(
+            hasher
+                .nobodys
+                .get()
+                .is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"))
+        );
     }
 
     #[tokio::test]
-    async fn a_flood_is_turned_away() {
+    async fn excess_hash_requests_are_rejected() {
         let hasher = Hasher::default();
         let held = hasher.waiting.clone().try_acquire_many_owned(WAITING as u32).expect("places");
         assert_eq!(hasher.hash(Password::typed("x")).await.expect_err("a refusal").status, 503);

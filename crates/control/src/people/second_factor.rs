@@ -1,9 +1,11 @@
 //! The second factor at sign-in: an authenticator app (TOTP, RFC 6238) or a passkey.
 //!
-//! A person with a factor presents it in each session, and the policy can demand one of everyone. Until then the session is *pending*: it
-//! may only present a factor, or set up the first one. The database enforces both (`guards/second_factor.sql`) and accepts each code
-//! once. Codes and signatures are verified here. A wrong one counts like a wrong password: for the address, and codes for the name too.
-//! Passkeys do not wait for the name, so that a person with a stolen password keeps nobody out.
+//! A person with a factor presents it in each session, and the policy can require one for everyone.
+//! Until then the session is *pending*: it may only present a factor, or set up the first one. The
+//! database enforces both (`guards/second_factor.sql`) and accepts each code once. This module
+//! verifies codes and signatures. Failures count per address, like wrong passwords; wrong codes
+//! count per name too. Passkeys are not limited per name, so a person with a stolen password cannot
+//! lock the owner out.
 
 use api::Problem;
 use api::limits::PASSKEY_SECONDS;
@@ -23,18 +25,15 @@ use totp_rs::{Builder, Secret};
 use super::actor::factor_needed;
 use super::{Actor, People, Session, Visitor, failed, nobody, people, throttle};
 
-/// Seconds of a time step.
+/// Seconds per time step.
 const STEP: u64 = 30;
-/// Steps before and after the current one that are accepted.
+/// Accepted time steps before and after the current one.
 const SKEW: u16 = 1;
-/// Longest answer of a passkey, in bytes of JSON.
+/// Maximum size of a passkey response, in bytes of JSON.
 const ANSWER: usize = 32 * 1024;
 
 impl People {
-    /// The actor's second factor: what is set up, and whether it is needed now.
-    ///
-    /// # Errors
-    /// When the database does not answer.
+    /// The factors that the actor has set up, and whether one is needed now.
     pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let found = rows::factors(&mut connection, actor.person).await.map_err(failed)?;
@@ -46,24 +45,30 @@ impl People {
         })
     }
 
-    /// The same with the authenticator app that this session is setting up, for the page.
+    /// The actor's second factor, and the authenticator app that this session is setting up, for
+    /// the page.
     ///
     /// # Errors
-    /// If the actor came with a token, or the database does not answer.
+    /// If the actor uses a token.
     pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
         let session = to_enrol(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let begun = rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
+        let begun =
+            rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
         drop(connection);
         let set_up = begun.map(|begun| made(&begun.secret, &actor.name));
-        Ok(FactorPage { person: actor.name.clone(), state: self.second_factor(actor).await?, set_up })
+        Ok(FactorPage {
+            person: actor.name.clone(),
+            state: self.second_factor(actor).await?,
+            set_up,
+        })
     }
 
-    /// Presents a second factor. The session can do everything from then on.
+    /// Presents a second factor. From then on, the session has all permissions.
     ///
     /// # Errors
-    /// `code_wrong`, `code_used` or `passkey_rejected` (403), `too_many_attempts` (429), and if the actor came with a token or has no
-    /// such factor.
+    /// `code_wrong`, `code_used` or `passkey_rejected` (403), `too_many_attempts` (429), and if the
+    /// actor uses a token or has no such factor.
     pub async fn present_factor(
         &self,
         actor: &Actor,
@@ -73,7 +78,9 @@ impl People {
     ) -> Result<(), Problem> {
         to_enrol(actor)?;
         match (&wish.code, &wish.answer) {
-            (Some(code), None) => self.counted(actor, visitor, true, self.present_code(actor, code)).await,
+            (Some(code), None) => {
+                self.counted(actor, visitor, true, self.present_code(actor, code)).await
+            }
             (None, Some(answer)) => {
                 self.counted(actor, visitor, false, self.present_passkey(actor, site, answer)).await
             }
@@ -92,7 +99,8 @@ impl People {
         work: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
         let network = throttle::network(visitor.address);
-        // No account has a space in its name. A correct password does not reset this count.
+        // The key cannot clash with a name, because names have no spaces. A correct password does
+        // not reset this count.
         let name = format!("{} code", actor.name);
         self.attempts.take(network).map_err(super::too_many_from_there)?;
         if by_name && let Err(wait) = self.names.take(name.clone()) {
@@ -100,8 +108,9 @@ impl People {
             return Err(too_many_codes(wait));
         }
         let done = work.await;
-        let is_guess =
-            |problem: &Problem| matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected");
+        let is_guess = |problem: &Problem| {
+            matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected")
+        };
         match &done {
             Err(problem) if is_guess(problem) => {
                 tracing::warn!(address = ?visitor.address, code = problem.code, "a second factor was refused");
@@ -123,10 +132,13 @@ impl People {
     async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
         let digits = digits(code)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // Of two at once in a session, the second one waits here.
+        // A parallel attempt in the same session waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let totp = rows::totp(&mut transaction, actor.person).await.map_err(failed)?.ok_or_else(no_totp)?;
+        let totp = rows::totp(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?
+            .ok_or_else(no_totp)?;
         let step = step_of(&totp, &digits)?;
         if !rows::present_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(no_totp());
@@ -138,13 +150,18 @@ impl People {
     /// The options for the browser to present one of the actor's passkeys.
     ///
     /// # Errors
-    /// If the actor came with a token, or has no passkey for this site.
-    pub async fn factor_options(&self, actor: &Actor, site: &Site) -> Result<FactorOptions, Problem> {
+    /// If the actor uses a token, or has no passkey for this site.
+    pub async fn factor_options(
+        &self,
+        actor: &Actor,
+        site: &Site,
+    ) -> Result<FactorOptions, Problem> {
         let session = to_enrol(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered =
+            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
         let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
         if ids.is_empty() {
@@ -159,22 +176,30 @@ impl People {
         let mut random = [0; 32];
         fill(&mut random)?;
         let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
-        let state =
-            json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
-        store::passkeys::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        let state = json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
+        store::passkeys::begin_ceremony(&mut transaction, session.id, &state)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(FactorOptions { options: passkeys::request(site, challenge, &ids) })
     }
 
-    async fn present_passkey(&self, actor: &Actor, site: Option<&Site>, answer: &Value) -> Result<(), Problem> {
+    async fn present_passkey(
+        &self,
+        actor: &Actor,
+        site: Option<&Site>,
+        answer: &Value,
+    ) -> Result<(), Problem> {
         let session = to_enrol(actor)?;
         if answer.to_string().len() > ANSWER {
             return Err(Problem::invalid(format!("answer: at most {ANSWER} bytes of JSON.")));
         }
-        let (credential, assertion) = passkeys::assertion(answer).map_err(|error| rejected(&error))?;
-        // Taken for good, whether or not the answer is right.
+        let (credential, assertion) =
+            passkeys::assertion(answer).map_err(|error| rejected(&error))?;
+        // A challenge can be used once, even if the response is wrong.
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let state = store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
+        let state =
+            store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
         drop(connection);
         let challenge = state.as_ref().and_then(challenge_of).ok_or_else(|| {
             Problem::conflict(
@@ -186,14 +211,21 @@ impl People {
             )
         })?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        // Of two at once in a session, the second one waits here.
+        // A parallel attempt in the same session waits here.
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered = store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered =
+            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
         let row = registered.into_iter().find(|row| row.credential_id == credential);
-        let row = row.filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id)).ok_or_else(not_yours)?;
-        let counter = passkeys::verified(&row.passkey, challenge, &assertion).map_err(|error| rejected(&error))?;
-        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter).await.map_err(failed)? {
+        let row = row
+            .filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id))
+            .ok_or_else(not_yours)?;
+        let counter = passkeys::verified(&row.passkey, challenge, &assertion)
+            .map_err(|error| rejected(&error))?;
+        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter)
+            .await
+            .map_err(failed)?
+        {
             return Err(Problem {
                 code: "passkey_rejected".into(),
                 ..Problem::forbidden(
@@ -205,15 +237,22 @@ impl People {
         if !rows::present_passkey(&mut transaction, row.passkey.id).await.map_err(failed)? {
             return Err(not_yours());
         }
-        noted(&mut transaction, &actor, "factor.present", json!({ "by": "passkey", "passkey": row.passkey.id }))
-            .await?;
+        noted(
+            &mut transaction,
+            &actor,
+            "factor.present",
+            json!({ "by": "passkey", "passkey": row.passkey.id }),
+        )
+        .await?;
         transaction.commit().await.map_err(failed)
     }
 
-    /// Begins the set-up of an authenticator app. Its secret is returned here, and to the page of this session until it is confirmed.
+    /// Starts the setup of an authenticator app. The secret is returned here, and on this session's
+    /// page until it is confirmed.
     ///
     /// # Errors
-    /// If the person has one, the session lacks another factor, or the actor came with a token.
+    /// If the person has an authenticator app, the session lacks another factor, or the actor uses
+    /// a token.
     pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
         to_enrol(actor)?;
         let mut secret = [0; SECRET];
@@ -232,11 +271,18 @@ impl People {
         Ok(made(&secret, &actor.name))
     }
 
-    /// Confirms the authenticator app that this session set up. It counts as presented in this session.
+    /// Confirms the authenticator app that this session set up. It counts as presented in this
+    /// session.
     ///
     /// # Errors
-    /// As [`People::present_factor`], and `no_totp` (409) if this session set up none within the last minutes.
-    pub async fn confirm_totp(&self, actor: &Actor, code: &Code, visitor: &Visitor) -> Result<(), Problem> {
+    /// As [`People::present_factor`], and `no_totp` (409) if this session did not start a setup
+    /// within the last minutes.
+    pub async fn confirm_totp(
+        &self,
+        actor: &Actor,
+        code: &Code,
+        visitor: &Visitor,
+    ) -> Result<(), Problem> {
         to_enrol(actor)?;
         self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
     }
@@ -257,7 +303,8 @@ impl People {
         lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         first_if_pending(&mut transaction, &actor).await?;
-        let begun = rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
+        let begun =
+            rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
         let step = step_of(&begun.ok_or_else(not_begun)?, &digits)?;
         if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(not_begun());
@@ -266,11 +313,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Removes the actor's authenticator app. If the policy demands a second factor and this was the last one, the session needs a new
-    /// one at once.
+    /// Removes the actor's authenticator app. If the policy requires a second factor and this was
+    /// the last one, the session needs a new one at once.
     ///
     /// # Errors
-    /// If the session lacks its second factor, or the actor came with a token.
+    /// If the session lacks its second factor, or the actor uses a token.
     pub async fn remove_totp(&self, actor: &Actor) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -283,11 +330,11 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Removes the authenticator app of a person who lost it, revokes their passkeys and ends their sessions. `by`: None for the owner of
-    /// the database.
+    /// Removes the authenticator app of a person who lost it, revokes their passkeys and ends their
+    /// sessions. `by` is `None` for the owner of the database.
     ///
     /// # Errors
-    /// If there is no such person, it is the actor, or the actor is no admin.
+    /// If the person does not exist or is the actor, or the actor is not an admin.
     pub async fn reset_factor(&self, by: Option<&Actor>, id: PersonId) -> Result<(), Problem> {
         let (mut transaction, name) = match by {
             Some(actor) => {
@@ -301,7 +348,10 @@ impl People {
                 (transaction, row.name)
             }
             None => {
-                let row = people::person(self.store.pool(), id).await.map_err(failed)?.ok_or_else(|| nobody(id))?;
+                let row = people::person(self.store.pool(), id)
+                    .await
+                    .map_err(failed)?
+                    .ok_or_else(|| nobody(id))?;
                 let mut transaction = self.begin_for(None).await?;
                 lock_to_change(&mut transaction, &[id]).await.map_err(failed)?;
                 (transaction, row.name)
@@ -310,9 +360,13 @@ impl People {
         let totp = rows::remove_totp(&mut transaction, id).await.map_err(failed)?;
         let by = super::id_of(by);
         let passkeys = rows::revoke_passkeys(&mut transaction, id, by).await.map_err(failed)?;
-        let sessions = people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
-        let detail = json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
-        append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail).await.map_err(failed)?;
+        let sessions =
+            people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
+        let detail =
+            json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
+        append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 }
@@ -331,18 +385,30 @@ pub(super) async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Re
     }
 }
 
-async fn noted(on: &mut PgConnection, actor: &Actor, action: &str, detail: Value) -> Result<(), Problem> {
-    append_audit(on, Some(actor.person), action, &actor.person.to_string(), &detail).await.map_err(failed)
+async fn noted(
+    on: &mut PgConnection,
+    actor: &Actor,
+    action: &str,
+    detail: Value,
+) -> Result<(), Problem> {
+    append_audit(on, Some(actor.person), action, &actor.person.to_string(), &detail)
+        .await
+        .map_err(failed)
 }
 
 fn digits(code: &Code) -> Result<String, Problem> {
-    code.digits().ok_or_else(|| Problem::invalid("code: enter the six digits that your authenticator app shows."))
+    code.digits().ok_or_else(|| {
+        Problem::invalid("code: enter the six digits that your authenticator app shows.")
+    })
 }
 
 /// The time step of a code.
 fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
-    let app =
-        Builder::new().with_secret(Secret::new_stack(totp.secret)).with_skew(SKEW).with_step_duration(STEP).build();
+    let app = Builder::new()
+        .with_secret(Secret::new_stack(totp.secret))
+        .with_skew(SKEW)
+        .with_step_duration(STEP)
+        .build();
     let app = app.map_err(|_| Problem::internal())?;
     let step = app.check(digits, totp.now).and_then(|step| i64::try_from(step).ok());
     step.ok_or_else(|| Problem {
@@ -355,10 +421,12 @@ fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
 
 fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
     let secret = Secret::new_stack(*secret).to_base32();
-    // Names have lower case letters, digits, '.', '_', '@' and '-'.
+    // Names consist of lower case letters, digits, '.', '_', '@' and '-', so only '@' needs
+    // encoding.
     let label = name.replace('@', "%40");
-    let uri =
-        format!("otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}");
+    let uri = format!(
+        "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}"
+    );
     TotpMade { secret, uri }
 }
 
@@ -369,7 +437,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
     })
 }
 
-/// The challenge of a passkey request that is not too old.
+/// The challenge of a passkey request, unless it has expired.
 fn challenge_of(state: &Value) -> Option<Hash> {
     let request = state.get("second_factor")?;
     let age = OffsetDateTime::now_utc().unix_timestamp() - request.get("at")?.as_i64()?;
@@ -408,8 +476,10 @@ fn no_totp() -> Problem {
 }
 
 fn too_many_codes(wait: std::time::Duration) -> Problem {
-    let detail =
-        format!("Too many wrong codes for this account. Try again in {}, or use a passkey.", super::minutes(wait));
+    let detail = format!(
+        "Too many wrong codes for this account. Try again in {}, or use a passkey.",
+        super::minutes(wait)
+    );
     super::too_many_attempts(detail, wait)
 }
 
@@ -442,7 +512,8 @@ mod tests {
     #[test]
     fn passkey_request_expires() {
         let now = OffsetDateTime::now_utc().unix_timestamp();
-        let request = |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
+        let request =
+            |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
         assert_eq!(challenge_of(&request(now)), Some(Hash::of_bytes(b"x")));
         assert_eq!(challenge_of(&request(now - 302)), None);
         assert_eq!(challenge_of(&json!({ "registration": {} })), None);

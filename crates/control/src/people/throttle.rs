@@ -1,9 +1,10 @@
-//! How often something may be tried by one who tries it.
+//! Rate limits for attempts and requests, per key.
 //!
-//! Nobody guesses a token of 256 bits; for those it keeps whoever tries from costing anything, and from filling the log. For passwords it is
-//! what makes guessing hopeless. It lives in memory: each server counts for itself and forgets with its process, so with several servers
-//! that many times as much may be tried. IPv6 clients are counted by their /64, which is what one of them has to itself. The table has a
-//! fixed size; when it is full, whoever was counted first makes room, so a flood costs the flooder's own record and nobody's access.
+//! Limits make guessing passwords infeasible. Tokens of 256 bits cannot be guessed anyway; there,
+//! limits save cost and log space. Counters are in memory, per server and process, so several
+//! servers allow several times as much. IPv6 clients count by their /64, the prefix of a single
+//! site. The table has a fixed size. If it is full, the oldest counter is dropped, so a flood
+//! evicts counters but locks out no one.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,17 +12,18 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures within [`WINDOW`] before an address, or a name, has to wait.
+/// Failures within [`WINDOW`] before an address or a name has to wait.
 pub(super) const MOST_FAILURES: u32 = 10;
-/// How long failures count, from the first one on.
+/// The period in which failures count, from the first one.
 pub(super) const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Requests by one token within [`MINUTE`].
+/// Requests with one token per [`MINUTE`].
 pub(super) const MOST_BY_TOKEN: u32 = 600;
-/// Requests of one session within [`MINUTE`]. A page asks for a few parts and again for what changes under it, in each tab.
+/// Requests of one session per [`MINUTE`]. Each tab requests several parts of a page, and again
+/// when they change.
 pub(super) const MOST_BY_SESSION: u32 = 1_200;
-/// What requests are counted in.
+/// The period in which requests count.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
-/// Those that are remembered.
+/// Maximum number of counters.
 const MOST_REMEMBERED: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +32,7 @@ struct Tries {
     count: u32,
 }
 
-/// Tries by whoever tries.
+/// Counts attempts per key in fixed windows.
 #[derive(Debug)]
 pub(crate) struct Throttle<K> {
     tries: Mutex<HashMap<K, Tries>>,
@@ -39,12 +41,12 @@ pub(crate) struct Throttle<K> {
 }
 
 impl<K: Eq + Hash + Clone> Throttle<K> {
-    /// So many within so long, from the first one on.
+    /// Permits `most` attempts per `window`, which starts with the first attempt.
     pub(crate) fn of(most: u32, window: Duration) -> Self {
         Self { tries: Mutex::default(), most, window }
     }
 
-    /// Whether one may try; else how long they have to wait.
+    /// Whether another attempt is permitted; if not, the time to wait.
     pub(super) fn check(&self, key: &K) -> Result<(), Duration> {
         self.check_at(key, Instant::now())
     }
@@ -61,7 +63,7 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         }
     }
 
-    /// Counts a try.
+    /// Counts an attempt.
     pub(super) fn note(&self, key: K) {
         self.note_at(key, Instant::now());
     }
@@ -87,14 +89,15 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         }
     }
 
-    /// Checks, and counts what may be tried: of many who come at once, no more get through.
+    /// Checks and counts an attempt before it is made, so that parallel attempts count too.
     pub(super) fn take(&self, key: K) -> Result<(), Duration> {
         self.check(&key)?;
         self.note(key);
         Ok(())
     }
 
-    /// Checks whether so many more may be tried, and counts all of them; else none, and how long to wait.
+    /// Checks and counts `count` attempts, all or none. Returns the time to wait if they exceed the
+    /// limit.
     pub(crate) fn take_many(&self, key: K, count: usize) -> Result<(), Duration> {
         self.take_many_at(key, u32::try_from(count).unwrap_or(u32::MAX), Instant::now())
     }
@@ -118,7 +121,7 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         Ok(())
     }
 
-    /// One try less: it was none of those that are to be rare.
+    /// Uncounts one attempt that was not a failure.
     pub(super) fn give_back(&self, key: &K) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tries.get_mut(key) {
@@ -126,13 +129,13 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         }
     }
 
-    /// Forgets what one tried.
+    /// Removes the counter.
     pub(super) fn forget(&self, key: &K) {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
-/// By what an address is counted.
+/// The key for an address: IPv4 addresses as they are, IPv6 addresses by their /64.
 pub(super) fn network(address: Option<IpAddr>) -> Option<IpAddr> {
     let address = address?.to_canonical();
     match address {
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_waits_after_too_many_failures_and_others_do_not() {
+    fn failures_throttle_only_their_address() {
         let (throttle, now) = (throttle(), Instant::now());
         for _ in 0..MOST_FAILURES {
             assert_eq!(throttle.check_at(&address("2001:db8::1"), now), Ok(()));
@@ -168,11 +171,15 @@ mod tests {
         assert_eq!(throttle.check_at(&None, now), Ok(()));
         assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()));
         throttle.note_at(address("2001:db8::1"), now + WINDOW);
-        assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()), "counting begins anew");
+        assert_eq!(
+            throttle.check_at(&address("2001:db8::1"), now + WINDOW),
+            Ok(()),
+            "counting begins anew"
+        );
     }
 
     #[test]
-    fn what_was_no_failure_does_not_count() {
+    fn successful_attempts_are_not_counted() {
         let throttle = throttle();
         for _ in 0..3 * MOST_FAILURES {
             assert_eq!(throttle.take(None), Ok(()));
@@ -185,10 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_addresses_takes_no_more_room() {
+    fn counter_table_size_is_bounded() {
         let (throttle, now) = (throttle(), Instant::now());
         for number in 0..2 * MOST_REMEMBERED {
-            let from = IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
+            let from =
+                IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
             throttle.note_at(Some(from), now + Duration::from_micros(number as u64));
         }
         assert_eq!(throttle.tries.lock().expect("the table").len(), MOST_REMEMBERED);

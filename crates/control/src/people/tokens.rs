@@ -1,7 +1,8 @@
-//! Tokens by which programs speak for a person or for a service account.
+//! API tokens, which act for a person or a service account.
 //!
-//! A token is `gantry_` and 256 random bits: the prefix lets those who look for leaked secrets recognise one. It is shown once and stored as
-//! its SHA-256. What it may is asked anew with every request: what its person may then, within its own bounds ([`super::actor`]).
+//! A token is `gantry_` and 256 random bits; scanners for leaked secrets recognize the prefix. It
+//! is shown once and stored as its SHA-256. Each request evaluates its permissions again: those
+//! that both its person and the token have ([`super::actor`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,10 +27,10 @@ use crate::words::{self, at};
 const DAY: u64 = 24 * 3600;
 
 impl People {
-    /// Who a token speaks for, within its bounds; None: for nobody (any more).
+    /// The actor of a token, with the token's limits. `None` if the token is invalid or revoked.
     ///
     /// # Errors
-    /// `too_many_requests` (429) when it asks too often; and when the database does not answer.
+    /// `too_many_requests` (429) beyond the request limit.
     pub async fn actor_of_token(&self, token: &str) -> Result<Option<Actor>, Problem> {
         if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN {
             return Ok(None);
@@ -50,19 +51,28 @@ impl People {
         Ok(Some(Actor::of_bearer(found, Token(token.to_owned()))))
     }
 
-    /// Makes a token: for oneself, or, as an admin, for a service account.
+    /// Creates a token for the actor, or as an admin for a service account.
     ///
     /// # Errors
-    /// When it should do more than its person may, administer in a single deployment, review, or hold for too long; or the actor came by a token.
+    /// If the token would have more permissions than its person, Reviewer, Admin in a single
+    /// deployment, or too long a validity. Also if the actor uses a token.
     pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
-        if name.is_empty() || name.chars().count() > limits::TOKEN_NAME || name.contains(['\n', '\t']) {
+        if name.is_empty()
+            || name.chars().count() > limits::TOKEN_NAME
+            || name.contains(['\n', '\t'])
+        {
             let most = limits::TOKEN_NAME;
-            return Err(Problem::invalid(format!("name: say in 1 to {most} characters what the token is for.")));
+            return Err(Problem::invalid(format!(
+                "name: say in 1 to {most} characters what the token is for."
+            )));
         }
         if wish.days == 0 || wish.days > limits::API_TOKEN_DAYS {
-            return Err(Problem::invalid(format!("days: a token holds for 1 to {} days.", limits::API_TOKEN_DAYS)));
+            return Err(Problem::invalid(format!(
+                "days: a token holds for 1 to {} days.",
+                limits::API_TOKEN_DAYS
+            )));
         }
         let scopes = scopes(&wish.scopes)?;
         if wish.deployment.is_some() {
@@ -77,8 +87,9 @@ impl People {
             false => {
                 actor.require(Permission::Admin)?;
                 let row = people::lock_person(&mut transaction, owner).await.map_err(failed)?;
-                let row =
-                    row.ok_or_else(|| Problem::not_found("There is no such service account that is not disabled."))?;
+                let row = row.ok_or_else(|| {
+                    Problem::not_found("There is no such service account that is not disabled.")
+                })?;
                 Actor::of(row, None)
             }
         };
@@ -89,7 +100,8 @@ impl People {
         }
         let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
         for scope in &scopes {
-            let may = deployment.map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
+            let may = deployment
+                .map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
             let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
             if !may && !looks {
                 return Err(Problem::forbidden(format!(
@@ -123,22 +135,32 @@ impl People {
         Ok(TokenMade { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
-    /// A page of the tokens that are told of.
+    /// A page of the tokens of [`Self::tokens`].
     ///
     /// # Errors
-    /// When they are another's, and the actor is no admin.
-    pub async fn token_page(&self, actor: &Actor, wanted: &TokensWanted) -> Result<TokenPage, Problem> {
+    /// If they belong to another person, and the actor is not an admin.
+    pub async fn token_page(
+        &self,
+        actor: &Actor,
+        wanted: &TokensWanted,
+    ) -> Result<TokenPage, Problem> {
         let mut told = self.tokens(actor, wanted.person).await?;
         told.retain(|token| wanted.holds.is_none_or(|holds| token.holds == holds));
-        let (tokens, next) = paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
+        let (tokens, next) =
+            paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
         Ok(TokenPage { tokens, next })
     }
 
-    /// Tokens: one's own, or, as an admin, those of somebody. All that are told of: those that hold, and the newest of the others.
+    /// The tokens of the actor, or as an admin of another person: all valid tokens, and the newest
+    /// of the others.
     ///
     /// # Errors
-    /// When they are another's, and the actor is no admin.
-    pub async fn tokens(&self, actor: &Actor, person: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
+    /// If they belong to another person, and the actor is not an admin.
+    pub async fn tokens(
+        &self,
+        actor: &Actor,
+        person: Option<PersonId>,
+    ) -> Result<Vec<TokenView>, Problem> {
         let whose = person.unwrap_or(actor.person);
         if whose != actor.person {
             actor.require(Permission::Admin)?;
@@ -148,37 +170,49 @@ impl People {
         Ok(rows.into_iter().map(view).collect())
     }
 
-    /// Takes a token back: one's own, or, as an admin, anybody's. With the next request it lets nobody in.
+    /// Revokes one of the actor's tokens, or as an admin any token. The revocation takes effect on
+    /// the next request.
     ///
     /// # Errors
-    /// When there is none, it is another's and the actor is no admin, or the actor came by a token.
+    /// If the token does not exist, or belongs to another person and the actor is not an admin.
+    /// Also if the actor uses a token.
     pub async fn revoke_token(&self, actor: &Actor, token: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let row = api_tokens::token(&mut transaction, token).await.map_err(failed)?;
-        let mine = |row: &ApiTokenRow| PersonId(row.person_id) == actor.person || actor.may(Permission::Admin);
-        // Whether another's is there is nobody's business.
+        let mine = |row: &ApiTokenRow| {
+            PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
+        };
+        // Do not reveal whether another person's token exists.
         let row = row.filter(mine).ok_or_else(|| Problem::not_found("You have no such token."))?;
         if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
             return Ok(());
         }
         let detail = json!({"person": row.person, "name": row.name});
-        append_audit(&mut transaction, Some(actor.person), "token.revoke", &token.to_string(), &detail)
-            .await
-            .map_err(failed)?;
+        append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "token.revoke",
+            &token.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(failed)?;
         transaction.commit().await.map_err(failed)
     }
 
-    /// A deployment by name. Only what is left out is everywhere: an empty name is somebody's mistake, and would give more than was meant.
+    /// Finds a deployment by name; `None` means everywhere. An empty name is an error, because it
+    /// would give more than intended.
     pub(super) async fn place(
         &self,
         on: &mut sqlx::PgConnection,
         name: Option<&str>,
     ) -> Result<Option<DeploymentId>, Problem> {
         let Some(name) = name else { return Ok(None) };
-        let name = DeploymentName::parse(name)
-            .map_err(|why| Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant.")))?;
+        let name = DeploymentName::parse(name).map_err(|why| {
+            Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant."))
+        })?;
         let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
         if found.is_none() {
             return Err(no_name(on, &name).await?);
@@ -187,25 +221,33 @@ impl People {
     }
 }
 
-/// What this is that names no deployment. Whoever writes edits has ids at hand; what somebody may is given by names, which people read.
+/// The error for an unknown name. If the client sent a deployment's id, the error contains its
+/// name: grants use names, edits use ids.
 async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
     let called = match name.as_str().parse::<DeploymentId>() {
         Ok(id) => accounts::name_of_deployment(on, id).await.map_err(failed)?,
         Err(_) => None,
     };
     Ok(Problem::not_found(match called {
-        Some(called) => format!("deployment: {name} is the id of {called}. Name it by its name: {called}."),
-        None => format!("There is no deployment {name}. The list of deployments has all of them, by name."),
+        Some(called) => {
+            format!("deployment: {name} is the id of {called}. Name it by its name: {called}.")
+        }
+        None => format!(
+            "There is no deployment {name}. The list of deployments has all of them, by name."
+        ),
     }))
 }
 
 fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
-    let scopes = words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
+    let scopes =
+        words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
     if scopes.is_empty() {
         return Err(Problem::invalid("scopes: say what the token may: viewer, operator or admin."));
     }
     if scopes.contains(&Permission::Reviewer) {
-        return Err(Problem::invalid("scopes: no token reviews. Whoever reviews is a person who looks."));
+        return Err(Problem::invalid(
+            "scopes: no token reviews. Whoever reviews is a person who looks.",
+        ));
     }
     Ok(scopes)
 }

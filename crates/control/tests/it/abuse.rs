@@ -1,5 +1,6 @@
-//! Ways round the gate that other systems left open, tried through the use cases, with a connection of the application's role beside
-//! them where an attacker would have one. `docs/gate.md` says which known case each test is.
+//! Known ways to bypass review in other systems, tried on the use cases. Where an attacker would
+//! have a database connection of the application's role, the tests use one too. `docs/gate.md` maps
+//! the tests to the known cases.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +37,14 @@ async fn audited(house: &House, action: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn who_asks_for_the_review_is_an_author() {
+async fn submitter_is_an_author() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
     let id = house.control.submit(&house.cy, proposal, version, "ada's edit".into()).await.unwrap();
     for author in [&house.ada, &house.cy] {
-        let refused = house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+        let refused =
+            house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
         assert_eq!(refused.code, "author", "{}", author.name);
     }
     assert_eq!(audited(&house, "submission.verdict.refused").await, 2);
@@ -51,7 +53,7 @@ async fn who_asks_for_the_review_is_an_author() {
 }
 
 #[tokio::test]
-async fn a_program_does_not_review() {
+async fn token_cannot_review() {
     let house = House::new().await;
     let id = {
         let edit = house.bind("web", 1, "app").await;
@@ -61,14 +63,15 @@ async fn a_program_does_not_review() {
     let robot = NewPerson { name: "robot".into(), kind: PersonKind::Service, permissions };
     house.people.create_person(None, &robot).await.unwrap();
     let robot = house.people.sign_in_as_owner("robot").await.unwrap();
-    let refused = house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused =
+        house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
     assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
     assert_eq!(audited(&house, "submission.commit.refused").await, 1);
 }
 
 #[tokio::test]
-async fn a_refused_commit_is_audited_whoever_tries() {
+async fn refused_commit_is_audited() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
@@ -79,7 +82,7 @@ async fn a_refused_commit_is_audited_whoever_tries() {
 }
 
 #[tokio::test]
-async fn what_is_refused_again_and_again_is_audited_once() {
+async fn repeated_refusal_is_audited_once() {
     let house = House::new().await;
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
@@ -91,7 +94,10 @@ async fn what_is_refused_again_and_again_is_audited_once() {
         }
     };
     let noted = async || {
-        [audited(&house, "submission.commit.refused").await, audited(&house, "submission.verdict.refused").await]
+        [
+            audited(&house, "submission.commit.refused").await,
+            audited(&house, "submission.verdict.refused").await,
+        ]
     };
     tries(&eve, id).await;
     assert_eq!(noted().await, [1, 1]);
@@ -102,7 +108,7 @@ async fn what_is_refused_again_and_again_is_audited_once() {
     house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(noted().await, [1, 2], "of each person");
 
-    // A minute later.
+    // Simulates that a minute has passed.
     let mut transaction = house.database.owner().begin().await.unwrap();
     for later in [
         "ALTER TABLE audit DISABLE TRIGGER USER",
@@ -116,17 +122,22 @@ async fn what_is_refused_again_and_again_is_audited_once() {
     assert_eq!(noted().await, [2, 3]);
     let pool = house.database.app();
     let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(pool).await.unwrap();
-    let broken: Option<i64> = sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
+    let broken: Option<i64> =
+        sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
     assert!(sealed > 0 && broken.is_none(), "{sealed} {broken:?}");
 }
 
 #[tokio::test]
-async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved() {
+async fn edits_altered_after_approval_are_not_committed() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "wipe").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
     let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "without the wipe".into()).await.unwrap();
+    let id = house
+        .control
+        .submit(&house.ada, proposal, version, "without the wipe".into())
+        .await
+        .unwrap();
     house.approve(&house.bo, id).await;
     owner(&house, "UPDATE edit SET undone = false").await;
     let refused = house.commit(&house.ada, id).await.unwrap_err();
@@ -138,7 +149,8 @@ async fn edits_that_slip_in_without_a_version_change_nothing_that_was_approved()
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// The same once more, at the next version, by SQL, with no risk named: one approval would do for it.
+/// Inserts the same submission again by SQL, at the next version and without risks, so that one
+/// approval would be enough.
 async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
     let SubmissionId(honest) = honest;
     let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
@@ -172,9 +184,13 @@ async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
 }
 
 #[tokio::test]
-async fn a_submission_that_plays_its_risks_down_is_not_committed() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+async fn understated_risks_are_not_committed() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let edit = house.bind("web", 1, "wipe").await;
     let honest = house.submit(&house.ada, "web", vec![edit]).await;
     let forged = played_down(&house, honest).await;
@@ -184,7 +200,7 @@ async fn a_submission_that_plays_its_risks_down_is_not_committed() {
     assert_eq!(house.targets().await, 1);
 }
 
-/// A role whose content changes without a run of it.
+/// A role whose content can change without a re-run.
 fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
     let yaml = format!(
         "barclamp: {{name: turning, version: '{version}', description: For tests}}\nroles:\n  \
@@ -194,12 +210,17 @@ fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+async fn role_becoming_destructive_is_a_risk() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let web = house.id("web").await;
     let uses = async |files| {
-        let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        let version =
+            house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
         let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
         Edit::UseBarclamp { deployment: web, barclamp, version }
     };
@@ -218,7 +239,11 @@ async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() 
     assert!(review.consequences.waves.is_empty(), "nothing runs: {review:?}");
     assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
     house.approve(&house.bo, honest).await;
-    assert_eq!(house.commit(&house.ada, honest).await.unwrap_err().code, "not_approved", "one is too few");
+    assert_eq!(
+        house.commit(&house.ada, honest).await.unwrap_err().code,
+        "not_approved",
+        "one is too few"
+    );
 
     let forged = played_down(&house, honest).await;
     house.approve(&house.bo, forged).await;
@@ -228,7 +253,7 @@ async fn a_role_that_turns_destructive_is_a_risk_although_nothing_runs_for_it() 
 }
 
 #[tokio::test]
-async fn a_proposal_made_again_takes_no_approval_along() {
+async fn recreated_proposal_inherits_no_approval() {
     let house = House::new().await;
     let id = approved(&house).await;
     let draft = house.board("web").await.proposal.unwrap();
@@ -241,7 +266,7 @@ async fn a_proposal_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_deployment_made_again_takes_no_approval_along() {
+async fn recreated_deployment_inherits_no_approval() {
     let house = House::new().await;
     let web = house.id("web").await;
     let make = || Edit::CreateDeployment {
@@ -272,9 +297,13 @@ async fn a_deployment_made_again_takes_no_approval_along() {
 }
 
 #[tokio::test]
-async fn a_destructive_line_is_not_lost_in_a_crowd() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+async fn destructive_line_stays_visible_among_many_changes() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let mut edits = Vec::new();
     for n in 1..=4 {
         edits.push(house.bind("web", n, "app").await);
@@ -284,12 +313,16 @@ async fn a_destructive_line_is_not_lost_in_a_crowd() {
     let id = house.submit(&house.ada, "web", edits).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert!(review.risks.contains(&Risk::Destructive));
-    assert!(review.summary[0].contains("be undone") && review.summary[0].contains("n4"), "{:?}", review.summary);
+    assert!(
+        review.summary[0].contains("be undone") && review.summary[0].contains("n4"),
+        "{:?}",
+        review.summary
+    );
     assert_eq!(review.gate.needed, 2);
 }
 
 #[tokio::test]
-async fn texts_that_read_as_others_reach_no_review() {
+async fn misleading_texts_are_rejected() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -308,14 +341,23 @@ async fn texts_that_read_as_others_reach_no_review() {
         (data(json!({"app": "\u{1b}[2K"})), "/app "),
         (Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }, "reason "),
     ] {
-        let refused = house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
+        let refused = house
+            .control
+            .edit(&house.ada, proposal, version, vec![edit.clone()])
+            .await
+            .unwrap_err();
         assert!(refused.status == 422 && refused.detail.contains("U+"), "{refused:?}");
         assert!(refused.detail.contains(place), "{refused:?}");
         let foreseen = house.control.foresee(&house.ada, proposal, vec![edit]).await;
-        let told = foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
+        let told =
+            foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
         assert!(told.contains(place), "{told}");
     }
-    let titled = house.control.submit(&house.ada, proposal, version, "safe\u{2066}".into()).await.unwrap_err();
+    let titled = house
+        .control
+        .submit(&house.ada, proposal, version, "safe\u{2066}".into())
+        .await
+        .unwrap_err();
     assert_eq!(titled.status, 400);
     assert_eq!(house.traces().await, before);
     let fine = data(json!({"app": {"größe": "zwei\nZeilen\t漢"}}));
@@ -333,24 +375,34 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
     .into()
 }
 
-/// The scripts that a claimed run is for, as a worker finds them.
+/// The scripts of a claimed run, as a worker loads them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
-    let facts = running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
-    let role = running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
+    let facts =
+        running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
+    let role =
+        running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
     let role: Role = serde_json::from_slice(&role).unwrap();
     let mut scripts = Vec::new();
     for script in &role.scripts {
-        scripts.push(running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap());
+        scripts.push(
+            running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap(),
+        );
     }
     scripts
 }
 
 #[tokio::test]
-async fn scripts_imported_after_the_approval_reach_no_run() {
+async fn scripts_imported_after_approval_never_run() {
     let house = House::new().await;
     let right = "#!/bin/sh\necho right\n";
-    let first = house.control.import_barclamps(Some(&house.ada), &tool("1", right)).await.unwrap().barclamps[0].2;
+    let first = house
+        .control
+        .import_barclamps(Some(&house.ada), &tool("1", right))
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
     let web = house.id("web").await;
     let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
     let edits = vec![
@@ -362,7 +414,8 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
     house.approve(&house.bo, id).await;
 
     let wrong = "#!/bin/sh\necho wrong\n";
-    let same = house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
+    let same =
+        house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
     assert_eq!(same.code, "other_content", "one version, one content");
     house.control.import_barclamps(Some(&house.cy), &tool("2", wrong)).await.unwrap();
     assert_eq!(
@@ -382,7 +435,9 @@ async fn scripts_imported_after_the_approval_reach_no_run() {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600)).await.unwrap();
+    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600))
+        .await
+        .unwrap();
     running::confirm_worker(house.database.worker(), hello.id).await.unwrap();
     running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
     owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
@@ -399,26 +454,35 @@ fn table_of_cases() -> (std::path::PathBuf, String) {
     (root, table)
 }
 
-/// The table of `docs/gate.md` names tests that are there.
+/// All tests that the table in `docs/gate.md` names exist.
 #[test]
-fn the_table_of_cases_names_tests() {
+fn table_of_cases_names_existing_tests() {
     let (root, table) = table_of_cases();
-    let named: Vec<(&str, &str)> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    let named: Vec<(&str, &str)> =
+        table.split('`').filter_map(|word| word.split_once("::")).collect();
     assert!(named.len() > 50, "{named:?}");
     for (path, test) in named {
-        let text = std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let place = text.find(&format!("fn {test}()")).unwrap_or_else(|| panic!("{path} has no test {test}"));
+        let text = std::fs::read_to_string(root.join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let place = text
+            .find(&format!("fn {test}()"))
+            .unwrap_or_else(|| panic!("{path} has no test {test}"));
         let above = &text[..place];
         let attributes = &above[above.rfind("\n\n").unwrap_or(0)..];
-        assert!(attributes.contains("#[test]") || attributes.contains("#[tokio::test"), "{path}: {test} is no test");
+        assert!(
+            attributes.contains("#[test]") || attributes.contains("#[tokio::test"),
+            "{path}: {test} is no test"
+        );
     }
 }
 
-/// Each known case is tried by every way in, or `docs/gate.md` says why it can't be.
+/// Each known case is tried over every interface, or `docs/gate.md` says why that is impossible.
 #[test]
-fn each_case_is_tried_by_every_way_or_said_not_to_be() {
+fn each_case_is_tried_over_every_interface() {
     let (_, table) = table_of_cases();
-    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let cells = |line: &str| {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()
+    };
     let rows = |heading: &str| {
         let section = table.split("\n## ").find(|part| part.starts_with(heading)).unwrap();
         section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect::<Vec<_>>()
@@ -431,7 +495,7 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
         ways.entry(case.clone()).or_default().push_str(&row[3]);
     }
     let unreachable = rows("Not reachable yet");
-    // The twenty, and our own.
+    // The twenty known cases, and Gantry's own.
     for case in (1..=20).map(|case| case.to_string()).chain(["+".to_owned()]) {
         let tried = ways.get(&case).map_or("", String::as_str);
         let why_not = unreachable.iter().filter(|row| row[0] == case);
@@ -447,10 +511,10 @@ fn each_case_is_tried_by_every_way_or_said_not_to_be() {
     }
 }
 
-/// The database's limit and the planner's are one: nobody gets deeper by another program, and no plan is let through that a commit
-/// then refuses.
+/// The database and the planner have the same depth limit. So no other client exceeds it, and no
+/// plan fails at its commit.
 #[tokio::test]
-async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
+async fn database_and_planner_have_same_depth_limit() {
     let house = House::new().await;
     let mut tx = house.database.owner().begin().await.unwrap();
     for guard in ["guard_document", "guard_intent"] {
@@ -460,10 +524,15 @@ async fn the_database_lets_deployments_stand_as_deep_as_the_planner() {
     let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                   SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
     let mut parent = house.id("web").await.0;
-    // system and web are two of them.
+    // system and web are levels 1 and 2.
     for level in 3..=MAX_LEVELS + 1 {
         let id = Uuid::new_v4();
-        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}")).execute(&mut *tx).await;
+        let made = sqlx::query(insert)
+            .bind(id)
+            .bind(parent)
+            .bind(format!("level-{level}"))
+            .execute(&mut *tx)
+            .await;
         assert_eq!(made.is_ok(), level <= MAX_LEVELS, "{level}: {made:?}");
         parent = id;
     }

@@ -1,4 +1,5 @@
-//! Access that an admin gives, used against review: the attacks, the way back, and the ordinary team.
+//! Access that an admin gives, used to bypass reviews: the attacks, the recovery, and ordinary
+//! teams.
 
 use api::Problem;
 use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
@@ -9,22 +10,24 @@ use engine::ids::SubmissionId;
 use crate::house::House;
 
 impl House {
-    /// ada and cy as admins, too.
+    /// Makes ada and cy admins, too.
     async fn admins(&mut self) {
-        let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
+        let sql =
+            "UPDATE person SET permissions = permissions || '{admin}' WHERE name IN ('ada', 'cy')";
         sqlx::query(sql).execute(self.database.owner()).await.unwrap();
         self.ada = self.again("ada").await;
         self.cy = self.again("cy").await;
     }
 
-    /// A person as they are now.
+    /// The person with their current permissions.
     async fn again(&self, name: &str) -> Actor {
         self.people.sign_in_as_owner(name).await.unwrap()
     }
 
-    /// The session that a link begins, before a password is set in it.
+    /// The session that a link starts, before a password is set.
     async fn first_visit(&self, link: &LinkMade) -> Actor {
-        let token = link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
+        let token =
+            link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
         let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
         self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
     }
@@ -47,7 +50,7 @@ impl House {
         self.submit(&self.ada, "web", vec![edit]).await
     }
 
-    /// As it will be that much later.
+    /// Simulates that this many hours have passed.
     async fn later(&self, hours: i32) {
         let sql = format!(
             "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE submission DISABLE TRIGGER USER;
@@ -72,13 +75,16 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 }
 
 #[tokio::test]
-async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
+async fn admin_signed_in_as_reviewer_cannot_approve() {
     let mut house = House::new().await;
     house.admins().await;
     let id = house.submitted().await;
     let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
     let as_bo = house.first_visit(&link).await;
-    assert_eq!(code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await), "password_needed");
+    assert_eq!(
+        code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await),
+        "password_needed"
+    );
     assert_eq!(code(house.control.review(&as_bo, id).await), "password_needed");
     assert_eq!(code(house.people.end_other_sessions(&as_bo).await), "password_needed");
     assert!(house.people.mine(&as_bo).await.unwrap().password_needed);
@@ -91,18 +97,22 @@ async fn admin_who_signs_in_as_the_reviewer_approves_nothing() {
     let review = house.control.review(&house.cy, id).await.unwrap();
     assert!(!review.verdicts[0].counts);
 
-    // bo is told, and so is everyone who looks at the account.
+    // bo and everyone who views the account are notified.
     let mine = house.people.mine(&as_bo).await.unwrap();
     assert_eq!(mine.notices.iter().map(|notice| notice.by.as_str()).collect::<Vec<_>>(), ["ada"]);
     assert_eq!(house.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");
     house.people.dismiss_notices(&as_bo).await.unwrap();
     assert!(house.people.mine(&as_bo).await.unwrap().notices.is_empty());
     let details = house.people.details(&house.cy, house.bo.person).await.unwrap();
-    let kinds: Vec<&str> = details.access_changes.iter().map(|change| change.kind.as_str()).collect();
+    let kinds: Vec<&str> =
+        details.access_changes.iter().map(|change| change.kind.as_str()).collect();
     assert_eq!(kinds, ["reset", "link", "created"]);
-    assert_eq!(details.approvals_limited.iter().map(|limit| limit.admin.as_str()).collect::<Vec<_>>(), ["ada"]);
+    assert_eq!(
+        details.approvals_limited.iter().map(|limit| limit.admin.as_str()).collect::<Vec<_>>(),
+        ["ada"]
+    );
 
-    // A second admin ends it at once; neither ada nor bo does.
+    // A second admin ends the cooling period at once; neither ada nor bo can.
     assert_eq!(code(house.people.confirm(&house.ada, house.bo.person).await), "may_not_confirm");
     assert_eq!(code(house.people.confirm(&as_bo, house.bo.person).await), "forbidden");
     assert_eq!(code(house.people.confirm(&house.cy, house.cy.person).await), "own_account");
@@ -129,7 +139,7 @@ async fn reviewer_made_after_submission_never_approves_it() {
 }
 
 #[tokio::test]
-async fn admin_made_by_the_author_is_no_second_admin() {
+async fn admin_created_by_author_cannot_confirm() {
     let mut house = House::new().await;
     house.admins().await;
     let eva = house.added(&house.ada, "eva", "admin").await;
@@ -156,7 +166,11 @@ async fn team_of_two_works_after_the_first_day() {
     house.approve(&dan, first).await;
     assert_eq!(code(house.commit(&house.ada, first).await), "not_approved");
     house.later(24).await;
-    assert_eq!(code(house.commit(&house.ada, first).await), "not_approved", "the approval was given too early");
+    assert_eq!(
+        code(house.commit(&house.ada, first).await),
+        "not_approved",
+        "the approval was given too early"
+    );
     house.approve(&dan, first).await;
     house.commit(&house.ada, first).await.unwrap();
 }

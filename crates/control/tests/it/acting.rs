@@ -1,4 +1,4 @@
-//! Writing takes a credential that is still valid in the transaction that writes.
+//! Every write requires a credential that is still valid in the transaction that writes.
 
 use control::people::{Actor, Permission, Visitor};
 use engine::gate::VerdictKind;
@@ -7,7 +7,11 @@ use std::time::Duration;
 use crate::house::House;
 
 async fn signed_in(house: &House) -> Actor {
-    let link = house.people.one_time_sign_in(None, house.bo.person, Duration::from_secs(60)).await.unwrap();
+    let link = house
+        .people
+        .one_time_sign_in(None, house.bo.person, Duration::from_secs(60))
+        .await
+        .unwrap();
     let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }

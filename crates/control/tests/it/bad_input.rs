@@ -1,4 +1,4 @@
-//! What can't be taken is refused with what, where and what to do, and leaves nothing behind.
+//! Invalid input is refused with the value, its field and a solution, and leaves no trace.
 
 use api::console::NodeWish;
 use api::listing::{Cursor, NodesWanted, RunsWanted};
@@ -16,7 +16,7 @@ fn files(text: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn broken_barclamps_are_named_by_file_line_and_column() {
+async fn broken_barclamps_are_reported_with_position() {
     let house = House::new().await;
     let before = house.traces().await;
     for (text, at, part) in [
@@ -36,7 +36,8 @@ async fn broken_barclamps_are_named_by_file_line_and_column() {
             "\"runtime\"",
         ),
     ] {
-        let problem = house.control.import_barclamps(Some(&house.ada), &files(text)).await.unwrap_err();
+        let problem =
+            house.control.import_barclamps(Some(&house.ada), &files(text)).await.unwrap_err();
         assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
         assert!(problem.errors[0].at.starts_with(at), "{problem:?}");
         assert!(problem.errors.iter().any(|e| e.detail.contains(part)), "{part}: {problem:?}");
@@ -45,13 +46,14 @@ async fn broken_barclamps_are_named_by_file_line_and_column() {
 }
 
 #[tokio::test]
-async fn one_version_never_gets_other_content() {
+async fn version_with_other_content_is_rejected() {
     let house = House::new().await;
     let again = house.control.import_barclamps(Some(&house.ada), &files(BARCLAMP)).await.unwrap();
     assert!(!again.barclamps[0].3, "the same content is the same");
     let before = house.traces().await;
     let other = BARCLAMP.replace("8080", "8081");
-    let problem = house.control.import_barclamps(Some(&house.ada), &files(&other)).await.unwrap_err();
+    let problem =
+        house.control.import_barclamps(Some(&house.ada), &files(&other)).await.unwrap_err();
     assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
     assert_eq!(house.traces().await, before);
 }
@@ -70,20 +72,32 @@ async fn version_that_looks_like_another_is_rejected() {
         )
     };
     for alike in ["'1 '", "' 1'", "'\u{ff11}'", "\u{ff11}", "\"1\\u200b\"", "'\u{661}'", "'1.'"] {
-        let problem = house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();
+        let problem =
+            house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();
         assert_eq!(problem.status, 422, "{alike}: {problem:?}");
-        assert!(problem.errors.iter().any(|error| error.detail.contains("invalid version")), "{problem:?}");
+        assert!(
+            problem.errors.iter().any(|error| error.detail.contains("invalid version")),
+            "{problem:?}"
+        );
     }
     for same in ["'01'", "v1", "'0001'"] {
-        let problem = house.control.import_barclamps(Some(&house.ada), &with(same)).await.unwrap_err();
-        assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"), "{same}: {problem:?}");
-        assert!(problem.errors[0].detail.contains("version \"1\", which is the same version"), "{problem:?}");
+        let problem =
+            house.control.import_barclamps(Some(&house.ada), &with(same)).await.unwrap_err();
+        assert_eq!(
+            (problem.status, problem.code.as_str()),
+            (409, "other_content"),
+            "{same}: {problem:?}"
+        );
+        assert!(
+            problem.errors[0].detail.contains("version \"1\", which is the same version"),
+            "{problem:?}"
+        );
     }
     assert_eq!(house.traces().await, before);
 }
 
 #[tokio::test]
-async fn all_versions_that_are_there_otherwise_are_named_at_once() {
+async fn all_conflicting_versions_are_reported_together() {
     let house = House::new().await;
     let files = |port: &str| {
         let text = |name: &str, port: &str| {
@@ -91,14 +105,19 @@ async fn all_versions_that_are_there_otherwise_are_named_at_once() {
             format!("barclamp: {{name: {name}, version: '2.E'}}\n{roles}\n").into_bytes()
         };
         ["one", "same", "two"]
-            .map(|name| (format!("{name}.yml"), text(name, if name == "same" { "1" } else { port })))
+            .map(|name| {
+                (format!("{name}.yml"), text(name, if name == "same" { "1" } else { port }))
+            })
             .into()
     };
     house.control.import_barclamps(Some(&house.ada), &files("1")).await.unwrap();
     let before = house.traces().await;
     let problem = house.control.import_barclamps(Some(&house.ada), &files("2")).await.unwrap_err();
     assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
-    assert!(problem.detail.starts_with("one 2.E and two 2.E are there already with other content"), "{problem:?}");
+    assert!(
+        problem.detail.starts_with("one 2.E and two 2.E are there already with other content"),
+        "{problem:?}"
+    );
     assert!(problem.detail.contains("Give the new contents versions of their own"), "{problem:?}");
     let named: Vec<&str> = problem.errors.iter().map(|error| error.at.as_str()).collect();
     assert_eq!(named, ["one 2.E", "two 2.E"]);
@@ -106,7 +125,7 @@ async fn all_versions_that_are_there_otherwise_are_named_at_once() {
 }
 
 #[tokio::test]
-async fn edits_say_what_is_wrong_and_leave_nothing() {
+async fn invalid_edits_are_explained_and_leave_no_trace() {
     let house = House::new().await;
     house.bound("edge", 3, "app").await;
     house.bound("web", 2, "app").await;
@@ -123,7 +142,11 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
         (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "is not there"),
         (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "This proposal is on web"),
         (
-            Edit::Bind { deployment: DeploymentId(uuid::Uuid::from_u128(7)), node: n1, role: role("app") },
+            Edit::Bind {
+                deployment: DeploymentId(uuid::Uuid::from_u128(7)),
+                node: n1,
+                role: role("app"),
+            },
             "is not there: it was removed",
         ),
         (
@@ -131,7 +154,11 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
             "must be a JSON object, and is a list",
         ),
         (
-            Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"$secret": "db", "version": 1}) },
+            Edit::SetRoleData {
+                deployment: web,
+                role: role("app"),
+                data: json!({"$secret": "db", "version": 1}),
+            },
             "must be a JSON object, and is a reference to a secret",
         ),
         (
@@ -153,9 +180,13 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
     ];
     for (edit, part) in cases {
         let good = bind(n1, "app");
-        let problem = house.control.edit(&house.ada, proposal, 0, vec![good, edit]).await.unwrap_err();
+        let problem =
+            house.control.edit(&house.ada, proposal, 0, vec![good, edit]).await.unwrap_err();
         assert_eq!(problem.status, 422, "{problem:?}");
-        assert!(problem.errors[0].at == "edit 2" && problem.detail.contains(part), "{part}: {problem:?}");
+        assert!(
+            problem.errors[0].at == "edit 2" && problem.detail.contains(part),
+            "{part}: {problem:?}"
+        );
     }
     let none = house.control.edit(&house.ada, proposal, 0, vec![]).await.unwrap_err();
     assert_eq!(none.status, 400);
@@ -167,7 +198,7 @@ async fn edits_say_what_is_wrong_and_leave_nothing() {
 }
 
 #[tokio::test]
-async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
+async fn ambiguous_data_is_rejected_with_its_path() {
     let house = House::new().await;
     house.bound("web", 2, "app").await;
     let (web, n2) = (house.id("web").await, house.node(2).await);
@@ -177,7 +208,10 @@ async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
     for (data, part) in [
         (secret(json!(1)), "/db/password has the key \"$secret\""),
         (secret(json!("db")), "write {\"$secret\": \"a name\", \"version\": 1}"),
-        (json!({"limits": [0, 9_007_199_254_740_992_u64]}), "9007199254740992 at /limits/1 is too large"),
+        (
+            json!({"limits": [0, 9_007_199_254_740_992_u64]}),
+            "9007199254740992 at /limits/1 is too large",
+        ),
         (json!({"limits": [-9_007_199_254_740_992_i64]}), "write it as a text"),
     ] {
         let key = engine::cluster::NoderoleKey::first(role("app"));
@@ -185,7 +219,8 @@ async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
             Edit::SetRoleData { deployment: web, role: role("app"), data: data.clone() },
             Edit::SetNoderoleData { node: n2, noderole: key, data: data.clone() },
         ] {
-            let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
+            let problem =
+                house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
             assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
         }
     }
@@ -196,22 +231,30 @@ async fn data_that_would_not_mean_what_is_written_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn no_node_lives_in_gantrys_own_folder() {
+async fn data_folder_is_rejected_as_root() {
     let house = House::new().await;
     let control = house.control.clone().keeping(std::path::Path::new("/srv/gantry-data"));
     for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
-        let problem =
-            control.add_node(&house.ada, NodeWish::named("web-1.rack.example.com", folder)).await.unwrap_err();
-        assert!(problem.status == 400 && problem.detail.contains("/srv/gantry-data/nodes"), "{problem:?}");
+        let problem = control
+            .add_node(&house.ada, NodeWish::named("web-1.rack.example.com", folder))
+            .await
+            .unwrap_err();
+        assert!(
+            problem.status == 400 && problem.detail.contains("/srv/gantry-data/nodes"),
+            "{problem:?}"
+        );
     }
     control
-        .add_node(&house.ada, NodeWish::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"))
+        .add_node(
+            &house.ada,
+            NodeWish::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"),
+        )
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
+async fn invalid_node_names_and_folders_are_rejected() {
     let house = House::new().await;
     let before = house.traces().await;
     for (name, folder, part) in [
@@ -223,20 +266,28 @@ async fn nodes_need_a_real_name_of_their_own_and_a_safe_folder() {
         ("web-1.rack.example.com", "/", "absolute path"),
         ("web-1.rack.example.com", "/srv/../etc", "absolute path"),
     ] {
-        let problem = house.control.add_node(&house.ada, NodeWish::named(name, folder)).await.unwrap_err();
+        let problem =
+            house.control.add_node(&house.ada, NodeWish::named(name, folder)).await.unwrap_err();
         assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
     }
     assert_eq!(house.traces().await, before);
     for folder in ["/srv/nodes/n1", "/srv/nodes", "/srv/nodes/n1/inner"] {
-        let problem =
-            house.control.add_node(&house.ada, NodeWish::named("n8.house.example.com", folder)).await.unwrap_err();
+        let problem = house
+            .control
+            .add_node(&house.ada, NodeWish::named("n8.house.example.com", folder))
+            .await
+            .unwrap_err();
         assert_eq!(problem.code, "root_taken", "{folder}");
     }
-    house.control.add_node(&house.ada, NodeWish::named(" n9.house.example.com ", "/srv/nodes/n9")).await.unwrap();
+    house
+        .control
+        .add_node(&house.ada, NodeWish::named(" n9.house.example.com ", "/srv/nodes/n9"))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_to_be_not_there() {
+async fn missing_objects_return_404() {
     let house = House::new().await;
     let control = &house.control;
     let problem = control.board(&house.ada, "wbe").await.unwrap_err();
@@ -247,12 +298,19 @@ async fn what_is_not_there_is_said_to_be_not_there() {
     assert_eq!(control.log(&house.ada, RunId(99), 0).await.unwrap_err().status, 404);
     assert_eq!(control.commit(&house.ada, SubmissionId(99)).await.unwrap_err().status, 404);
     assert_eq!(
-        control.edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await]).await.unwrap_err().status,
+        control
+            .edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await])
+            .await
+            .unwrap_err()
+            .status,
         404
     );
     assert_eq!(
         control
-            .find_runs(&house.ada, &RunsWanted { state: "sleeping".into(), ..RunsWanted::default() })
+            .find_runs(
+                &house.ada,
+                &RunsWanted { state: "sleeping".into(), ..RunsWanted::default() }
+            )
             .await
             .unwrap_err()
             .status,
@@ -266,7 +324,7 @@ async fn what_is_not_there_is_said_to_be_not_there() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_said_so_and_comes_back_by_itself() {
+async fn database_outage_returns_503_and_recovers() {
     let house = House::new().await;
     house.database.allow_connections(false).await.unwrap();
     house.database.cut_connections().await.unwrap();

@@ -1,9 +1,10 @@
-//! What takes as long as the cluster is large runs beside the threads that answer requests, and whoever waits for that keeps nothing from
-//! others.
+//! CPU-bound work runs outside of the threads that answer requests, and blocks no other request
+//! while it waits.
 //!
-//! Not by the clock alone, which is another one on each machine: each is called once with the thread free for such work, which says how
-//! long it takes, and once with it kept busy. Then nothing of it may come to an end, and none may keep a connection from others. Where there
-//! is one connection and no place, the connection has to be free for others all the time.
+//! The tests do not rely on time alone, because it differs between machines. Each call runs once
+//! with the blocking thread free, to measure it, and once with the thread busy. In the second case
+//! it must not finish, and must not occupy a connection. With a single connection and no permit,
+//! the connection must be available all the time.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -26,18 +27,27 @@ use tokio::time::timeout;
 
 use crate::house::{House, role};
 
-/// What every call is given beside several times what it took with the thread free.
+/// Extra time for each call, in addition to several times its measured duration.
 const SOON: Duration = Duration::from_millis(150);
 
-/// Asks twice, the second time with the thread kept busy; meanwhile it may hold no connection.
-async fn waits<T>(house: &House, what: &str, free: impl Future<Output = T>, asked: impl Future<Output = T>) {
+/// Calls twice, the second time with the blocking thread busy. Meanwhile, no connection may be
+/// taken.
+async fn waits<T>(
+    house: &House,
+    what: &str,
+    free: impl Future<Output = T>,
+    asked: impl Future<Output = T>,
+) {
     let begun = Instant::now();
     assert!(timeout(SOON * 20, free).await.is_ok(), "{what} comes to its end with the thread free");
     let took = begun.elapsed();
     let (free, busy) = mpsc::channel::<()>();
     let kept = tokio::task::spawn_blocking(move || busy.recv());
     let mut asked = std::pin::pin!(asked);
-    assert!(timeout(took * 4 + SOON, &mut asked).await.is_err(), "{what} holds up whoever else is to be answered");
+    assert!(
+        timeout(took * 4 + SOON, &mut asked).await.is_err(),
+        "{what} holds up whoever else is to be answered"
+    );
     let pool = house.database.app();
     assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
     drop(free);
@@ -51,8 +61,11 @@ async fn look(house: &House) {
     house.bound("web", 2, "wipe").await;
     let bind = house.bind("web", 3, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![bind]).await;
-    let data =
-        |port: u16| Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": port}}) };
+    let data = |port: u16| Edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": port}}),
+    };
     let (control, ada) = (&house.control, &house.ada);
     let noderole = NoderoleKey::first(role("app"));
 
@@ -72,7 +85,7 @@ async fn look(house: &House) {
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
     waits(house, "edit", edit(version), edit(version + 1)).await;
     waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
-    // These read an old target, whose documents are parsed beside, too.
+    // These load an old target and parse its documents on the blocking thread, too.
     waits!("compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None));
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
@@ -81,20 +94,34 @@ async fn look(house: &House) {
 }
 
 #[test]
-fn planning_runs_beside_the_threads_that_answer() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+fn planning_runs_on_blocking_threads() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
     runtime.block_on(async { look(&House::new().await).await });
 }
 
-/// The same database by one connection, for whoever finds no place: they wait so long for one.
+/// The same database with one connection and no free permit; calls wait for a permit for
+/// `patience`.
 fn narrow(house: &House, patience: Duration) -> (Store, Control) {
-    let how = Connecting { connections: 1, wait: Duration::from_secs(2), ..Connecting::to(house.database.app_url()) };
+    let how = Connecting {
+        connections: 1,
+        wait: Duration::from_secs(2),
+        ..Connecting::to(house.database.app_url())
+    };
     let store = Store::open(&how).unwrap();
     (store.clone(), Control::new(store).computing(0, 256, patience))
 }
 
-/// Asks for what needs a place, and in vain; meanwhile others have the only connection whenever they want it.
-async fn leaves_it<T: Debug>(store: &Store, what: &str, asked: impl Future<Output = Result<T, Problem>>) {
+/// Calls something that waits for a permit in vain. Meanwhile the only connection must be available
+/// to others.
+async fn leaves_it<T: Debug>(
+    store: &Store,
+    what: &str,
+    asked: impl Future<Output = Result<T, Problem>>,
+) {
     let others = async {
         for _ in 0..10_000 {
             let answer = sqlx::query("SELECT 1").execute(store.pool()).await;
@@ -112,7 +139,7 @@ async fn leaves_it<T: Debug>(store: &Store, what: &str, asked: impl Future<Outpu
 }
 
 #[tokio::test]
-async fn who_waits_for_a_place_keeps_no_connection() {
+async fn waiting_for_a_permit_holds_no_connection() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -120,7 +147,8 @@ async fn who_waits_for_a_place_keeps_no_connection() {
     let one = house.bind("web", 2, "app").await;
     let submission = house.submit(&house.ada, "web", vec![one]).await;
     let proposal = house.board("web").await.proposal.unwrap();
-    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let data =
+        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
     let (store, control) = narrow(&house, Duration::from_secs(4));
     let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
@@ -135,21 +163,37 @@ async fn who_waits_for_a_place_keeps_no_connection() {
         leaves_it(store, "review", control.review(bo, submission)),
         leaves_it(store, "discussion", control.discussion(bo, submission)),
         leaves_it(store, "opened", control.opened(bo, submission)),
-        leaves_it(store, "open_changes", control.open_changes(bo, submission, vec![anchor.clone()])),
+        leaves_it(
+            store,
+            "open_changes",
+            control.open_changes(bo, submission, vec![anchor.clone()])
+        ),
     );
     tokio::join!(
         leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Told)),
-        leaves_it(store, "compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)),
+        leaves_it(
+            store,
+            "compare",
+            control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)
+        ),
         leaves_it(store, "restore", control.restore(ada, "web", then, false)),
         leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),
-        leaves_it(store, "submit", control.submit(ada, proposal.id, proposal.version, "a change".into())),
+        leaves_it(
+            store,
+            "submit",
+            control.submit(ada, proposal.id, proposal.version, "a change".into())
+        ),
         leaves_it(store, "commit", control.commit(ada, submission)),
-        leaves_it(store, "open_thread", control.open_thread(bo, submission, anchor, "Why n2?".into())),
+        leaves_it(
+            store,
+            "open_thread",
+            control.open_thread(bo, submission, anchor, "Why n2?".into())
+        ),
     );
 }
 
 #[tokio::test]
-async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
+async fn waiting_comment_does_not_block_verdict_or_commit() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -159,9 +203,15 @@ async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
         let (control, bo) = (control.clone(), house.bo.clone());
         async move { control.open_thread(&bo, id, anchor, "Why n1?".into()).await }
     });
-    assert!(timeout(Duration::from_secs(1), &mut commenting).await.is_err(), "there is no place, so it waits");
-    // A verdict needs no place, and nobody has the proposal's lock.
-    let judged = timeout(Duration::from_secs(30), control.judge(&house.bo, id, VerdictKind::Approve, String::new()));
+    assert!(
+        timeout(Duration::from_secs(1), &mut commenting).await.is_err(),
+        "there is no place, so it waits"
+    );
+    // A verdict needs no permit, and no other request has the proposal's lock.
+    let judged = timeout(
+        Duration::from_secs(30),
+        control.judge(&house.bo, id, VerdictKind::Approve, String::new()),
+    );
     judged.await.expect("a verdict waits for nobody").unwrap();
     let committed = timeout(Duration::from_secs(30), house.commit(&house.ada, id));
     committed.await.expect("a commit waits for nobody").unwrap();
@@ -170,7 +220,7 @@ async fn who_waits_to_comment_keeps_nobody_from_judging_and_committing() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_read_without_a_place() {
+async fn plain_reads_need_no_permit() {
     let house = House::new().await;
     let (_, control) = narrow(&house, Duration::ZERO);
     let before = control.frame(&house.ada).await.unwrap();
@@ -183,9 +233,10 @@ async fn what_is_there_is_read_without_a_place() {
     assert!(!n1.record, "it sees what target {target} brought");
 }
 
-/// Reads the source, by these words: what waits for a place is handed no connection, and never waits within a transaction.
+/// Searches the source code: functions that wait for a permit take no connection, and never wait
+/// within a transaction.
 #[test]
-fn nothing_that_computes_is_handed_a_connection() {
+fn computing_functions_take_no_connection() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut computing = 0;
     for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
@@ -197,8 +248,15 @@ fn nothing_that_computes_is_handed_a_connection() {
             let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             for function in code.split("async fn ").skip(1) {
                 if let Some((_, within)) = function.split_once(".begin()") {
-                    let waits =
-                        [".work(", "_aside(", ".check_edits(", ".check_fit(", ".weigh(", ".stands(", ".present()"];
+                    let waits = [
+                        ".work(",
+                        "_aside(",
+                        ".check_edits(",
+                        ".check_fit(",
+                        ".weigh(",
+                        ".stands(",
+                        ".present()",
+                    ];
                     let waits = waits.into_iter().find(|call| within.contains(call));
                     assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
                 }
@@ -212,5 +270,8 @@ fn nothing_that_computes_is_handed_a_connection() {
             }
         }
     }
-    assert!(computing > 10, "only {computing} functions that compute were found: they are written otherwise now");
+    assert!(
+        computing > 10,
+        "only {computing} functions that compute were found: they are written otherwise now"
+    );
 }

@@ -1,4 +1,4 @@
-//! The line of targets, and any two compared.
+//! The target history, and the comparison of two targets.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::house::{House, role};
 
-/// The line of a deployment, or the whole, from its beginning or behind a place.
+/// The history of a deployment or of all, from the start or from a cursor.
 fn of_line(deployment: &str, before: Option<&str>) -> TargetsWanted {
     let before = before.map(|place| Cursor::from(place.to_owned()));
     TargetsWanted { deployment: deployment.into(), before, ..TargetsWanted::default() }
@@ -26,7 +26,7 @@ fn target(n: i64) -> Point {
 }
 
 #[tokio::test]
-async fn the_line_of_targets_says_who_and_what_for() {
+async fn target_history_names_authors_and_reasons() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
@@ -55,7 +55,7 @@ async fn the_line_of_targets_says_who_and_what_for() {
 }
 
 #[tokio::test]
-async fn pages_of_targets_follow_each_other() {
+async fn target_pages_are_contiguous() {
     let house = House::new().await;
     for n in 0..54 {
         house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
@@ -70,19 +70,30 @@ async fn pages_of_targets_follow_each_other() {
     assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
     let sort = Order::rising(TargetSort::Number);
-    let oldest = house.control.targets(&house.ada, &TargetsWanted { sort, ..TargetsWanted::default() }).await.unwrap();
+    let oldest = house
+        .control
+        .targets(&house.ada, &TargetsWanted { sort, ..TargetsWanted::default() })
+        .await
+        .unwrap();
     assert_eq!((oldest.targets[0].number, oldest.targets[49].number), (TargetNo(1), TargetNo(50)));
     let rest = TargetsWanted { sort, before: oldest.next, ..TargetsWanted::default() };
     let rest = house.control.targets(&house.ada, &rest).await.unwrap();
     assert_eq!(rest.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [51, 52, 53, 54, 55]);
-    assert_eq!(house.control.targets(&house.ada, &of_line("", Some("x"))).await.unwrap_err().status, 400);
+    assert_eq!(
+        house.control.targets(&house.ada, &of_line("", Some("x"))).await.unwrap_err().status,
+        400
+    );
 }
 
 #[tokio::test]
-async fn any_two_are_compared_from_both_sides() {
+async fn comparison_works_in_both_directions() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let edit = Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data: json!({"port": 1}) };
+    let edit = Edit::SetRoleData {
+        deployment: house.id("web").await,
+        role: role("app"),
+        data: json!({"port": 1}),
+    };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
@@ -90,7 +101,10 @@ async fn any_two_are_compared_from_both_sides() {
     let forth = house.control.compare(&house.cy, target(1), target(3), None).await.unwrap();
     let text = forth.text();
     assert!(text.contains("+ node n1.house.example.com in web\n"), "{text}");
-    assert!(text.contains(" for web, waits for runtime\n") && text.contains("    /port: added 1\n"), "{text}");
+    assert!(
+        text.contains(" for web, waits for runtime\n") && text.contains("    /port: added 1\n"),
+        "{text}"
+    );
     assert_eq!((forth.consequences.starts.count, forth.consequences.waves.len()), (3, 3));
     let back = house.control.compare(&house.cy, target(3), target(1), None).await.unwrap();
     assert_eq!(back.difference.clone().mirrored(), forth.difference);
@@ -108,9 +122,9 @@ async fn any_two_are_compared_from_both_sides() {
     }
 }
 
-/// Neither is in a document of the deployment, and the policy is in none at all.
+/// Jigs are in no document of the deployment, and the policy is in no document at all.
 #[tokio::test]
-async fn policies_and_jigs_are_compared_wherever_one_looks() {
+async fn policies_and_jigs_appear_in_every_comparison() {
     let house = House::new().await;
     let pass = async |edits| {
         let id = house.submit(&house.ada, "web", edits).await;
@@ -118,8 +132,9 @@ async fn policies_and_jigs_are_compared_wherever_one_looks() {
         house.approve(&house.cy, id).await;
         house.commit(&house.ada, id).await.unwrap();
     };
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
     pass(vec![policy(2)]).await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
@@ -129,11 +144,21 @@ async fn policies_and_jigs_are_compared_wherever_one_looks() {
 
     let found = async |from, to, only: Option<&str>| {
         let found = house.control.compare(&house.cy, target(from), target(to), only).await.unwrap();
-        let approvals = found.difference.policy.as_ref().map(|sides| (sides.old.approvals, sides.new.approvals));
-        let jigs = found.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
-        (approvals, jigs.map(|jig| (jig.jig.to_string(), jig.mark == Mark::Added)).collect::<Vec<_>>(), found.more)
+        let approvals = found
+            .difference
+            .policy
+            .as_ref()
+            .map(|sides| (sides.old.approvals, sides.new.approvals));
+        let jigs =
+            found.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+        (
+            approvals,
+            jigs.map(|jig| (jig.jig.to_string(), jig.mark == Mark::Added)).collect::<Vec<_>>(),
+            found.more,
+        )
     };
-    let (none, off, on) = (Vec::new(), vec![("script".to_owned(), true)], vec![("script".to_owned(), false)]);
+    let (none, off, on) =
+        (Vec::new(), vec![("script".to_owned(), true)], vec![("script".to_owned(), false)]);
     for only in [None, Some("web"), Some("system")] {
         assert_eq!(found(1, 2, only).await, (Some((1, 2)), none.clone(), 0), "{only:?}");
         assert_eq!(found(2, 1, only).await, (Some((2, 1)), none.clone(), 0), "{only:?}");
@@ -142,12 +167,13 @@ async fn policies_and_jigs_are_compared_wherever_one_looks() {
         assert_eq!(found(4, 6, only).await, (Some((2, 1)), on.clone(), 0), "{only:?}");
         assert_eq!(found(1, 6, only).await, (None, none.clone(), 0), "{only:?}");
     }
-    let text = house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
+    let text =
+        house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
     assert!(text.contains("* policy of the gate, approvals") && text.contains("script"), "{text}");
 }
 
 #[tokio::test]
-async fn a_reviews_difference_reads_with_names() {
+async fn review_difference_shows_names() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edits = vec![house.bind("web", 2, "app").await];
@@ -159,7 +185,7 @@ async fn a_reviews_difference_reads_with_names() {
 }
 
 #[tokio::test]
-async fn a_deployment_has_a_line_and_differences_of_its_own() {
+async fn deployment_has_its_own_history_and_differences() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("edge", 2, "app").await;
@@ -177,16 +203,20 @@ async fn a_deployment_has_a_line_and_differences_of_its_own() {
 
     let web = house.control.compare(&house.cy, target(1), target(6), Some("web")).await.unwrap();
     let text = web.text();
-    assert!(text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"), "{text}");
+    assert!(
+        text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"),
+        "{text}"
+    );
     assert!(text.ends_with("Beside that, 2 documents differ.\n"), "{text}");
     assert_eq!((web.more, web.consequences.starts.count), (2, 4), "edge and its node");
-    let unknown = house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
+    let unknown =
+        house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
     assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
 }
 
-/// What was once is there for ever, under the name that it had.
+/// Removed deployments stay visible under their last name.
 #[tokio::test]
-async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
+async fn removed_deployment_can_be_compared_and_drawn() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let (web, system) = (house.id("web").await, house.id("system").await);
@@ -195,7 +225,8 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         house.approve(&house.bo, id).await;
         house.commit(&house.ada, id).await.unwrap()
     };
-    pass("web", vec![Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() }]).await;
+    pass("web", vec![Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() }])
+        .await;
     let last = pass("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
     assert_eq!((then, last), (TargetNo(2), TargetNo(4)));
     let (control, cy) = (&house.control, &house.cy);
@@ -204,11 +235,17 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
     assert_eq!((line.targets[0].number, line.removed_in), (last, Some(last)));
     let gone = control.compare(cy, target(2), target(4), Some("web")).await.unwrap();
     let note = "Only target 2 has web: target 4 does not.";
-    assert_eq!((gone.note.as_deref(), gone.deployment.as_ref().map(|name| name.as_str())), (Some(note), Some("web")));
+    assert_eq!(
+        (gone.note.as_deref(), gone.deployment.as_ref().map(|name| name.as_str())),
+        (Some(note), Some("web"))
+    );
     assert_eq!(gone.difference.deployments[0].mark, Mark::Removed);
     assert!(gone.text().contains(&format!("in   web\n{note}\n")), "{}", gone.text());
     let back = control.compare(cy, target(4), target(2), Some("web")).await.unwrap();
-    assert_eq!((back.note.as_deref(), back.difference.deployments[0].mark), (Some(note), Mark::Added));
+    assert_eq!(
+        (back.note.as_deref(), back.difference.deployments[0].mark),
+        (Some(note), Mark::Added)
+    );
     let both = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
     assert_eq!((both.note, both.difference.nodes.len()), (None, 1));
     let neither = control.compare(cy, target(4), target(4), Some("web")).await.unwrap_err();
@@ -219,10 +256,18 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         let wish = GraphWish { target: at.map(TargetNo), ..GraphWish::default() };
         control.graph(cy, name, &wish, Lost::Told).await
     };
-    let roles = |view: &GraphView| view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>();
+    let roles = |view: &GraphView| {
+        view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>()
+    };
     let graph = drawn("web", Some(2)).await.unwrap();
-    assert_eq!((graph.target, roles(&graph)), (Some(then), vec!["app".into(), "base".into(), "runtime".into()]));
-    assert!(graph.vertices.iter().all(|vertex| vertex.looks.is_empty()), "how far they are now says nothing of then");
+    assert_eq!(
+        (graph.target, roles(&graph)),
+        (Some(then), vec!["app".into(), "base".into(), "runtime".into()])
+    );
+    assert!(
+        graph.vertices.iter().all(|vertex| vertex.looks.is_empty()),
+        "how far they are now says nothing of then"
+    );
     let said = "This is web as it was meant at target 2, without the states of its steps. Target 4 removed it.";
     assert_eq!(graph.cut.as_deref(), Some(said));
     let graph = drawn("web", None).await.unwrap();
@@ -240,7 +285,7 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
         (404, "There is no deployment \"wbe\". The list of deployments has all of them, by name.")
     );
 
-    // Another one of that name is another one.
+    // A new deployment with the same name is another deployment.
     let create = Edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(0xa0)),
         phantom: NodeId(Uuid::from_u128(0xa1)),
@@ -253,13 +298,22 @@ async fn a_deployment_that_is_gone_is_compared_and_drawn_where_it_was() {
     assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
     assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);
     assert_eq!(drawn("web", None).await.unwrap().target, None);
-    for (from, to, then, now) in [(2, 5, Mark::Removed, Mark::Added), (5, 2, Mark::Added, Mark::Removed)] {
+    for (from, to, then, now) in
+        [(2, 5, Mark::Removed, Mark::Added), (5, 2, Mark::Added, Mark::Removed)]
+    {
         let others = control.compare(cy, target(from), target(to), Some("web")).await.unwrap();
         let note = format!("web at target {from} is another deployment than web at target {to}.");
         assert_eq!(others.note, Some(note));
         assert_eq!(others.deployment.as_ref().map(|name| name.as_str()), Some("web"));
-        let marks: BTreeMap<_, _> = others.difference.deployments.iter().map(|one| (one.id, one.mark)).collect();
-        assert_eq!(marks, BTreeMap::from([(web, then), (DeploymentId(Uuid::from_u128(0xa0)), now)]));
-        assert!(others.difference.nodes.iter().any(|node| node.noderoles.len() == 3), "what was bound in the old one");
+        let marks: BTreeMap<_, _> =
+            others.difference.deployments.iter().map(|one| (one.id, one.mark)).collect();
+        assert_eq!(
+            marks,
+            BTreeMap::from([(web, then), (DeploymentId(Uuid::from_u128(0xa0)), now)])
+        );
+        assert!(
+            others.difference.nodes.iter().any(|node| node.noderoles.len() == 3),
+            "what was bound in the old one"
+        );
     }
 }

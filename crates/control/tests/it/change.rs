@@ -1,4 +1,4 @@
-//! The way of a change, as it should go.
+//! The regular path of a change.
 
 use api::console::{Board, CHIPS_IN_CELL, CarriersWanted, ReviewState, StateCounts, StepState};
 use engine::anneal::Limits;
@@ -12,14 +12,15 @@ use store::running::{self, Hello, WorkerId};
 use crate::house::{House, fqdn, role};
 
 #[tokio::test]
-async fn from_a_drop_to_steps_that_wait_to_run() {
+async fn drop_leads_to_committed_steps() {
     let house = House::new().await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
 
     let lift = house.control.lift(&house.ada, web, vec![n1]).await.unwrap();
     let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
     assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
-    let brings: Vec<_> = app.brings.iter().map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str())).collect();
+    let brings: Vec<_> =
+        app.brings.iter().map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str())).collect();
     assert_eq!(
         brings,
         [
@@ -39,7 +40,8 @@ async fn from_a_drop_to_steps_that_wait_to_run() {
     assert!(chips.len() == 3 && chips.iter().all(|c| c.state == StepState::Proposed));
     assert!(house.steps().await.is_empty(), "no step exists before its commit");
 
-    let id = house.control.submit(&house.ada, proposal, version, "n1 gets app".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "n1 gets app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.state, ReviewState::Waiting);
     assert!(review.may_judge.is_ok());
@@ -62,11 +64,16 @@ async fn from_a_drop_to_steps_that_wait_to_run() {
         expected.map(|(r, s)| (r, s, 2))
     );
     let review = house.control.review(&house.ada, id).await.unwrap();
-    assert_eq!((review.state, review.gate.closed_by()), (ReviewState::Committed, None), "shown as it passed");
+    assert_eq!(
+        (review.state, review.gate.closed_by()),
+        (ReviewState::Committed, None),
+        "shown as it passed"
+    );
     assert!(review.may_judge.is_err() && review.may_commit.is_err());
     assert_eq!(review.difference.unchanged, 5, "system, edge and the three phantoms");
     assert!(house.board("web").await.proposal.is_none());
-    let view = house.control.noderole(&house.ada, house.noderole(1, "runtime").await).await.unwrap();
+    let view =
+        house.control.noderole(&house.ada, house.noderole(1, "runtime").await).await.unwrap();
     assert_eq!(view.why, ["Waits for base on n1.house.example.com, which is TODO."]);
 }
 
@@ -81,7 +88,7 @@ impl Join for Vec<String> {
 }
 
 #[tokio::test]
-async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
+async fn changed_data_reruns_only_affected_steps() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -91,13 +98,23 @@ async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
         .await
         .unwrap();
     let web = house.id("web").await;
-    let deployment_data =
-        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 9090}}) };
+    let deployment_data = Edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 9090}}),
+    };
     let kept = Edit::SetRoleData { deployment: web, role: role("still"), data: json!({"x": 1}) };
     let id = house.submit(&house.ada, "web", vec![deployment_data, kept]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
-    assert_eq!(review.difference.deployments[0].roles[0].data[0].to_string(), "/app: added {\"port\":9090}");
-    assert!(review.summary.iter().any(|l| l == "Runs again: app on n1 and app on n2."), "{:?}", review.summary);
+    assert_eq!(
+        review.difference.deployments[0].roles[0].data[0].to_string(),
+        "/app: added {\"port\":9090}"
+    );
+    assert!(
+        review.summary.iter().any(|l| l == "Runs again: app on n1 and app on n2."),
+        "{:?}",
+        review.summary
+    );
     house.approve(&house.bo, id).await;
     let target = house.commit(&house.cy, id).await.unwrap();
     for (name, _, state, generation) in house.steps().await {
@@ -107,7 +124,7 @@ async fn changed_data_runs_again_what_it_is_for_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn undo_and_redo_walk_along_the_edits() {
+async fn undo_and_redo_follow_edit_order() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (id, version) = house.propose(&house.ada, "web", edits).await;
@@ -118,7 +135,10 @@ async fn undo_and_redo_walk_along_the_edits() {
         (Some("bind n1 to app"), Some("bind n2 to app"), 3)
     );
     let version = house.control.redo(&house.ada, id, version).await.unwrap();
-    assert_eq!(house.control.redo(&house.ada, id, version).await.unwrap_err().code, "nothing_to_do");
+    assert_eq!(
+        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        "nothing_to_do"
+    );
     let version = house.control.undo(&house.ada, id, version).await.unwrap();
     let other = house.bind("web", 3, "app").await;
     let version = house.control.edit(&house.ada, id, version, vec![other]).await.unwrap();
@@ -132,19 +152,22 @@ async fn undo_and_redo_walk_along_the_edits() {
         "version",
         "somebody came first"
     );
-    // n2 was taken back before n3 came: only n3 comes again, and nothing behind it.
+    // n2 was undone before n3 was added, so redo only restores n3.
     let version = house.control.undo(&house.ada, id, version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().redo.as_deref(), Some("bind n3 to app"));
     let version = house.control.redo(&house.ada, id, version).await.unwrap();
     let draft = house.board("web").await.proposal.unwrap();
     assert_eq!((draft.undo.as_deref(), draft.redo), (Some("bind n3 to app"), None));
-    assert_eq!(house.control.redo(&house.ada, id, version).await.unwrap_err().code, "nothing_to_do");
+    assert_eq!(
+        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        "nothing_to_do"
+    );
     house.control.discard(&house.ada, id, version).await.unwrap();
     assert!(house.board("web").await.proposal.is_none());
 }
 
 #[tokio::test]
-async fn an_edit_drops_the_verdicts_by_making_another_submission() {
+async fn edit_discards_verdicts() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -156,27 +179,34 @@ async fn an_edit_drops_the_verdicts_by_making_another_submission() {
     assert_eq!(refused.code, "not_newest");
     let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
     assert_eq!(house.commit(&house.ada, second).await.unwrap_err().code, "not_approved");
-    let refused = house.control.judge(&house.cy, second, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused = house
+        .control
+        .judge(&house.cy, second, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, "author", "whoever edited it is an author too");
     house.approve(&house.bo, second).await;
     house.commit(&house.ada, second).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_switch_voids_no_review() {
+async fn execution_switch_voids_no_review() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
     house.control.switch(&house.cy, false, "maintenance".into()).await.unwrap();
-    assert_eq!(house.control.switch(&house.cy, false, "again".into()).await.unwrap_err().code, "state");
+    assert_eq!(
+        house.control.switch(&house.cy, false, "again".into()).await.unwrap_err().code,
+        "state"
+    );
     house.commit(&house.ada, id).await.unwrap();
     let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
     assert!(view.why.iter().any(|w| w.contains("Execution is switched off")), "{:?}", view.why);
 }
 
 #[tokio::test]
-async fn a_hold_stops_what_is_below_it_and_says_so() {
+async fn hold_applies_to_descendants() {
     let house = House::new().await;
     let database = house.database.app();
     house.bound("web", 1, "app").await;
@@ -194,41 +224,68 @@ async fn a_hold_stops_what_is_below_it_and_says_so() {
     let long = std::time::Duration::from_secs(600);
     running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
     running::confirm_worker(house.database.worker(), worker).await.unwrap();
-    let why = async || house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why;
+    let why = async || {
+        house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
+    };
     assert_eq!(why().await, ["Starts with the next claim; 0 runs are under way."]);
 
-    assert_eq!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
+        1
+    );
     house.control.hold(&house.bo, system, true, "a fire drill".into()).await.unwrap();
     assert!(
-        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap().is_empty(),
+        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long)
+            .await
+            .unwrap()
+            .is_empty(),
         "queued before the hold"
     );
-    assert!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.is_empty());
+    assert!(
+        running::claim_runs(house.database.worker(), Limits::default())
+            .await
+            .unwrap()
+            .runs
+            .is_empty()
+    );
     assert_eq!(why().await, ["Deployment system is held by bo."]);
     let hold = house.board("web").await.hold.unwrap();
-    assert_eq!((hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()), ("system", "bo", "a fire drill"));
+    assert_eq!(
+        (hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()),
+        ("system", "bo", "a fire drill")
+    );
     assert_eq!(house.board("web").await.held_by, None, "it is not held itself");
     let again = house.control.hold(&house.ada, system, true, "me too".into()).await.unwrap_err();
-    assert_eq!((again.code.as_str(), again.detail.as_str()), ("state", "system is held already, by bo: a fire drill"));
-    let head: i64 = sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
+    assert_eq!(
+        (again.code.as_str(), again.detail.as_str()),
+        ("state", "system is held already, by bo: a fire drill")
+    );
+    let head: i64 =
+        sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
     assert_eq!(head, 2, "a hold is no intent");
 
     house.control.hold(&house.ada, web, true, "mine".into()).await.unwrap();
     house.control.hold(&house.ada, system, false, "over".into()).await.unwrap();
     assert_eq!(why().await, ["Deployment web is held by ada."]);
     house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
-    assert_eq!(running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(), 1);
+    assert_eq!(
+        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
+        1
+    );
     let audited: Vec<String> = sqlx::query_scalar(
         "SELECT action FROM audit WHERE action LIKE 'deployment.%' AND source = 'application' ORDER BY id",
     )
     .fetch_all(house.database.owner())
     .await
     .unwrap();
-    assert_eq!(audited, ["deployment.hold", "deployment.hold", "deployment.release", "deployment.release"]);
+    assert_eq!(
+        audited,
+        ["deployment.hold", "deployment.hold", "deployment.release", "deployment.release"]
+    );
 }
 
 #[tokio::test]
-async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
+async fn list_of_noderoles_includes_the_draft() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
@@ -246,25 +303,31 @@ async fn a_list_has_everything_that_carries_a_role_the_drafts_too() {
     let moved = house.control.find_carriers(&house.ada, "web", &wanted).await;
     assert_eq!(moved.unwrap_err().code, "moved");
     for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
-        let wanted = CarriersWanted { node: fqdn(n).as_str().to_owned(), ..CarriersWanted::of(role("app")) };
+        let wanted =
+            CarriersWanted { node: fqdn(n).as_str().to_owned(), ..CarriersWanted::of(role("app")) };
         let on_it = house.control.find_carriers(&house.ada, "web", &wanted).await.unwrap();
         assert_eq!((on_it.chips.as_slice(), on_it.more), (&all.chips[found], 0), "n{n}");
     }
     let nowhere = CarriersWanted { node: "n9".into(), ..CarriersWanted::of(role("app")) };
-    assert_eq!(house.control.find_carriers(&house.ada, "web", &nowhere).await.unwrap_err().status, 404);
-    let none = house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
+    assert_eq!(
+        house.control.find_carriers(&house.ada, "web", &nowhere).await.unwrap_err().status,
+        404
+    );
+    let none =
+        house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
     assert!(none.chips.is_empty(), "system has none of its own");
     let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;
     assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
 
-    // The tray is in the order of names, whoever carries something.
-    let tray: Vec<String> = house.board("web").await.tray.into_iter().map(|node| node.short).collect();
+    // The tray is sorted by name, regardless of bindings.
+    let tray: Vec<String> =
+        house.board("web").await.tray.into_iter().map(|node| node.short).collect();
     assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
 }
 
-/// People know a step by its role and node.
+/// Users know a step by its role and node.
 #[tokio::test]
-async fn what_is_not_retried_is_named_as_people_know_it() {
+async fn refused_retry_names_role_and_node() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let refused = async |name: &str| {
@@ -283,10 +346,11 @@ async fn what_is_not_retried_is_named_as_people_know_it() {
 }
 
 #[tokio::test]
-async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
+async fn board_counts_steps_without_chips() {
     let house = House::new().await;
     let nodes = 5..=CHIPS_IN_CELL + 6;
-    let text: Vec<String> = nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
+    let text: Vec<String> =
+        nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
     house.control.add_nodes(&house.ada, text.as_slice().join("\n").as_str()).await.unwrap();
     let mut edits = Vec::new();
     for n in nodes {
@@ -298,7 +362,9 @@ async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
     let of_chips = |board: &Board| {
         let mut counts = board.beyond;
         let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
-        own.flat_map(|group| &group.roles).flat_map(|role| &role.chips).for_each(|chip| counts.count(chip.state));
+        own.flat_map(|group| &group.roles)
+            .flat_map(|role| &role.chips)
+            .for_each(|chip| counts.count(chip.state));
         counts
     };
     let all = async || house.control.deployment_way(&house.ada, "web").await.unwrap().steps;
@@ -306,7 +372,7 @@ async fn a_board_counts_the_steps_that_it_has_no_chips_for() {
     assert_ne!(board.beyond, StateCounts::default(), "two nodes more than a cell has room for");
     assert_eq!(of_chips(&board), all().await);
 
-    // One of those without a chip fails.
+    // A noderole without a chip fails.
     let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
     let shown: Vec<_> = chips.map(|chip| chip.noderole.0).collect();
     let failed = "UPDATE step SET state = 'error', error = 'no room left', pending = 0 WHERE noderole_id = \

@@ -1,4 +1,4 @@
-//! The ways round the gate that must not be there.
+//! Attempts to bypass the gate.
 
 use api::console::ReviewState;
 use api::reviews::Fate;
@@ -9,24 +9,26 @@ use engine::ids::SubmissionId;
 use crate::house::House;
 
 #[tokio::test]
-async fn an_author_does_not_approve() {
+async fn author_approval_is_rejected() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let before = house.traces().await;
-    let refused = house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused =
+        house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "author"));
     assert!(refused.detail.contains("You wrote part of this change"), "{}", refused.detail);
     assert_eq!(house.traces().await, before);
-    let (audited,): (i64,) = sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.verdict.refused'")
-        .fetch_one(house.database.owner())
-        .await
-        .unwrap();
+    let (audited,): (i64,) =
+        sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.verdict.refused'")
+            .fetch_one(house.database.owner())
+            .await
+            .unwrap();
     assert_eq!(audited, 1);
 }
 
 #[tokio::test]
-async fn two_commits_at_once_make_one_target() {
+async fn parallel_commits_create_one_target() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -44,11 +46,13 @@ async fn two_commits_at_once_make_one_target() {
 }
 
 #[tokio::test]
-async fn changes_of_siblings_come_together_however_they_race() {
+async fn sibling_changes_commit_in_any_order() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 2, "app").await);
-    let (web, edge) =
-        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
+    let (web, edge) = (
+        house.submit(&house.ada, "web", vec![one]).await,
+        house.submit(&house.ada, "edge", vec![two]).await,
+    );
     house.approve(&house.bo, web).await;
     house.approve(&house.bo, edge).await;
     let (one, two) = tokio::join!(house.commit(&house.ada, web), house.commit(&house.cy, edge));
@@ -57,7 +61,7 @@ async fn changes_of_siblings_come_together_however_they_race() {
 }
 
 #[tokio::test]
-async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along() {
+async fn replanned_review_inherits_no_approval() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -73,17 +77,23 @@ async fn a_moved_base_voids_a_review_and_planning_anew_takes_no_approval_along()
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
     assert!(!base.holds && base.text.contains("web (target 4)"), "{}", base.text);
     let fresh = stale.became.unwrap().after.unwrap();
-    assert_eq!(house.commit(&house.ada, fresh).await.unwrap_err().code, "not_approved", "approvals don't follow");
+    assert_eq!(
+        house.commit(&house.ada, fresh).await.unwrap_err().code,
+        "not_approved",
+        "approvals don't follow"
+    );
     house.approve(&house.bo, fresh).await;
     house.commit(&house.ada, fresh).await.unwrap();
 }
 
 #[tokio::test]
-async fn two_changes_that_take_one_node_do_not_both_pass() {
+async fn only_one_change_takes_a_node() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
-    let (web, edge) =
-        (house.submit(&house.ada, "web", vec![one]).await, house.submit(&house.ada, "edge", vec![two]).await);
+    let (web, edge) = (
+        house.submit(&house.ada, "web", vec![one]).await,
+        house.submit(&house.ada, "edge", vec![two]).await,
+    );
     house.approve(&house.bo, web).await;
     house.approve(&house.bo, edge).await;
     house.commit(&house.ada, web).await.unwrap();
@@ -95,7 +105,7 @@ async fn two_changes_that_take_one_node_do_not_both_pass() {
 }
 
 #[tokio::test]
-async fn a_restored_backup_voids_every_review() {
+async fn restore_voids_every_review() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -110,7 +120,7 @@ async fn a_restored_backup_voids_every_review() {
 }
 
 #[tokio::test]
-async fn who_lost_the_permission_no_longer_approved() {
+async fn approval_requires_current_permission() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -118,16 +128,21 @@ async fn who_lost_the_permission_no_longer_approved() {
     house.people.disable(None, house.bo.person).await.unwrap();
     let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "not_approved");
-    assert!(refused.detail.contains("Can act") || refused.detail.contains("Nobody"), "{}", refused.detail);
+    assert!(
+        refused.detail.contains("Can act") || refused.detail.contains("Nobody"),
+        "{}",
+        refused.detail
+    );
 }
 
 #[tokio::test]
-async fn a_last_word_against_it_keeps_it_shut() {
+async fn last_verdict_against_blocks_gate() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
-    let bare = house.control.judge(&house.cy, id, VerdictKind::Reject, " ".into()).await.unwrap_err();
+    let bare =
+        house.control.judge(&house.cy, id, VerdictKind::Reject, " ".into()).await.unwrap_err();
     assert_eq!(bare.status, 400, "a rejection says why");
     house.control.judge(&house.cy, id, VerdictKind::RequestChanges, "use n2".into()).await.unwrap();
     assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
@@ -136,7 +151,7 @@ async fn a_last_word_against_it_keeps_it_shut() {
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// What a refused commit says, with all of its reasons.
+/// The error of a refused commit, with all reasons.
 async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<String>) {
     let before = house.traces().await;
     let refused = house.commit(by, id).await.unwrap_err();
@@ -146,8 +161,10 @@ async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<St
 }
 
 #[tokio::test]
-async fn an_objection_stands_whoever_commits_and_is_named() {
-    let house = House::under(Policy { approvals: 2, by_risk: Default::default(), ..Policy::default() }).await;
+async fn objection_blocks_every_committer_and_is_named() {
+    let house =
+        House::under(Policy { approvals: 2, by_risk: Default::default(), ..Policy::default() })
+            .await;
     let mut others = Vec::new();
     for name in ["dan", "eve"] {
         let person = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
@@ -160,11 +177,14 @@ async fn an_objection_stands_whoever_commits_and_is_named() {
     for kind in [VerdictKind::Reject, VerdictKind::RequestChanges] {
         house.control.judge(&house.bo, id, kind, "not on a Friday".into()).await.unwrap();
         let (detail, all) = refused(&house, eve, id).await;
-        assert!(detail.starts_with("bo asked for changes or rejected it"), "before what else is missing: {detail}");
+        assert!(
+            detail.starts_with("bo asked for changes or rejected it"),
+            "before what else is missing: {detail}"
+        );
         assert_eq!(all.len(), 2, "{all:?}");
         assert!(all[1].starts_with("0 of 2 approvals"), "{all:?}");
     }
-    // As many approvals as the policy asks for don't outvote it, and neither does a commit by somebody who said nothing.
+    // The required number of approvals does not outvote a rejection, no matter who commits.
     house.approve(&house.cy, id).await;
     house.approve(dan, id).await;
     for by in [eve, &house.ada, &house.cy, &house.bo] {
@@ -179,7 +199,7 @@ async fn an_objection_stands_whoever_commits_and_is_named() {
 }
 
 #[tokio::test]
-async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
+async fn objection_ends_with_reviewer_permission() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -192,14 +212,19 @@ async fn an_objection_ends_with_the_right_to_review_and_that_is_said() {
     assert!(rule.holds && rule.text.ends_with("any more: what bo said against it"), "{rule:?}");
     house.commit(&house.ada, id).await.unwrap();
     let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'submission.commit'";
-    let audited: Option<String> = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
+    let audited: Option<String> =
+        sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
     assert_eq!(audited.as_deref(), Some("bo"));
 }
 
 #[tokio::test]
-async fn riskier_changes_need_what_the_policy_asks() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: [(Risk::Destructive, 2)].into(), ..Policy::default() }).await;
+async fn risky_changes_need_approvals_of_policy() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Destructive, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
@@ -212,7 +237,7 @@ async fn riskier_changes_need_what_the_policy_asks() {
 }
 
 #[tokio::test]
-async fn a_policy_without_review_does_not_begin() {
+async fn policy_without_review_is_rejected() {
     let database = testdb::TestDatabase::new().await;
     let control = control::Control::new(store::Store::over(database.app().clone()));
     let policy = Policy { approvals: 0, by_risk: Default::default(), ..Policy::default() };
@@ -220,31 +245,38 @@ async fn a_policy_without_review_does_not_begin() {
 }
 
 #[tokio::test]
-async fn who_takes_an_edit_back_or_brings_it_again_shaped_the_change() {
+async fn undo_or_redo_makes_an_author() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
     let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "without n2".into()).await.unwrap();
-    let refused = house.control.judge(&house.bo, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "without n2".into()).await.unwrap();
+    let refused =
+        house.control.judge(&house.bo, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "author");
-    let past_control = sqlx::query("INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')")
-        .bind(id.0)
-        .bind(house.bo.person.0)
-        .execute(house.database.app())
-        .await;
+    let past_control = sqlx::query(
+        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')",
+    )
+    .bind(id.0)
+    .bind(house.bo.person.0)
+    .execute(house.database.app())
+    .await;
     assert!(past_control.is_err(), "the database refuses it too");
     house.approve(&house.cy, id).await;
     house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_cannot_be_undone_takes_its_name() {
+async fn destructive_commit_requires_typed_name() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let typed =
-        |name: Option<&str>| control::ToCommit { submission: id, typed: name.map(str::to_owned), cancel: false };
+    let typed = |name: Option<&str>| control::ToCommit {
+        submission: id,
+        typed: name.map(str::to_owned),
+        cancel: false,
+    };
     let refused = house.control.commit(&house.ada, typed(Some("web"))).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "a name is no approval");
     house.approve(&house.bo, id).await;
@@ -253,13 +285,19 @@ async fn what_cannot_be_undone_takes_its_name() {
         let refused = house.control.commit(&house.ada, typed(wrong)).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "name_not_typed"), "{wrong:?}");
         assert!(refused.detail.contains("type web to commit it"), "{}", refused.detail);
-        assert_eq!((refused.errors[0].at.as_str(), refused.errors[0].detail.as_str()), ("name", "Type web."));
+        assert_eq!(
+            (refused.errors[0].at.as_str(), refused.errors[0].detail.as_str()),
+            ("name", "Type web.")
+        );
     }
     assert_eq!(house.traces().await, before);
     let sql = "SELECT count(*) FROM audit WHERE action = 'submission.commit.refused' AND detail->>'refused' = 'name_not_typed'";
     let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
     assert_eq!(audited, 1, "the same again is not written down again at once");
-    assert_eq!(house.control.review(&house.bo, id).await.unwrap().type_to_commit.as_deref(), Some("web"));
+    assert_eq!(
+        house.control.review(&house.bo, id).await.unwrap().type_to_commit.as_deref(),
+        Some("web")
+    );
     house.control.commit(&house.ada, typed(Some(" web "))).await.unwrap();
 
     let harmless = house.bind("web", 2, "app").await;
@@ -270,7 +308,7 @@ async fn what_cannot_be_undone_takes_its_name() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_review_is_listed_however_much_came_since() {
+async fn old_open_review_stays_listed() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let waits = house.submit(&house.ada, "web", vec![edit]).await;
@@ -278,15 +316,26 @@ async fn who_waits_for_a_review_is_listed_however_much_came_since() {
     let (proposal, mut version) = house.propose(&house.ada, "edge", edits).await;
     let mut newest = waits;
     for n in 0..101 {
-        newest = house.control.submit(&house.ada, proposal, version, format!("attempt {n}")).await.unwrap();
+        newest = house
+            .control
+            .submit(&house.ada, proposal, version, format!("attempt {n}"))
+            .await
+            .unwrap();
         version = match n % 2 {
             0 => house.control.undo(&house.ada, proposal, version).await.unwrap(),
             _ => house.control.redo(&house.ada, proposal, version).await.unwrap(),
         };
     }
     let listed = house.listed(&house.bo, Fate::Open).await;
-    assert_eq!(listed.iter().map(|r| (r.submission, r.state)).collect::<Vec<_>>(), [(waits, ReviewState::Waiting)]);
+    assert_eq!(
+        listed.iter().map(|r| (r.submission, r.state)).collect::<Vec<_>>(),
+        [(waits, ReviewState::Waiting)]
+    );
     let all = house.listed(&house.bo, Fate::Any).await;
-    assert_eq!((all[0].submission, all[0].state), (newest, ReviewState::Replaced), "all of them are there, too");
+    assert_eq!(
+        (all[0].submission, all[0].state),
+        (newest, ReviewState::Replaced),
+        "all of them are there, too"
+    );
     assert_eq!((all.len(), all[101].submission), (102, waits));
 }

@@ -1,4 +1,4 @@
-//! Graphs as their readers ask for them: folded, near to one, marked.
+//! Graphs with folds, focus and trails.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl House {
     }
 }
 
-/// `app@n1 1/1` for each vertex that has something on the trail.
+/// `app@n1 1/1` for each vertex with noderoles on the trail.
 fn marked(view: &GraphView) -> Vec<String> {
     let said = |vertex: &&api::console::GraphVertex| {
         let one = vertex.one.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
@@ -34,18 +34,26 @@ fn said(view: &GraphView) -> &str {
 }
 
 #[tokio::test]
-async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
+async fn path_is_marked_on_folded_graph() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    // Else n1's would serve n2 too.
+    // Otherwise n1's would serve n2, too.
     house.bound("web", 2, "runtime").await;
     house.bound("web", 2, "app").await;
-    let (base, app) = (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
+    let (base, app) =
+        (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
 
     let there = house.marked(TrailWish::Between(base.clone(), "web:app".into())).await;
     assert_eq!(said(&there), "app waits for base on n1: 3 noderoles on the way.");
-    assert_eq!(marked(&there), ["app 1/2", "base 1/2", "runtime 1/2"], "n2 has nothing to do with it");
-    assert_eq!(there.edges.iter().map(|edge| (edge.on_trail, edge.count)).collect::<Vec<_>>(), [(1, 2), (1, 2)]);
+    assert_eq!(
+        marked(&there),
+        ["app 1/2", "base 1/2", "runtime 1/2"],
+        "n2 has nothing to do with it"
+    );
+    assert_eq!(
+        there.edges.iter().map(|edge| (edge.on_trail, edge.count)).collect::<Vec<_>>(),
+        [(1, 2), (1, 2)]
+    );
     assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
 
     let back = house.marked(TrailWish::Between("web:app".into(), base.clone())).await;
@@ -53,42 +61,66 @@ async fn a_path_is_among_noderoles_and_marked_on_the_fold() {
     assert_eq!(marked(&back), marked(&there));
 
     let none = house.marked(TrailWish::Between(base.clone(), app)).await;
-    assert_eq!(said(&none), "There is no path between base on n1 and app on n2: neither waits for the other.");
+    assert_eq!(
+        said(&none),
+        "There is no path between base on n1 and app on n2: neither waits for the other."
+    );
     assert!(marked(&none).is_empty());
     let gone = house.marked(TrailWish::Between(base.clone(), "web:gone".into())).await;
     assert!(said(&gone).starts_with("One end of the path is not in the graph"));
-    assert_eq!(house.marked(TrailWish::From(base.clone())).await.trail, None, "half a path is none");
+    assert_eq!(
+        house.marked(TrailWish::From(base.clone())).await.trail,
+        None,
+        "half a path is none"
+    );
 
     let trail = Some(TrailWish::Between(base, "web:app".into()));
     let only = house.graph(GraphWish { trail, only_trail: true, ..GraphWish::default() }).await;
     assert_eq!(marked(&only), ["app@n1 1/1", "base@n1 1/1", "runtime@n1 1/1"]);
-    assert_eq!((only.vertices.len(), only.noderoles, only.waves), (3, 6, 3), "waves are those of the whole");
+    assert_eq!(
+        (only.vertices.len(), only.noderoles, only.waves),
+        (3, 6, 3),
+        "waves are those of the whole"
+    );
 }
 
 #[tokio::test]
-async fn near_is_as_many_edges_as_one_says() {
+async fn focus_includes_requested_number_of_edges() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let wish = |steps| GraphWish { focus: Some("web:app".into()), way: GraphWay::Up, steps, ..GraphWish::default() };
+    let wish = |steps| GraphWish {
+        focus: Some("web:app".into()),
+        way: GraphWay::Up,
+        steps,
+        ..GraphWish::default()
+    };
     assert_eq!(house.graph(wish(Some(1))).await.vertices.len(), 2);
     assert_eq!(house.graph(wish(None)).await.vertices.len(), 3);
     let focus = Some("web:gone".into());
     let gone = house.graph(GraphWish { focus, ..GraphWish::default() }).await;
-    assert_eq!(gone.vertices.len(), house.graph(GraphWish::default()).await.vertices.len(), "all is shown");
+    assert_eq!(
+        gone.vertices.len(),
+        house.graph(GraphWish::default()).await.vertices.len(),
+        "all is shown"
+    );
     assert!(gone.cut.is_some_and(|said| said.contains("not in the graph any more")));
 }
 
 #[tokio::test]
-async fn a_program_is_refused_a_vertex_that_is_not_there() {
+async fn unknown_vertex_is_refused_for_api_clients() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let asked = async |wish: GraphWish| house.control.graph(&house.ada, "web", &wish, Lost::Refused).await;
+    let asked =
+        async |wish: GraphWish| house.control.graph(&house.ada, "web", &wish, Lost::Refused).await;
     let of = |focus: &str| GraphWish { focus: Some(focus.into()), ..GraphWish::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);
     for key in ["nope", "web:nope", "nowhere:app", "6f1c2d3e-0a1b-4c5d-8e9f-001122334455"] {
         let refused = asked(of(key)).await.unwrap_err();
         assert_eq!(refused.status, 404, "{refused:?}");
-        assert!(refused.detail.starts_with("focus: ") && refused.detail.contains(key), "{refused:?}");
+        assert!(
+            refused.detail.starts_with("focus: ") && refused.detail.contains(key),
+            "{refused:?}"
+        );
     }
     for (from, to, field) in [("web:nope", "web:app", "from: "), ("web:app", "web:nope", "to: ")] {
         let trail = Some(TrailWish::Between(from.into(), to.into()));
@@ -98,11 +130,13 @@ async fn a_program_is_refused_a_vertex_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
+async fn longest_path_uses_count_or_duration() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "runtime").await;
-    let way = |view: &GraphView| view.trail.as_ref().unwrap().way.iter().map(|w| w.name.clone()).collect::<Vec<_>>();
+    let way = |view: &GraphView| {
+        view.trail.as_ref().unwrap().way.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
+    };
     let count = house.marked(TrailWish::Longest(Length::Count)).await;
     assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
     assert_eq!(said(&count), "The longest way: 3 noderoles one after the other.");
@@ -122,7 +156,8 @@ async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
     running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
     running::confirm_worker(house.database.worker(), worker).await.unwrap();
     running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
+    let leased =
+        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
     assert_eq!(leased.len(), 2);
     let slow = house.node(2).await;
     sqlx::query("UPDATE run SET started_at = now() - interval '1 hour' WHERE node_id = $1")
@@ -138,7 +173,11 @@ async fn the_longest_way_is_by_number_or_by_what_the_last_good_runs_took() {
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
     let took = time.trail.as_ref().unwrap().way[0].took.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
-    assert!(said(&time).ends_with("1 of them never succeeded yet and count as nothing."), "{}", said(&time));
+    assert!(
+        said(&time).ends_with("1 of them never succeeded yet and count as nothing."),
+        "{}",
+        said(&time)
+    );
     assert_eq!(
         house.marked(TrailWish::Longest(Length::Count)).await.trail,
         count.trail,

@@ -1,4 +1,4 @@
-//! A small cluster to change: *system*, two siblings, four nodes, three people.
+//! A small test cluster: *system*, two siblings, four nodes, three people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{
-    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId, TargetNo,
+    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId,
+    TargetNo,
 };
 use engine::plan::Edit;
 use store::running::{self, Hello, WorkerId};
@@ -45,19 +46,26 @@ impl House {
     }
 
     pub async fn under(policy: Policy) -> Self {
-        // What the log says of a failure is shown with the test that failed.
+        // Attach log output to the failing test.
         let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("warn").try_init();
         let database = TestDatabase::new().await;
-        // As a server has it: what a dropped request leaves open is no other one's.
-        let how = Connecting { connections: 12, wait: Duration::from_secs(30), ..Connecting::to(database.app_url()) };
+        // Like in a server: connections are reset after a dropped request.
+        let how = Connecting {
+            connections: 12,
+            wait: Duration::from_secs(30),
+            ..Connecting::to(database.app_url())
+        };
         let store = Store::open(&how).unwrap();
         let owner = Store::over(database.owner().clone());
-        let (control, people) = (Control::new(store.clone()), People::over(store).with_owner(owner));
+        let (control, people) =
+            (Control::new(store.clone()), People::over(store).with_owner(owner));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
         let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
-        let deployment =
-            |name: &str| DemoDeployment { name: DeploymentName::parse(name).unwrap(), roles: roles.clone() };
+        let deployment = |name: &str| DemoDeployment {
+            name: DeploymentName::parse(name).unwrap(),
+            roles: roles.clone(),
+        };
         let demo = Demo {
             deployments: vec![deployment("web"), deployment("edge")],
             nodes: (1..=4).map(|n| (fqdn(n), format!("/srv/nodes/n{n}"))).collect(),
@@ -89,18 +97,27 @@ impl House {
     }
 
     pub async fn bind(&self, deployment: &str, n: usize, name: &str) -> Edit {
-        Edit::Bind { deployment: self.id(deployment).await, node: self.node(n).await, role: role(name) }
+        Edit::Bind {
+            deployment: self.id(deployment).await,
+            node: self.node(n).await,
+            role: role(name),
+        }
     }
 
-    /// Opens (or finds) a proposal and appends edits; hands back its version.
-    pub async fn propose(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> (ProposalId, i32) {
+    /// Opens or finds a proposal and appends edits; returns its version.
+    pub async fn propose(
+        &self,
+        by: &Actor,
+        deployment: &str,
+        edits: Vec<Edit>,
+    ) -> (ProposalId, i32) {
         let id = self.control.propose(by, self.id(deployment).await).await.unwrap();
         let version = self.board(deployment).await.proposal.unwrap().version;
         let version = self.control.edit(by, id, version, edits).await.unwrap();
         (id, version)
     }
 
-    /// The same, submitted.
+    /// Like [`Self::propose`], and submits the proposal.
     pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let (id, version) = self.propose(by, deployment, edits).await;
         self.control.submit(by, id, version, "a change".into()).await.unwrap()
@@ -110,11 +127,15 @@ impl House {
         self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
     }
 
-    /// Commits as the page does: with the name typed, for those changes that ask for one.
+    /// Commits like the page does: with the typed name, if the change requires one.
     pub async fn commit(&self, by: &Actor, submission: SubmissionId) -> Result<TargetNo, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
-        let typed = sqlx::query_scalar(sql).bind(submission.0).fetch_optional(self.database.owner()).await.unwrap();
+        let typed = sqlx::query_scalar(sql)
+            .bind(submission.0)
+            .fetch_optional(self.database.owner())
+            .await
+            .unwrap();
         self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
     }
 
@@ -130,9 +151,10 @@ impl House {
         NoderoleId::of(self.node(n).await, &role(name), 0)
     }
 
-    /// The whole list of reviews of one fate, page by page.
+    /// All pages of the list of reviews with one fate.
     pub async fn listed(&self, by: &Actor, fate: Fate) -> Vec<ReviewSummary> {
-        let (mut all, mut wanted) = (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
+        let (mut all, mut wanted) =
+            (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
         loop {
             let page = self.control.reviews(by, &wanted).await.unwrap();
             all.extend(page.reviews);
@@ -143,7 +165,7 @@ impl House {
         }
     }
 
-    /// Role, node, state and generation of every step, in the order of rank.
+    /// Role, node, state and generation of every step, by rank.
     pub async fn steps(&self) -> Vec<(String, String, String, i64)> {
         sqlx::query_as(
             "SELECT r.role, split_part(n.fqdn, '.', 1), s.state, s.generation FROM step s JOIN noderole r ON r.id = s.noderole_id \
@@ -154,7 +176,7 @@ impl House {
         .unwrap()
     }
 
-    /// A worker that takes ten noops at once.
+    /// A worker with capacity for ten noops.
     pub async fn worker(&self) -> WorkerId {
         let hello = Hello {
             id: WorkerId(Uuid::new_v4()),
@@ -165,27 +187,33 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600)).await.unwrap();
+        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
+            .await
+            .unwrap();
         running::confirm_worker(self.database.worker(), hello.id).await.unwrap();
         hello.id
     }
 
-    /// How long the line of targets is.
+    /// The number of targets.
     pub async fn targets(&self) -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM target").fetch_one(self.database.owner()).await.unwrap()
+        sqlx::query_scalar("SELECT count(*) FROM target")
+            .fetch_one(self.database.owner())
+            .await
+            .unwrap()
     }
 
-    /// Waits until some statement waits for another's lock.
+    /// Waits until a query waits for a lock.
     pub async fn somebody_waits(&self) {
         self.so_many_wait(1).await;
     }
 
-    /// Waits until so many do.
+    /// Waits until this many connections wait for a lock.
     pub async fn so_many_wait(&self, many: i64) {
         let sql = "SELECT count(DISTINCT pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                    WHERE NOT l.granted AND a.datname = current_database()";
         for _ in 0..1000 {
-            let waiting: i64 = sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap();
+            let waiting: i64 =
+                sqlx::query_scalar(sql).fetch_one(self.database.owner()).await.unwrap();
             if waiting >= many {
                 return;
             }
@@ -194,12 +222,21 @@ impl House {
         panic!("nobody waits for a lock");
     }
 
-    /// Every number by which a refused command could have left something behind.
+    /// Row counts that would reveal the effects of a refused command.
     pub async fn traces(&self) -> Vec<i64> {
         let mut traces = Vec::new();
-        for table in
-            ["target", "edit", "submission", "verdict", "noderole", "step", "edge", "node", "barclamp", "object"]
-        {
+        for table in [
+            "target",
+            "edit",
+            "submission",
+            "verdict",
+            "noderole",
+            "step",
+            "edge",
+            "node",
+            "barclamp",
+            "object",
+        ] {
             let query = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
             traces.push(sqlx::query_scalar(query).fetch_one(self.database.owner()).await.unwrap());
         }

@@ -1,4 +1,4 @@
-//! Any blueprint made the next target, by the way that every change goes: no guard is off. For graphs that no catalog makes.
+//! Commits arbitrary blueprints with all guards active, for graphs that no catalog can produce.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// As it stands.
+    /// The current catalog and target.
     pub async fn of(house: &House) -> Self {
         let mut on = house.database.app().acquire().await.unwrap();
         let mut catalog = Catalog::default();
@@ -33,10 +33,13 @@ impl Line {
         let root = intent::head(&mut on).await.unwrap().root.unwrap();
         let body = intent::bodies(&mut on, &[root]).await.unwrap().remove(&root).unwrap();
         let doc: RootDoc = parse("root", root, &body).unwrap();
-        let hashes: Vec<Hash> = doc.deployments.values().chain(doc.nodes.values()).copied().collect();
+        let hashes: Vec<Hash> =
+            doc.deployments.values().chain(doc.nodes.values()).copied().collect();
         let bodies = intent::bodies(&mut on, &hashes).await.unwrap();
         let mut blueprint = Blueprint::default();
-        doc.deployments.values().for_each(|hash| blueprint.load_deployment(*hash, &bodies[hash]).unwrap());
+        doc.deployments
+            .values()
+            .for_each(|hash| blueprint.load_deployment(*hash, &bodies[hash]).unwrap());
         doc.nodes.values().for_each(|hash| blueprint.load_node(*hash, &bodies[hash]).unwrap());
         Self { catalog, blueprint }
     }
@@ -45,8 +48,13 @@ impl Line {
         self.catalog.roles().find(|(_, role)| role.name.as_str() == name).unwrap().0
     }
 
-    /// Commits, on a proposal for this deployment; None: nothing differs.
-    pub async fn commit(&mut self, house: &House, on: DeploymentId, new: Blueprint) -> Option<TargetNo> {
+    /// Commits a blueprint through a proposal on this deployment. `None` if it changes nothing.
+    pub async fn commit(
+        &mut self,
+        house: &House,
+        on: DeploymentId,
+        new: Blueprint,
+    ) -> Option<TargetNo> {
         let changes = changes(&self.blueprint.root(), &new.root());
         if changes.is_empty() {
             return None;
@@ -57,7 +65,8 @@ impl Line {
         let mut transaction = house.database.owner().begin().await.unwrap();
         let head = intent::head(&mut transaction).await.unwrap();
         intent::put_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
-        let (proposal, _) = intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
+        let (proposal, _) =
+            intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
         let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
         let rows = intent::deployment_rows(&mut transaction).await.unwrap();
         let difference = difference(&self.blueprint, &new, &changes).unwrap();
@@ -92,7 +101,15 @@ impl Line {
         transaction.commit().await.unwrap();
         let mut transaction = house.database.owner().begin().await.unwrap();
         let head = intent::lock_for_commit(&mut transaction).await.unwrap();
-        intent::insert_verdict(&mut transaction, submission, house.bo.person, VerdictKind::Approve, "").await.unwrap();
+        intent::insert_verdict(
+            &mut transaction,
+            submission,
+            house.bo.person,
+            VerdictKind::Approve,
+            "",
+        )
+        .await
+        .unwrap();
         let target = NewTarget {
             head,
             submission: Some(submission),
@@ -112,7 +129,7 @@ impl Line {
         Some(number)
     }
 
-    /// Stores documents that a new blueprint names.
+    /// Stores documents that a new blueprint refers to.
     pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
         let mut on = house.database.app().acquire().await.unwrap();
         intent::put_objects(&mut on, objects).await.unwrap();

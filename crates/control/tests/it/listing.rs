@@ -1,4 +1,5 @@
-//! Lists stay quick and bounded when there are a great many proposals, and what they say of each is what its own page says.
+//! Lists stay fast and bounded with very many proposals, and agree with the pages of the single
+//! items.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -6,8 +7,8 @@ use std::time::{Duration, Instant};
 use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
 use api::console::{DeploymentSummary, NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
 use api::listing::{
-    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort, RunsWanted, Sort,
-    WorkerSort,
+    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort,
+    RunsWanted, Sort, WorkerSort,
 };
 use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
 use api::workers::WorkersWanted;
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use crate::house::{House, role};
 use crate::lint::jig;
 
-/// More submissions like this one, each of an open proposal of its own: what a great many automatic proposals come to.
+/// Copies of a submission, each in an open proposal of its own, like many automatic proposals.
 async fn more_like(house: &House, id: SubmissionId, n: i64) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     let sqls = [
@@ -51,7 +52,7 @@ async fn more_like(house: &House, id: SubmissionId, n: i64) {
     transaction.commit().await.unwrap();
 }
 
-/// A change by ada that waits for a review.
+/// A change by ada that waits for review.
 async fn one(house: &House, n: usize) -> SubmissionId {
     let edit = house.bind("web", n, "app").await;
     house.submit(&house.ada, "web", vec![edit]).await
@@ -61,7 +62,7 @@ async fn badge(house: &House, by: &Actor) -> Waiting {
     house.control.frame(by).await.unwrap().reviews_waiting
 }
 
-/// The badge once everything is weighed.
+/// The badge after all impact calculations have finished.
 async fn settled(house: &House, by: &Actor) -> Waiting {
     for _ in 0..60 {
         let waiting = badge(house, by).await;
@@ -73,7 +74,7 @@ async fn settled(house: &House, by: &Actor) -> Waiting {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_badge_says_how_many_wait_or_that_there_are_more() {
+async fn badge_counts_up_to_its_limit() {
     let house = House::new().await;
     house.bound("web", 4, "app").await;
     let id = one(&house, 1).await;
@@ -90,7 +91,7 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 100, more: true });
     assert_eq!(settled(&house, &house.ada).await, exactly(0));
 
-    // What is known is not worked out again, and what changes on the way of reviews alone needs no plan at all.
+    // Cached results are reused, and verdicts alone require no new plan.
     let worked_out = house.control.worked_out();
     let begun = Instant::now();
     for _ in 0..5 {
@@ -101,15 +102,18 @@ async fn a_badge_says_how_many_wait_or_that_there_are_more() {
     assert_eq!(house.control.worked_out(), worked_out);
     println!("a badge over 1,000 open reviews: {each:?}");
 
-    // With its jig off nobody's approval helps any of them.
+    // With its jig off, no approval makes any of them ready.
     jig(&house, false).await;
     let listed = house.control.reviews(&house.bo, &ReviewsWanted::default()).await.unwrap();
-    assert_eq!(listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(), BTreeSet::from([ReviewState::Faulty]));
+    assert_eq!(
+        listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(),
+        BTreeSet::from([ReviewState::Faulty])
+    );
     assert_eq!(settled(&house, &house.bo).await, exactly(0), "however many had to be looked at");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_many_ask_at_once_is_worked_out_once() {
+async fn parallel_requests_share_one_plan() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 39).await;
@@ -127,19 +131,21 @@ async fn what_many_ask_at_once_is_worked_out_once() {
     }
     asked.join_all().await;
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 40, more: false });
-    // The review's own page needs the plan itself; a list may have been content with less before.
+    // The review's page needs the complete plan, so the result that a list has cached may not be
+    // enough.
     let worked_out = house.control.worked_out();
     assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 submissions");
 }
 
 #[tokio::test]
-async fn who_goes_away_leaves_no_work_half_done() {
+async fn dropped_request_does_not_interrupt_planning() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 9).await;
-    // Each of these is dropped in the middle of it.
+    // Each of these requests is dropped while it runs.
     for _ in 0..5 {
-        let _ = tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
+        let _ =
+            tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
     }
     assert_eq!(settled(&house, &house.bo).await, Waiting { count: 10, more: false });
     assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
@@ -151,25 +157,39 @@ async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<Submission
 }
 
 #[tokio::test]
-async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
+async fn reviews_are_filtered_by_author_and_state() {
     let house = House::new().await;
     house.bound("web", 4, "app").await;
     let (web, edge) = (one(&house, 1).await, house.bind("edge", 2, "app").await);
     let edge = house.submit(&house.bo, "edge", vec![edge]).await;
     let node = house.node(4).await;
     let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
-    let unbind =
-        Edit::Unbind { node, noderole: engine::cluster::NoderoleKey::first(role("app")), with_dependents: false };
+    let unbind = Edit::Unbind {
+        node,
+        noderole: engine::cluster::NoderoleKey::first(role("app")),
+        with_dependents: false,
+    };
     let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
-    let on_node = house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
+    let on_node =
+        house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
     let first = SubmissionId(1);
 
     let all = ReviewsWanted::default();
-    assert_eq!(ids(&house, &house.ada, all.clone()).await, [on_node, edge, web], "what is on one node is there, too");
+    assert_eq!(
+        ids(&house, &house.ada, all.clone()).await,
+        [on_node, edge, web],
+        "what is on one node is there, too"
+    );
     let any = ReviewsWanted { fate: Fate::Any, ..all.clone() };
     assert_eq!(ids(&house, &house.ada, any.clone()).await, [on_node, edge, web, first]);
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await, [first]);
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, []);
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await,
+        [first]
+    );
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        []
+    );
 
     let mine = ReviewsWanted { whose: Whose::Mine, ..any.clone() };
     assert_eq!(ids(&house, &house.ada, mine.clone()).await, [web, first]);
@@ -177,7 +197,11 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
     let for_me = ReviewsWanted { whose: Whose::ForMe, ..all.clone() };
     assert_eq!(ids(&house, &house.bo, for_me.clone()).await, [on_node, web]);
     house.approve(&house.bo, web).await;
-    assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge, web], "it is approved and may be committed");
+    assert_eq!(
+        ids(&house, &house.cy, for_me.clone()).await,
+        [edge, web],
+        "it is approved and may be committed"
+    );
     house.control.open_thread(&house.bo, web, Anchor::Whole, "Why?".into()).await.unwrap();
     assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge]);
     let shown = house.listed(&house.cy, Fate::Open).await;
@@ -191,44 +215,64 @@ async fn reviews_are_found_by_whose_they_are_and_what_became_of_them() {
             (own.state, own.gate.approvals, own.gate.needed),
             (review.state, review.approvals.0, review.approvals.1)
         );
-        assert_eq!((own.title, own.deployment, own.node), (review.title, review.deployment, review.node));
+        assert_eq!(
+            (own.title, own.deployment, own.node),
+            (review.title, review.deployment, review.node)
+        );
         assert_eq!((own.authors, own.at), (review.authors, review.at));
-        assert!(review.summary.starts_with(&own.summary[0]), "{}: {:?}", review.summary, own.summary);
+        assert!(
+            review.summary.starts_with(&own.summary[0]),
+            "{}: {:?}",
+            review.summary,
+            own.summary
+        );
     }
 
     let of = |deployment: &str| ReviewsWanted { deployment: deployment.into(), ..any.clone() };
     assert_eq!(ids(&house, &house.ada, of("edge")).await, [edge]);
-    assert_eq!(ids(&house, &house.ada, of("web")).await, [on_node, web, first], "a node's is of where that was");
+    assert_eq!(
+        ids(&house, &house.ada, of("web")).await,
+        [on_node, web, first],
+        "a node's is of where that was"
+    );
     let unknown = house.control.reviews(&house.ada, &of("nowhere")).await.unwrap_err();
     assert_eq!(unknown.status, 404);
     let titled = |text: &str| ReviewsWanted { text: text.into(), ..any.clone() };
     assert_eq!(ids(&house, &house.ada, titled(" EMPTY 100% ")).await, [on_node]);
     for pattern in ["%", "_", "\\"] {
         let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
-        assert_eq!(ids(&house, &house.ada, titled(pattern)).await, wanted, "{pattern} stands for itself");
+        assert_eq!(
+            ids(&house, &house.ada, titled(pattern)).await,
+            wanted,
+            "{pattern} stands for itself"
+        );
     }
     let long = house.control.reviews(&house.ada, &titled(&"x".repeat(201))).await.unwrap_err();
     assert_eq!(long.status, 400);
 
     let open = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, open.id, open.version).await.unwrap();
-    assert_eq!(ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await, [web]);
+    assert_eq!(
+        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        [web]
+    );
     assert_eq!(ids(&house, &house.ada, all).await, [on_node, edge]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_reviews_are_read_page_by_page() {
+async fn thousand_reviews_are_paged() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
     for fate in [Fate::Open, Fate::Any] {
-        let all: Vec<SubmissionId> = house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
+        let all: Vec<SubmissionId> =
+            house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
     let searched = ReviewsWanted { text: "No. 99".into(), ..ReviewsWanted::default() };
     assert_eq!(house.control.reviews(&house.bo, &searched).await.unwrap().reviews.len(), 11);
-    // Half of them wait for somebody else by now.
+    // Half of them now wait for another person.
     let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM submission \
                WHERE id % 2 = 0";
     sqlx::query(sql).bind(house.cy.person.0).execute(house.database.owner()).await.unwrap();
@@ -261,13 +305,18 @@ async fn open_proposals_are_counted_and_paged() {
     };
     let all = page(&house.bo, ProposalsWanted::default()).await;
     assert_eq!(
-        all.proposals.iter().map(|p| (p.id, p.edits, p.authors.join(" "), p.submission)).collect::<Vec<_>>(),
+        all.proposals
+            .iter()
+            .map(|p| (p.id, p.edits, p.authors.join(" "), p.submission))
+            .collect::<Vec<_>>(),
         [(on_node, 0, String::new(), None), (web, 1, "ada".into(), None)]
     );
     assert_eq!(all.proposals[0].scope.node.as_ref().unwrap().id, node);
     let mine = page(&house.cy, ProposalsWanted { mine: true, ..ProposalsWanted::default() }).await;
     assert_eq!(mine.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [on_node]);
-    let here = page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() }).await;
+    let here =
+        page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() })
+            .await;
     assert_eq!(here.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
 
     let id = house.control.submit(&house.ada, web, version + 1, "one".into()).await.unwrap();
@@ -294,13 +343,17 @@ async fn open_proposals_are_counted_and_paged() {
 }
 
 #[tokio::test]
-async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
+async fn open_proposals_are_sorted_and_filtered_by_scope() {
     let house = House::new().await;
     let bind = house.bind("web", 1, "app").await;
     let (web, _) = house.propose(&house.ada, "web", vec![bind]).await;
     let system = house.control.propose(&house.ada, house.id("system").await).await.unwrap();
     let page = |text: &str, sort: &str| {
-        let wanted = ProposalsWanted { text: text.into(), sort: sort.parse().unwrap(), ..ProposalsWanted::default() };
+        let wanted = ProposalsWanted {
+            text: text.into(),
+            sort: sort.parse().unwrap(),
+            ..ProposalsWanted::default()
+        };
         let house = &house;
         async move {
             let page = house.control.proposals(&house.bo, &wanted).await.unwrap();
@@ -315,7 +368,7 @@ async fn open_proposals_are_sorted_and_found_by_what_they_are_on() {
 }
 
 #[tokio::test]
-async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
+async fn worker_pages_have_no_duplicates_during_updates() {
     let house = House::new().await;
     let sql = "INSERT INTO worker (name, lease_until, started_at) \
                SELECT 'w' || n, now() - make_interval(secs => n % 7), now() - make_interval(secs => n / 3) \
@@ -327,7 +380,8 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
         loop {
             let page = house.control.workers(&house.ada, &wanted).await.unwrap();
             assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
-            // The last of the page is heard before anybody asks for the next page. Where that comes last, it rightly comes again.
+            // The last worker of the page reports before the next page is requested. If the list is
+            // sorted by that time, the worker may appear twice.
             if sort != "heard" {
                 let last = page.workers.last().unwrap();
                 let sql = "UPDATE worker SET lease_until = now() + interval '1 hour' WHERE id = $1";
@@ -344,7 +398,11 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
     }
     let first = house.control.workers(&house.ada, &WorkersWanted::default()).await.unwrap();
     let last = first.workers.last().unwrap().id;
-    sqlx::query("DELETE FROM worker WHERE id = $1").bind(last).execute(house.database.owner()).await.unwrap();
+    sqlx::query("DELETE FROM worker WHERE id = $1")
+        .bind(last)
+        .execute(house.database.owner())
+        .await
+        .unwrap();
     let wanted = WorkersWanted { before: first.next, ..WorkersWanted::default() };
     let second = house.control.workers(&house.ada, &wanted).await.unwrap();
     assert_eq!(second.workers.len(), PAGE_SIZE, "a row that is gone is a place all the same");
@@ -353,7 +411,7 @@ async fn workers_are_listed_each_once_while_they_are_heard_and_go() {
 }
 
 #[tokio::test]
-async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
+async fn draft_list_is_notified_of_changes() {
     let house = House::new().await;
     let told = async || -> i64 {
         let sql = "SELECT count(*) FROM event WHERE topic = 'reviews'";
@@ -367,13 +425,15 @@ async fn who_looks_at_the_drafts_is_told_when_one_is_opened_or_edited() {
     assert_eq!(told().await, before + 2);
 }
 
-/// The orders of a list.
+/// All sort orders of a list.
 fn orders<S: Sort>() -> Vec<Order<S>> {
     Order::<S>::words().map(|word| word.parse().unwrap()).collect()
 }
 
-/// A whole list, page by page; the answer to a place is its page and the next place.
-async fn walked<T>(mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>)) -> Vec<T> {
+/// All pages of a list. `page` returns the page at a cursor, and the next cursor.
+async fn walked<T>(
+    mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<Cursor>),
+) -> Vec<T> {
     let (mut all, mut place, mut pages) = (Vec::new(), None, 0);
     loop {
         let (rows, next) = page(place).await;
@@ -387,9 +447,10 @@ async fn walked<T>(mut page: impl AsyncFnMut(Option<Cursor>) -> (Vec<T>, Option<
 }
 
 #[tokio::test]
-async fn nodes_are_walked_in_every_order() {
+async fn nodes_are_paged_in_every_order() {
     let house = House::new().await;
-    // Nodes get into other deployments by commits; what is tried here is how they are listed, so the guard is off while they are written.
+    // Only commits move nodes to other deployments. This test only concerns the list, so it inserts
+    // the nodes without the guard.
     let sql = "ALTER TABLE node DISABLE TRIGGER USER; INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
                SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 130) n \
                JOIN (SELECT id, row_number() OVER (ORDER BY name) AS place FROM deployment) d ON d.place = 1 + n % 3; \
@@ -400,7 +461,10 @@ async fn nodes_are_walked_in_every_order() {
         let all = walked(async |after| {
             let page = house
                 .control
-                .find_nodes(&house.ada, &NodesWanted { sort: order, after, ..NodesWanted::default() })
+                .find_nodes(
+                    &house.ada,
+                    &NodesWanted { sort: order, after, ..NodesWanted::default() },
+                )
                 .await;
             let page = page.unwrap();
             (page.nodes, page.next)
@@ -417,22 +481,31 @@ async fn nodes_are_walked_in_every_order() {
         if order.falling {
             sorted.reverse();
         }
-        let names = |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
+        let names =
+            |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
         assert_eq!(names(&all), names(&sorted), "{order}");
     }
     let first = house.control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
     let (sort, after) = (Order::rising(NodeSort::State), first.next);
-    let other = house.control.find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() }).await;
+    let other = house
+        .control
+        .find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() })
+        .await;
     let refused = other.unwrap_err();
     assert_eq!(refused.status, 400);
     assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
 }
 
-/// Deployments below *system*, some five deep, some with names that begin like their neighbours'.
+/// Deployments below *system*, some five levels deep, some with a common name prefix.
 async fn with_deployments(house: &House, count: u128) {
     let system = house.id("system").await;
-    let name =
-        |n: u128| if n.is_multiple_of(7) { format!("d{:02}-x", n % 20) } else { format!("d{:02}", n * 37 % 100) };
+    let name = |n: u128| {
+        if n.is_multiple_of(7) {
+            format!("d{:02}-x", n % 20)
+        } else {
+            format!("d{:02}", n * 37 % 100)
+        }
+    };
     let id = |n: u128| DeploymentId(Uuid::from_u128(0xd000 + n));
     let create = |n: u128| Edit::CreateDeployment {
         id: id(n),
@@ -446,7 +519,7 @@ async fn with_deployments(house: &House, count: u128) {
 }
 
 #[tokio::test]
-async fn deployments_are_walked_in_every_order() {
+async fn deployments_are_paged_in_every_order() {
     let house = House::new().await;
     with_deployments(&house, 60).await;
     for order in orders::<DeploymentSort>() {
@@ -474,11 +547,13 @@ async fn deployments_are_walked_in_every_order() {
             assert_eq!(all.iter().map(key).collect::<Vec<_>>(), sorted, "{order}");
         }
     }
-    let first = house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let first =
+        house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
     let after = first.next.clone();
     let rest = DeploymentsWanted { after: first.next, ..DeploymentsWanted::default() };
     let rest = house.control.find_deployments(&house.ada, &rest).await.unwrap();
-    let tree: Vec<DeploymentSummary> = first.deployments.into_iter().chain(rest.deployments).collect();
+    let tree: Vec<DeploymentSummary> =
+        first.deployments.into_iter().chain(rest.deployments).collect();
     let mut above: Vec<&str> = Vec::new();
     let mut last: BTreeMap<Vec<&str>, &str> = BTreeMap::new();
     for one in &tree {
@@ -490,16 +565,26 @@ async fn deployments_are_walked_in_every_order() {
         }
         above.push(one.name.as_str());
     }
-    let odd = DeploymentsWanted { sort: Order::rising(DeploymentSort::Nodes), after, ..DeploymentsWanted::default() };
+    let odd = DeploymentsWanted {
+        sort: Order::rising(DeploymentSort::Nodes),
+        after,
+        ..DeploymentsWanted::default()
+    };
     assert_eq!(house.control.find_deployments(&house.ada, &odd).await.unwrap_err().status, 400);
-    let gone =
-        DeploymentsWanted { after: Some(Cursor::from("system d zz".to_owned())), ..DeploymentsWanted::default() };
+    let gone = DeploymentsWanted {
+        after: Some(Cursor::from("system d zz".to_owned())),
+        ..DeploymentsWanted::default()
+    };
     let behind = house.control.find_deployments(&house.ada, &gone).await.unwrap();
-    assert_eq!(behind.deployments[0].name.as_str(), "d00-x", "behind one that is not there any more");
+    assert_eq!(
+        behind.deployments[0].name.as_str(),
+        "d00-x",
+        "behind one that is not there any more"
+    );
 }
 
 #[tokio::test]
-async fn runs_are_walked_in_every_order() {
+async fn runs_are_paged_in_every_order() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
@@ -534,11 +619,13 @@ async fn runs_are_walked_in_every_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reviews_are_walked_in_every_order() {
+async fn reviews_are_paged_in_every_order() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 120).await;
-    for (order, fate) in orders::<ReviewSort>().into_iter().flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
+    for (order, fate) in orders::<ReviewSort>()
+        .into_iter()
+        .flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
     {
         let all = walked(async |before| {
             let wanted = ReviewsWanted { sort: order, fate, before, ..ReviewsWanted::default() };
@@ -546,31 +633,45 @@ async fn reviews_are_walked_in_every_order() {
             (page.reviews, page.next)
         })
         .await;
-        let all: Vec<(String, i64)> = all.into_iter().map(|review| (review.title, review.submission.0)).collect();
+        let all: Vec<(String, i64)> =
+            all.into_iter().map(|review| (review.title, review.submission.0)).collect();
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
-        // The database's own order of texts, which is that of its collation.
+        // The expected order uses the database's collation.
         let way = if order.falling { "DESC" } else { "ASC" };
-        let by = if order.by == ReviewSort::Title { format!("title {way}, id {way}") } else { format!("id {way}") };
+        let by = if order.by == ReviewSort::Title {
+            format!("title {way}, id {way}")
+        } else {
+            format!("id {way}")
+        };
         let sql = format!("SELECT title, id FROM submission ORDER BY {by}");
-        let sorted: Vec<(String, i64)> =
-            sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(house.database.owner()).await.unwrap();
+        let sorted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .fetch_all(house.database.owner())
+            .await
+            .unwrap();
         assert_eq!(all, sorted, "{order}");
     }
 }
 
 #[tokio::test]
-async fn roles_are_listed_and_told_and_hang_together() {
+async fn roles_have_list_details_and_graph() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let list = async |wanted: RolesWanted| house.control.roles(&house.cy, &wanted).await.unwrap();
-    let names =
-        async |wanted| list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>();
-    assert_eq!(names(RolesWanted::default()).await, ["app", "base", "lonely", "runtime", "still", "wipe"]);
+    let names = async |wanted| {
+        list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(RolesWanted::default()).await,
+        ["app", "base", "lonely", "runtime", "still", "wipe"]
+    );
     let sort = "-bound".parse().unwrap();
     let bound = list(RolesWanted { sort, ..RolesWanted::default() }).await;
     assert_eq!((bound.roles[0].noderoles, bound.count), (1, 6), "{bound:?}");
-    assert_eq!(names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await, ["lonely"]);
+    assert_eq!(
+        names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await,
+        ["lonely"]
+    );
     let of = RolesWanted { barclamp: "hosue".into(), ..RolesWanted::default() };
     let refused = house.control.roles(&house.cy, &of).await.unwrap_err();
     assert!(refused.status == 404 && refused.detail.contains("house"), "{refused:?}");
@@ -581,58 +682,79 @@ async fn roles_are_listed_and_told_and_hang_together() {
     assert_eq!((web.noderoles, app.bound.len(), app.versions.len()), (1, 2, 1));
     let wipe = house.control.role(&house.cy, "wipe", &RoleWanted::default()).await.unwrap();
     assert_eq!(wipe.flags, ["destructive"]);
-    assert_eq!(house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status, 404);
+    assert_eq!(
+        house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status,
+        404
+    );
 
     let around = RoleGraphWanted { role: "runtime".into(), ..RoleGraphWanted::default() };
     let graph = house.control.role_graph(&house.cy, &around).await.unwrap();
     let said: Vec<(&str, &str, RoleTie)> = graph
         .edges
         .iter()
-        .map(|edge| (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie))
+        .map(|edge| {
+            (graph.roles[edge.from].name.as_str(), graph.roles[edge.to].name.as_str(), edge.tie)
+        })
         .collect();
     assert_eq!(graph.count, 3);
     assert_eq!(said.len(), 2);
     assert!(
-        said.contains(&("base", "runtime", RoleTie::Requires)) && said.contains(&("runtime", "app", RoleTie::Requires))
+        said.contains(&("base", "runtime", RoleTie::Requires))
+            && said.contains(&("runtime", "app", RoleTie::Requires))
     );
     let all = house.control.role_graph(&house.cy, &RoleGraphWanted::default()).await.unwrap();
     assert_eq!((all.count, all.roles.len()), (6, 6));
 }
 
 #[tokio::test]
-async fn what_an_import_brought_is_kept() {
+async fn import_records_are_stored() {
     let house = House::new().await;
     let import = async |text: &str| {
         let files = [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into();
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
     };
     let text: String = crate::house::BARCLAMP.replace("version: '1'", "version: '2'");
-    let text: String =
-        text.lines().filter(|line| !line.contains("name: still")).map(|line| format!("{line}\n")).collect();
+    let text: String = text
+        .lines()
+        .filter(|line| !line.contains("name: still"))
+        .map(|line| format!("{line}\n"))
+        .collect();
     let told = import(&text).await;
     import(&text).await;
-    let list = async |wanted: ImportsWanted| house.control.imports(&house.cy, &wanted).await.unwrap().imports;
+    let list = async |wanted: ImportsWanted| {
+        house.control.imports(&house.cy, &wanted).await.unwrap().imports
+    };
     let all = list(ImportsWanted::default()).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(!all[0].report.barclamps[0].new, "the same once more");
-    assert_eq!((all[1].by.as_deref(), &all[1].report.disappeared), (Some("ada"), &told.disappeared));
+    assert_eq!(
+        (all[1].by.as_deref(), &all[1].report.disappeared),
+        (Some("ada"), &told.disappeared)
+    );
     assert_eq!(all[1].report.findings.as_ref(), Some(&told.findings));
     assert_eq!(all[2].by, None, "what Gantry ships");
-    let oldest = list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
+    let oldest =
+        list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
     assert_eq!(
         oldest.iter().map(|import| import.id).rev().collect::<Vec<_>>(),
         all.iter().map(|import| import.id).collect::<Vec<_>>()
     );
-    assert_eq!(list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await, []);
-    assert_eq!(list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(), 3);
-    // Whoever starts again brings nothing new, and that is not worth a line.
+    assert_eq!(
+        list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await,
+        []
+    );
+    assert_eq!(
+        list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(),
+        3
+    );
+    // A restart imports nothing new, so it adds no entry.
     let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
     house.control.import_barclamps(None, &files).await.unwrap();
     assert_eq!(list(ImportsWanted::default()).await.len(), 3);
 }
 
 #[tokio::test]
-async fn a_workers_runs_are_found_by_its_name_and_its_id() {
+async fn runs_are_found_by_worker_name_and_id() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let worker: Uuid = sqlx::query_scalar(

@@ -1,4 +1,4 @@
-//! Looks that end when the node is not what it was when they began; and what may be said of machines meanwhile, and how much.
+//! Health checks that end after the node has changed, and reports from nodes in the meantime.
 
 use std::time::Duration;
 
@@ -14,9 +14,11 @@ use crate::house::House;
 use crate::machines::{as_of, machine, ssh};
 
 const NAME: &str = "m1.rack1.example.com";
-const OTHER_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
+const OTHER_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q";
 
-/// What came of a look that began then: let in, and surveyed or not.
+/// A health check with the versions from its start: its boot id or error, and whether it surveyed
+/// the node.
 fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
     Looked {
         as_of,
@@ -33,7 +35,7 @@ async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
     running::record_look(house.database.worker(), node, looked).await.unwrap()
 }
 
-/// A machine that is alive, and of which is known what runs there.
+/// A node that is alive and whose running processes are known.
 async fn alive(house: &House) -> NodeId {
     let id = machine(house, NAME).await;
     let begun = as_of(house, id).await;
@@ -52,7 +54,8 @@ async fn sql(house: &House, sql: &'static str) {
 
 async fn until(house: &House, condition: &'static str) {
     for _ in 0..500 {
-        if sqlx::query_scalar::<_, bool>(condition).fetch_one(house.database.owner()).await.unwrap() {
+        if sqlx::query_scalar::<_, bool>(condition).fetch_one(house.database.owner()).await.unwrap()
+        {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -61,12 +64,15 @@ async fn until(house: &House, condition: &'static str) {
 }
 
 #[tokio::test]
-async fn a_look_the_old_way_says_nothing_about_the_new_one() {
+async fn health_check_over_old_connection_is_discarded() {
     let house = House::new().await;
     let id = alive(&house).await;
     let begun = as_of(&house, id).await;
     let addresses = Some(vec!["10.0.3.8".into()]);
-    let change = NodeChange { way: Some(WayChange { addresses, ..WayChange::default() }), ..NodeChange::default() };
+    let change = NodeChange {
+        way: Some(WayChange { addresses, ..WayChange::default() }),
+        ..NodeChange::default()
+    };
     house.control.change_node(&house.ada, id, 1, change).await.unwrap();
     assert_eq!(life(&house).await, (true, "none".into(), 0));
     sql(&house, "UPDATE node SET looked_at = now() WHERE transport = 'ssh'").await;
@@ -74,38 +80,47 @@ async fn a_look_the_old_way_says_nothing_about_the_new_one() {
         assert!(!record(&house, id, &looked(begun, came, true)).await, "{came:?}");
     }
     assert_eq!(life(&house).await, (true, "none".into(), 0));
-    assert_eq!(house.control.node(&house.ada, NAME).await.unwrap().looks.len(), 1, "only that of its own way is kept");
+    assert_eq!(
+        house.control.node(&house.ada, NAME).await.unwrap().looks.len(),
+        1,
+        "only that of its own way is kept"
+    );
     until(&house, "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'").await;
-    // Who is due is told the new one.
-    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10).await.unwrap().remove(0);
+    // A due node has the version of its new connection.
+    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
+        .await
+        .unwrap()
+        .remove(0);
     assert!(due.as_of != begun && due.as_of == as_of(&house, id).await);
     assert!(record(&house, id, &looked(due.as_of, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
 }
 
 #[tokio::test]
-async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
+async fn health_check_from_before_report_is_discarded() {
     let house = House::new().await;
     let id = alive(&house).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
-    // A look is under way, and the machine says that it goes down.
+    // A health check is running, and the node reports a shutdown.
     let begun = as_of(&house, id).await;
     house.control.report_shutdown(&itself).await.unwrap();
     assert_eq!(life(&house).await, (true, "welcomed".into(), 2));
     assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await, (true, "welcomed".into(), 2), "that was before");
-    // So is a survey, and it says so once more.
+    // A survey is running, and the node reports a start-up.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-2".into()).await.unwrap();
     assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&house).await.1, "welcomed");
-    // However often it reports: who finds nobody there is believed.
+    // However often the node reports, a health check that finds it unreachable counts.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-3".into()).await.unwrap();
     assert!(record(&house, id, &looked(begun, Err("refused"), false)).await);
     assert!(!life(&house).await.0);
-    // It is dead, and says that it has come up: one look is enough, and one from before takes nothing of that.
+    // The dead node reports its start: one successful check is enough. A check from before the
+    // report does not change that.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
     record(&house, id, &looked(begun, Err("refused"), false)).await;
@@ -113,73 +128,92 @@ async fn a_look_that_began_before_a_report_neither_confirms_nor_wipes_it_out() {
     let begun = as_of(&house, id).await;
     assert!(record(&house, id, &looked(begun, Ok("boot-4"), true)).await);
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
-    // One that changes nothing holds nobody up.
+    // A repeated report does not invalidate a running health check.
     let begun = as_of(&house, id).await;
     house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
     assert_eq!(as_of(&house, id).await, begun);
 }
 
 #[tokio::test]
-async fn what_a_look_decides_is_decided_once_more_where_it_is_carried_out() {
+async fn health_check_is_reevaluated_under_the_lock() {
     let house = House::new().await;
     let id = alive(&house).await;
     let begun = as_of(&house, id).await;
     for _ in 0..2 {
         record(&house, id, &looked(begun, Err("refused"), false)).await;
     }
-    // Somebody has the lock of all, so the third look can't turn the node yet.
+    // Another transaction has the APPLY lock, so the third check cannot change the node yet.
     let mut lock = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     let pool = house.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
-    let turning = tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
+    let turning =
+        tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
     until(&house, "SELECT look_against = 3 FROM node WHERE transport = 'ssh'").await;
-    assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await, "meanwhile another is let in");
+    assert!(
+        !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
+        "meanwhile another is let in"
+    );
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
     assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
 }
 
 #[tokio::test]
-async fn a_way_that_is_changed_while_a_node_turns_is_not_confirmed() {
+async fn connection_change_during_health_check_is_not_confirmed() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     let begun = as_of(&house, id).await;
     let mut lock = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *lock).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     let pool = house.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
-    let turning = tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
+    let turning =
+        tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
     until(&house, "SELECT count(*) = 1 FROM node_look").await;
-    sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1").bind(id.0).execute(&mut *lock).await.unwrap();
+    sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1")
+        .bind(id.0)
+        .execute(&mut *lock)
+        .await
+        .unwrap();
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
     assert_eq!(life(&house).await.1, "none");
 }
 
 #[tokio::test]
-async fn a_flood_of_reports_is_refused_without_the_lock_of_all() {
+async fn excess_reports_are_refused_without_apply_lock() {
     let house = House::new().await;
     let id = alive(&house).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
     for _ in 0..running::MOST_REPORTS {
         house.control.report_shutdown(&itself).await.unwrap();
     }
-    // Whoever claims has it together with others, and reports must not queue up behind that.
+    // Claims share this lock, and reports must not wait for them.
     let mut claims = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
         .bind(migrations::APPLY_LOCK)
         .execute(&mut *claims)
         .await
         .unwrap();
-    let refused = tokio::time::timeout(Duration::from_secs(20), house.control.report_shutdown(&itself)).await;
+    let refused =
+        tokio::time::timeout(Duration::from_secs(20), house.control.report_shutdown(&itself)).await;
     assert_eq!(refused.expect("it does not wait").unwrap_err().status, 429);
     claims.commit().await.unwrap();
 }
 
 #[tokio::test]
-async fn each_address_of_a_look_is_kept_and_shown() {
+async fn health_check_shows_each_address() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
     let tried = |n: usize, reached| TriedAddress {
@@ -190,14 +224,20 @@ async fn each_address_of_a_look_is_kept_and_shown() {
     let mut look = looked(as_of(&house, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
     record(&house, id, &look).await;
-    let shown = house.control.node_looks(&house.ada, NAME, &Default::default()).await.unwrap().looks.remove(0);
+    let shown = house
+        .control
+        .node_looks(&house.ada, NAME, &Default::default())
+        .await
+        .unwrap()
+        .looks
+        .remove(0);
     assert_eq!(shown.tried.len(), api::limits::ADDRESSES);
     assert!(shown.tried[7].reached && shown.tried[7].said.is_empty());
     assert!(!shown.tried[6].reached && shown.tried[6].said.len() == 500);
 }
 
 #[tokio::test]
-async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
+async fn registering_again_updates_the_connection() {
     let house = House::new().await;
     let wish = |host_key: &str| NodeWish {
         ssh: Some(SshWish { host_key: host_key.into(), ..ssh() }),
@@ -215,14 +255,21 @@ async fn a_machine_that_makes_itself_known_again_is_reached_as_it_says() {
     assert_eq!((shown.life.joined.as_str(), shown.version), ("none", begun.version + 1));
     let audit = "SELECT detail FROM audit WHERE action = 'node.change' AND actor IS NULL";
     let audit: Value = sqlx::query_scalar(audit).fetch_one(house.database.owner()).await.unwrap();
-    assert!(audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(), "{audit}");
-    // In a folder is another kind of being there.
-    let refused = house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
-    assert!(refused.code == "node_exists" && refused.detail.contains("reached by ssh"), "{refused:?}");
+    assert!(
+        audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(),
+        "{audit}"
+    );
+    // A folder is another transport.
+    let refused =
+        house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
+    assert!(
+        refused.code == "node_exists" && refused.detail.contains("reached by ssh"),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
-async fn machine_in_a_blueprint_is_not_moved_by_itself() {
+async fn registering_cannot_change_node_in_blueprint() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
@@ -230,10 +277,10 @@ async fn machine_in_a_blueprint_is_not_moved_by_itself() {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
+async fn disabled_person_cannot_add_or_delete_nodes() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
-    // Asked before, as when a request waits for a connection.
+    // The actor was loaded before, like in a request that waits for a connection.
     let ada = house.ada.clone();
     house.people.disable(None, ada.person).await.unwrap();
     let wish = NodeWish { ssh: Some(ssh()), ..NodeWish::named("m2.rack1.example.com", "") };
@@ -243,30 +290,56 @@ async fn who_is_shut_out_meanwhile_neither_adds_nor_takes_out() {
 }
 
 #[tokio::test]
-async fn facts_that_grow_as_they_are_stored_are_refused_with_a_reason() {
+async fn facts_exceeding_stored_size_are_rejected() {
     let house = House::new().await;
     let id = machine(&house, NAME).await;
-    let minted = house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
+    let minted =
+        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
-    let refused = house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
+    let refused =
+        house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("as it is stored"), "{refused:?}");
-    // Whatever is not refused is stored.
+    // Everything that is not refused is stored.
     house.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
     house.control.report_facts(&itself, json!({ "n": vec![vec![0u8; 0]; 60_000] })).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_documents_size_as_it_is_stored_is_known_before() {
+async fn stored_size_is_predicted_exactly() {
     let house = House::new().await;
     let mut cases = vec![
         json!(null),
         json!([true, false, [], {}, [[1]], {"a": {"b": 2, "c": []}}]),
         json!({"text": "größe \u{1} \u{1f} \u{7f} \u{8}\u{c}\n\r\t \"\\/ 漢 😀", "k\n\"": 1}),
         json!([u64::MAX, i64::MIN, 0, -1]),
-        json!([0.0, 1.0, -1.5, 0.1, 1e15, 1e16, 1e17, 1.5e16, 123_456_789.125, 1e-4, 1e-5, 1e-6, 1.25e-7]),
-        json!([f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -5e-324, 1e300, -1.5e300, 1e-300, f64::EPSILON]),
+        json!([
+            0.0,
+            1.0,
+            -1.5,
+            0.1,
+            1e15,
+            1e16,
+            1e17,
+            1.5e16,
+            123_456_789.125,
+            1e-4,
+            1e-5,
+            1e-6,
+            1.25e-7
+        ]),
+        json!([
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -5e-324,
+            1e300,
+            -1.5e300,
+            1e-300,
+            f64::EPSILON
+        ]),
     ];
-    // Numbers of every size, by a generator of their own so that a failure comes again.
+    // Numbers of all magnitudes, from a deterministic generator, so that failures are reproducible.
     let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..500 {
         bits ^= bits << 13;

@@ -1,4 +1,4 @@
-//! The use cases on a real PostgreSQL.
+//! Integration tests of the use cases on a real PostgreSQL.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 

@@ -1,4 +1,4 @@
-//! Marks of what was opened: each person's own, kept for as long as the change is the same.
+//! Viewed marks of changes: per person, valid while the change stays the same.
 
 use engine::blueprint::Anchor;
 use engine::gate::{Policy, Risk};
@@ -12,7 +12,7 @@ async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit 
 }
 
 #[tokio::test]
-async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
+async fn unchanged_parts_stay_viewed_after_resubmission() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
     let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
@@ -24,7 +24,10 @@ async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
         let now = house.control.open_changes(&house.bo, first, nodes.to_vec()).await.unwrap();
         assert_eq!((now.opened.len(), now.outdated.len()), (2, 0), "twice is once");
     }
-    assert!(house.control.opened(&house.cy, first).await.unwrap().opened.is_empty(), "each person's own");
+    assert!(
+        house.control.opened(&house.cy, first).await.unwrap().opened.is_empty(),
+        "each person's own"
+    );
 
     let more = house.bind("web", 1, "wipe").await;
     let version = house.control.edit(&house.ada, proposal, version, vec![more]).await.unwrap();
@@ -32,37 +35,50 @@ async fn a_newer_submission_keeps_the_marks_of_what_is_the_same() {
     let now = house.control.opened(&house.bo, second).await.unwrap();
     assert!(now.opened.contains(&nodes[1]) && !now.opened.contains(&nodes[0]), "{now:?}");
     assert_eq!(now.outdated, [nodes[0].clone()].into());
-    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM opened").fetch_one(house.database.owner()).await.unwrap();
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM opened")
+        .fetch_one(house.database.owner())
+        .await
+        .unwrap();
     assert_eq!(rows, 2, "one row for each document, however often");
 }
 
 #[tokio::test]
-async fn only_what_a_submission_changes_is_marked() {
+async fn only_changed_documents_can_be_viewed() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![data(&house, "web", "app", json!({"a": 1})).await]).await;
+    let id = house
+        .submit(&house.ada, "web", vec![data(&house, "web", "app", json!({"a": 1})).await])
+        .await;
     let web = Anchor::Deployment(house.id("web").await);
-    for odd in
-        [Anchor::Whole, Anchor::Node(house.node(4).await), Anchor::Role(house.id("web").await, role("app"), None)]
-    {
-        let refused = house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
+    for odd in [
+        Anchor::Whole,
+        Anchor::Node(house.node(4).await),
+        Anchor::Role(house.id("web").await, role("app"), None),
+    ] {
+        let refused =
+            house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
         assert!(refused.detail.contains("changes no document"), "{refused:?}");
     }
     assert!(house.control.opened(&house.bo, id).await.unwrap().opened.is_empty(), "all or none");
     let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();
     assert_eq!(now.opened.len(), now.all);
-    let missing = house.control.opened(&house.bo, engine::ids::SubmissionId(999)).await.unwrap_err();
+    let missing =
+        house.control.opened(&house.bo, engine::ids::SubmissionId(999)).await.unwrap_err();
     assert_eq!(missing.status, 404);
 }
 
 #[tokio::test]
-async fn another_policy_is_marked_and_talked_about_like_a_document() {
+async fn policy_change_can_be_viewed_and_discussed() {
     let house = House::new().await;
     let policy = |approvals| Edit::SetPolicy {
         policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(1)]).await;
-    let first = house.control.submit(&house.ada, proposal, version, "three to remove".into()).await.unwrap();
+    let first = house
+        .control
+        .submit(&house.ada, proposal, version, "three to remove".into())
+        .await
+        .unwrap();
     let whole = Anchor::Policy(None);
     let now = house.control.open_changes(&house.bo, first, vec![whole.clone()]).await.unwrap();
     assert_eq!((now.all, now.opened), (1, [whole.clone()].into()));
@@ -70,12 +86,26 @@ async fn another_policy_is_marked_and_talked_about_like_a_document() {
     let removal = Anchor::Policy(Some("/by_risk/removal".into()));
     house.control.open_thread(&house.bo, first, removal, "Why three?".into()).await.unwrap();
     let stays = Anchor::Policy(Some("/approvals".into()));
-    assert!(house.control.open_thread(&house.bo, first, stays, "What?".into()).await.is_err(), "that does not change");
+    assert!(
+        house.control.open_thread(&house.bo, first, stays, "What?".into()).await.is_err(),
+        "that does not change"
+    );
     let said = house.control.discussion(&house.ada, first).await.unwrap();
-    assert_eq!((said.threads[0].about.as_str(), said.threads[0].stands), ("the policy, /by_risk/removal", true));
+    assert_eq!(
+        (said.threads[0].about.as_str(), said.threads[0].stands),
+        ("the policy, /by_risk/removal", true)
+    );
 
     let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
-    let second = house.control.submit(&house.ada, proposal, version, "and two for all".into()).await.unwrap();
+    let second = house
+        .control
+        .submit(&house.ada, proposal, version, "and two for all".into())
+        .await
+        .unwrap();
     let now = house.control.opened(&house.bo, second).await.unwrap();
-    assert_eq!((now.opened.len(), now.outdated), (0, [whole].into()), "another policy was not looked at");
+    assert_eq!(
+        (now.opened.len(), now.outdated),
+        (0, [whole].into()),
+        "another policy was not looked at"
+    );
 }

@@ -1,4 +1,4 @@
-//! Connections that come back to the pool.
+//! Connections that return to the pool.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,11 +8,16 @@ use sqlx::Row as _;
 use store::{Connecting, Store};
 use testdb::TestDatabase;
 
-/// A client may hang up at any moment; then whoever has the connection next must not find somebody else's transaction in it.
+/// A client can disconnect at any moment. The next user of the connection must not find an open
+/// transaction.
 #[tokio::test]
-async fn who_is_dropped_while_a_transaction_begins_leaves_none_behind() {
+async fn dropped_begin_leaves_no_open_transaction() {
     let database = TestDatabase::new().await;
-    let how = Connecting { connections: 1, wait: Duration::from_secs(20), ..Connecting::to(database.app_url()) };
+    let how = Connecting {
+        connections: 1,
+        wait: Duration::from_secs(20),
+        ..Connecting::to(database.app_url())
+    };
     let store = Store::open(&how).unwrap();
     let mut begun = 0;
     for patience in 1..20 {
@@ -29,8 +34,17 @@ async fn who_is_dropped_while_a_transaction_begins_leaves_none_behind() {
         begun += usize::from(transaction.await.is_some());
         drop(begin);
         let mut connection = store.pool().acquire().await.unwrap();
-        let alone = sqlx::raw_sql("SELECT now() = statement_timestamp()").fetch_one(&mut *connection).await.unwrap();
-        assert!(alone.get::<bool, _>(0), "dropped after {patience} turns, it left a transaction open");
+        let alone = sqlx::raw_sql("SELECT now() = statement_timestamp()")
+            .fetch_one(&mut *connection)
+            .await
+            .unwrap();
+        assert!(
+            alone.get::<bool, _>(0),
+            "dropped after {patience} turns, it left a transaction open"
+        );
     }
-    assert!((1..19).contains(&begun), "{begun} of 19 transactions began: nobody was dropped, or everybody");
+    assert!(
+        (1..19).contains(&begun),
+        "{begun} of 19 transactions began: nobody was dropped, or everybody"
+    );
 }

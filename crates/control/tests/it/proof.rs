@@ -1,4 +1,4 @@
-//! The audit export of a real history, proven without the database; and `gantry verify` on rows that were altered.
+//! Offline verification of the audit export of a real history, and `gantry verify` on altered rows.
 
 use api::audit::ChainWanted;
 use api::people::{PasskeyWish, Signature};
@@ -15,13 +15,16 @@ use crate::house::House;
 /// The lines of a whole export, as the server writes them.
 async fn export(house: &House) -> Vec<String> {
     loop {
-        let sealed: i32 =
-            sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(house.database.owner()).await.unwrap();
+        let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)")
+            .fetch_one(house.database.owner())
+            .await
+            .unwrap();
         if sealed == 0 {
             break;
         }
     }
-    let (mut chain, header) = house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+    let (mut chain, header) =
+        house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
     let (end, hash) = (header.end, header.hash);
     let mut lines = vec![Line::Header(header)];
     while chain.last < end {
@@ -47,13 +50,17 @@ fn check(lines: &[String]) -> Result<Proven, Broken> {
     check.finish()
 }
 
-/// Two reviewed changes, a rejected one, an open one, and a run of each kind of end.
+/// Two reviewed changes, a rejected one, an open one, and a run with each outcome.
 async fn history() -> House {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
     let rejected = house.submit(&house.ada, "web", vec![edit]).await;
-    house.control.judge(&house.bo, rejected, VerdictKind::RequestChanges, "not yet".into()).await.unwrap();
+    house
+        .control
+        .judge(&house.bo, rejected, VerdictKind::RequestChanges, "not yet".into())
+        .await
+        .unwrap();
     house.bound("edge", 3, "app").await;
     let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
                  SELECT s.id, s.node_id, s.lane_id, s.generation, h.number, h.epoch, s.content_hash, true, now() \
@@ -76,27 +83,40 @@ async fn real_history_is_proven_and_each_line_counts() {
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
     let totals = &proven.totals;
     assert!(proven.whole);
-    assert_eq!((totals.targets, totals.submissions, totals.verdicts, totals.runs, totals.policies), (3, 3, 3, 2, 1));
+    assert_eq!(
+        (totals.targets, totals.submissions, totals.verdicts, totals.runs, totals.policies),
+        (3, 3, 3, 2, 1)
+    );
     for removed in 0..lines.len() {
-        let rest: Vec<String> =
-            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.clone()).collect();
+        let rest: Vec<String> = lines
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != removed)
+            .map(|(_, line)| line.clone())
+            .collect();
         let broken = check(&rest).expect_err(&lines[removed]);
-        // All but the frame is named by what it is, not by a count at the end.
+        // Except for the frame, the error names the removed line itself, not just a wrong count at
+        // the end.
         let line: Line = serde_json::from_str(&lines[removed]).unwrap();
         if matches!(line, Line::Row { .. } | Line::Object { .. }) {
             assert!(matches!(broken, Broken::Proof { .. }), "{}: {broken}", lines[removed]);
-            assert!(!broken.to_string().starts_with("the last line"), "{}: {broken}", lines[removed]);
+            assert!(
+                !broken.to_string().starts_with("the last line"),
+                "{}: {broken}",
+                lines[removed]
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn later_changes_leave_an_export_whole() {
+async fn export_is_consistent_during_later_changes() {
     let house = history().await;
     let before = export(&house).await;
-    let (chain, header) = house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+    let (chain, header) =
+        house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
     assert_eq!(chain.last, 0);
-    // A run ends and a target comes while the export is being read.
+    // A run ends and a commit happens while the export is read.
     sqlx::query("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'failed' WHERE state = 'running'")
         .execute(house.database.owner())
         .await
@@ -109,14 +129,15 @@ async fn later_changes_leave_an_export_whole() {
         rows.extend(part.iter().map(|line| serde_json::to_string(line).unwrap()));
         stage = next;
     }
-    let rows_before: Vec<String> = before.iter().filter(|line| line.contains("\"type\":\"row\"")).cloned().collect();
+    let rows_before: Vec<String> =
+        before.iter().filter(|line| line.contains("\"type\":\"row\"")).cloned().collect();
     rows.retain(|line| line.contains("\"type\":\"row\""));
     assert_eq!(rows, rows_before);
     check(&export(&house).await).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[tokio::test]
-async fn rows_that_the_owner_alters_are_named() {
+async fn altered_rows_are_reported() {
     for (table, sql, name) in [
         (
             "verdict",
@@ -131,19 +152,26 @@ async fn rows_that_the_owner_alters_are_named() {
             "UPDATE submission_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE submission_id = 1",
             "submission 1",
         ),
-        ("submission_document", "DELETE FROM submission_document WHERE submission_id = 1", "submission 1"),
+        (
+            "submission_document",
+            "DELETE FROM submission_document WHERE submission_id = 1",
+            "submission 1",
+        ),
         ("run", "UPDATE run SET outcome = 'failed' WHERE outcome = 'succeeded'", "run 1"),
         ("run", "UPDATE run SET target_number = 1 WHERE id = 1", "run 1"),
         ("policy", "UPDATE policy SET created_at = created_at - interval '1 day'", "policy 1"),
     ] {
         let house = history().await;
         for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
-            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).execute(house.database.owner()).await.unwrap();
+            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()))
+                .execute(house.database.owner())
+                .await
+                .unwrap();
         }
         let broken = check(&export(&house).await).expect_err(sql);
         assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
         if table == "submission_document" {
-            // Online, the documents of a submission count by what they left in the rows.
+            // `verify` checks only the rows that result from a submission's documents.
             continue;
         }
         let verified = house.control.verify().await.unwrap();
@@ -156,7 +184,9 @@ async fn verify_reports_a_target_without_approval() {
     let house = history().await;
     let honest = house.control.verify().await.unwrap();
     assert_eq!(honest.discrepancies, []);
-    for sql in ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"] {
+    for sql in
+        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"]
+    {
         sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     }
     let found = house.control.verify().await.unwrap().discrepancies;
@@ -167,20 +197,27 @@ async fn verify_reports_a_target_without_approval() {
 
 const ORIGIN: &str = "http://localhost:7780";
 
-/// A change that was approved with a confirmed passkey, because the policy demands it.
+/// A change that was approved with a confirmed passkey, as the policy requires.
 async fn signed_history() -> House {
-    let house = House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;
+    let house =
+        House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;
     let (site, authenticator) = (Site::of(ORIGIN).unwrap(), Authenticator::new());
     let begun = house.people.passkey_options(&house.bo, &site).await.unwrap();
-    let wish = PasskeyWish { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
+    let wish =
+        PasskeyWish { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
     let made = house.people.register_passkey(&house.bo, &site, &wish).await.unwrap();
     house.people.confirm_passkey_as_owner(house.bo.person, &made.fingerprint).await.unwrap();
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let request = house.control.verdict_options(&house.bo, &site, id, VerdictKind::Approve).await.unwrap();
+    let request =
+        house.control.verdict_options(&house.bo, &site, id, VerdictKind::Approve).await.unwrap();
     let answer = authenticator.get(ORIGIN, &request.options);
     let signature = Signature { nonce: request.nonce, answer };
-    house.control.judge_signed(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature)).await.unwrap();
+    house
+        .control
+        .judge_signed(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature))
+        .await
+        .unwrap();
     house.commit(&house.ada, id).await.unwrap();
     house
 }
@@ -191,12 +228,19 @@ async fn signed_history_is_proven_and_each_line_counts() {
     let lines = export(&house).await;
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
     let totals = &proven.totals;
-    assert_eq!((totals.passkeys, totals.passkey_confirmations, totals.verdict_signatures), (1, 1, 1));
+    assert_eq!(
+        (totals.passkeys, totals.passkey_confirmations, totals.verdict_signatures),
+        (1, 1, 1)
+    );
     let unverified = verify(lines.iter().map(String::as_str)).unwrap_err();
     assert!(unverified.to_string().contains("cannot verify signatures"), "{unverified}");
     for removed in (0..lines.len()).filter(|n| lines[*n].contains("\"type\":\"row\"")) {
-        let rest: Vec<String> =
-            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.clone()).collect();
+        let rest: Vec<String> = lines
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != removed)
+            .map(|(_, line)| line.clone())
+            .collect();
         let broken = check(&rest).expect_err(&lines[removed]).to_string();
         assert!(!broken.starts_with("the last line"), "{broken}");
         if lines[removed].contains("verdict_signature") {
@@ -207,19 +251,29 @@ async fn signed_history_is_proven_and_each_line_counts() {
 }
 
 #[tokio::test]
-async fn signature_that_the_owner_alters_is_named() {
+async fn altered_signature_is_reported() {
     for (table, sql, name) in [
-        ("verdict_signature", "UPDATE verdict_signature SET nonce = substr(sha256(''), 1, 16)", "verdict_signature 1"),
+        (
+            "verdict_signature",
+            "UPDATE verdict_signature SET nonce = substr(sha256(''), 1, 16)",
+            "verdict_signature 1",
+        ),
         ("verdict_signature", "DELETE FROM verdict_signature", "verdict_signature 1"),
         ("passkey_confirmation", "DELETE FROM passkey_confirmation", "passkey_confirmation "),
         ("passkey", "UPDATE passkey SET origin = 'https://elsewhere.example'", "passkey "),
     ] {
         let house = signed_history().await;
         for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
-            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned())).execute(house.database.owner()).await.unwrap();
+            sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()))
+                .execute(house.database.owner())
+                .await
+                .unwrap();
         }
         let broken = check(&export(&house).await).expect_err(sql);
         assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
-        assert!(!house.control.verify().await.unwrap().discrepancies.is_empty(), "gantry verify: {sql}");
+        assert!(
+            !house.control.verify().await.unwrap().discrepancies.is_empty(),
+            "gantry verify: {sql}"
+        );
     }
 }

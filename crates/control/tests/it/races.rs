@@ -1,5 +1,6 @@
-//! What happens while a commit is under way. Each race is held open by a lock, so that it goes the same way every time: the commit
-//! has begun, been let in, and waits; then the other thing happens; then the commit goes on and has to find it.
+//! Races with a commit. A lock makes each race deterministic: the commit starts, passes its first
+//! permission check and waits for the lock. Then the other event happens. Then the commit continues
+//! and must detect it.
 
 use std::future::Future;
 
@@ -19,7 +20,8 @@ async fn approved(house: &House) -> SubmissionId {
     id
 }
 
-/// Commits, and lets something happen after the commit was let in and before it looks.
+/// Commits, and runs `happens` after the commit's first permission check and before it reads under
+/// its locks.
 async fn commit_while(
     house: &House,
     by: &control::people::Actor,
@@ -27,7 +29,11 @@ async fn commit_while(
     happens: impl Future<Output = ()>,
 ) -> Result<TargetNo, Problem> {
     let mut held = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *held)
+        .await
+        .unwrap();
     let between = async {
         house.somebody_waits().await;
         happens.await;
@@ -37,7 +43,11 @@ async fn commit_while(
     committed
 }
 
-async fn refused_while(house: &House, id: SubmissionId, happens: impl Future<Output = ()>) -> (u16, String) {
+async fn refused_while(
+    house: &House,
+    id: SubmissionId,
+    happens: impl Future<Output = ()>,
+) -> (u16, String) {
     let before = house.targets().await;
     let refused = commit_while(house, &house.ada, id, happens).await.unwrap_err();
     assert_eq!(house.targets().await, before, "{refused:?}");
@@ -45,14 +55,14 @@ async fn refused_while(house: &House, id: SubmissionId, happens: impl Future<Out
 }
 
 #[tokio::test]
-async fn a_commit_that_nothing_disturbs_passes() {
+async fn undisturbed_commit_succeeds() {
     let house = House::new().await;
     let id = approved(&house).await;
     assert_eq!(commit_while(&house, &house.ada, id, async {}).await.unwrap(), TargetNo(2));
 }
 
 #[tokio::test]
-async fn an_approval_taken_back_during_a_commit_stops_it() {
+async fn withdrawn_approval_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let reject = async {
@@ -62,7 +72,7 @@ async fn an_approval_taken_back_during_a_commit_stops_it() {
 }
 
 #[tokio::test]
-async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
+async fn edit_stops_running_commit_and_makes_author() {
     let house = House::new().await;
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -73,13 +83,18 @@ async fn an_edit_during_a_commit_stops_it_and_makes_an_author() {
         house.control.edit(&house.bo, proposal, version, vec![more]).await.unwrap();
     };
     assert_eq!(refused_while(&house, id, edits).await, (409, "not_newest".into()));
-    let again = house.control.submit(&house.ada, proposal, version + 1, "two".into()).await.unwrap();
-    let judged = house.control.judge(&house.bo, again, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let again =
+        house.control.submit(&house.ada, proposal, version + 1, "two".into()).await.unwrap();
+    let judged = house
+        .control
+        .judge(&house.bo, again, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(judged.code, "author", "who approved and then edited is an author");
 }
 
 #[tokio::test]
-async fn who_is_kept_out_during_a_commit_has_not_approved_it() {
+async fn disabled_approver_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let disable = async { house.people.disable(None, house.bo.person).await.unwrap() };
@@ -87,7 +102,7 @@ async fn who_is_kept_out_during_a_commit_has_not_approved_it() {
 }
 
 #[tokio::test]
-async fn who_loses_the_right_during_a_commit_does_not_commit() {
+async fn revoked_committer_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let shrink = async {
@@ -108,14 +123,23 @@ async fn who_loses_the_right_during_a_commit_does_not_commit() {
 }
 
 #[tokio::test]
-async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
+async fn ended_session_stops_running_commit_and_verdict() {
     let house = House::new().await;
     let id = approved(&house).await;
     let sign_in = |person| {
         let house = &house;
         async move {
-            let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
-            let session = house.people.sign_in(link.reveal(), &Default::default(), None).await.unwrap().session;
+            let link = house
+                .people
+                .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+                .await
+                .unwrap();
+            let session = house
+                .people
+                .sign_in(link.reveal(), &Default::default(), None)
+                .await
+                .unwrap()
+                .session;
             house.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
         }
     };
@@ -134,32 +158,37 @@ async fn a_session_that_ends_during_a_commit_or_a_verdict_ends_that_too() {
         house.people.sign_out_everywhere(&cy).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (judged, ()) = tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
+    let (judged, ()) =
+        tokio::join!(house.control.judge(&cy, id, VerdictKind::Approve, String::new()), between);
     assert_eq!(judged.unwrap_err().code, "signed_out");
     house.commit(&house.ada, id).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_proposal_that_is_discarded_during_a_commit_stays_so() {
+async fn discarded_proposal_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let draft = house.board("web").await.proposal.unwrap();
-    let discard = async { house.control.discard(&house.ada, draft.id, draft.version).await.unwrap() };
+    let discard =
+        async { house.control.discard(&house.ada, draft.id, draft.version).await.unwrap() };
     assert_eq!(refused_while(&house, id, discard).await, (409, "not_newest".into()));
 }
 
 #[tokio::test]
-async fn a_backup_that_is_restored_during_a_commit_voids_it() {
+async fn restore_stops_running_commit() {
     let house = House::new().await;
     let id = approved(&house).await;
     let restore = async {
-        sqlx::query("UPDATE head SET epoch = epoch + 1").execute(house.database.owner()).await.unwrap();
+        sqlx::query("UPDATE head SET epoch = epoch + 1")
+            .execute(house.database.owner())
+            .await
+            .unwrap();
     };
     assert_eq!(refused_while(&house, id, restore).await, (409, "other_epoch".into()));
 }
 
 #[tokio::test]
-async fn a_base_that_moves_during_a_commit_voids_it() {
+async fn moved_base_stops_running_commit() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
@@ -182,17 +211,17 @@ async fn a_base_that_moves_during_a_commit_voids_it() {
     let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, sooner));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let refused = one.err().or(two.err()).unwrap();
-    // By the time that it looks, the other one may have planned it anew already.
+    // The other commit may already have replanned the review.
     assert!(["base_moved", "not_newest"].contains(&refused.code.as_str()), "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
+async fn database_outage_during_commit_leaves_no_trace() {
     let house = House::new().await;
     let id = approved(&house).await;
     let before = house.traces().await;
     let mut held = house.database.owner().begin().await.unwrap();
-    // Its last statement waits: everything else of the commit is written by then.
+    // The commit's last statement waits here; everything else is already written.
     sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
     let between = async {
         house.somebody_waits().await;
@@ -205,14 +234,14 @@ async fn a_database_that_goes_away_during_a_commit_leaves_nothing() {
     house.commit(&house.ada, id).await.unwrap();
 }
 
-/// How many proposals were ever opened, and how many of them were told of as new.
+/// The number of proposals, and of audit entries about their opening.
 async fn opened(house: &House) -> (i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM proposal), (SELECT count(*) FROM audit WHERE action = 'proposal.open')";
     sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
+async fn parallel_opens_return_the_same_proposal() {
     let house = House::new().await;
     let (web, node) = (house.id("web").await, house.node(1).await);
     for round in 1..=5 {
@@ -232,7 +261,11 @@ async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
             ids[scope].insert(id.unwrap());
         }
         assert_eq!(ids.each_ref().map(|ids| ids.len()), [1, 1], "{ids:?}");
-        assert_eq!(opened(&house).await, (2 * round, 2 * round), "one for each scope, and one audit of it");
+        assert_eq!(
+            opened(&house).await,
+            (2 * round, 2 * round),
+            "one for each scope, and one audit of it"
+        );
         for id in ids.into_iter().flatten() {
             house.control.discard(&house.ada, id, 0).await.unwrap();
         }
@@ -240,7 +273,7 @@ async fn everybody_who_opens_a_proposal_at_once_gets_the_same() {
 }
 
 #[tokio::test]
-async fn a_proposal_that_is_closed_while_somebody_opens_it_is_not_handed_out() {
+async fn open_never_returns_a_closed_proposal() {
     let house = House::new().await;
     let (web, node) = (house.id("web").await, house.node(1).await);
     for on_node in [false, true] {
@@ -262,7 +295,7 @@ async fn a_proposal_that_is_closed_while_somebody_opens_it_is_not_handed_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn opening_while_others_close_never_fails() {
+async fn open_succeeds_during_parallel_discards() {
     let house = House::new().await;
     let web = house.id("web").await;
     let mut tries = tokio::task::JoinSet::new();
@@ -272,7 +305,7 @@ async fn opening_while_others_close_never_fails() {
         tries.spawn(async move {
             for _ in 0..20 {
                 let id = control.propose(&by, web).await.unwrap();
-                // Another one may have been quicker; then it is closed all the same.
+                // Another task may have been faster; the proposal is closed in either case.
                 if let Err(late) = control.discard(&by, id, 0).await {
                     assert_eq!(late.code, "version", "{late:?}");
                 }

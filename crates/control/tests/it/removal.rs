@@ -1,4 +1,4 @@
-//! What goes, and that the rows are always what the documents say.
+//! Removals, and the equality of rows and documents after random changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::line::Line;
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
 
-/// Numbers that look like chance, and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Chance(u64);
 
 impl Chance {
@@ -40,7 +40,7 @@ impl Chance {
     }
 }
 
-/// A cluster whose noderoles come and go, with a worker that does as chance has it.
+/// A cluster with random bindings and removals, and a worker that acts at random.
 struct Play {
     house: House,
     line: Line,
@@ -75,7 +75,7 @@ impl Play {
         Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
     }
 
-    /// Binds exactly these, each waiting for those named before it that chance picks.
+    /// Binds exactly these noderoles, each with random parents among those named before it.
     async fn commit(&mut self, wanted: &[(usize, &'static str)], chance: &mut Chance) {
         let mut docs: BTreeMap<NodeId, NodeDoc> = BTreeMap::new();
         let mut placed: Vec<(NodeId, NoderoleKey, u32)> = Vec::new();
@@ -84,7 +84,8 @@ impl Play {
             let mut parents: Vec<(EdgeDoc, u32)> = Vec::new();
             for (of, parent, rank) in &placed {
                 if chance.one_in(3) {
-                    let kind = [EdgeKind::Hard, EdgeKind::Soft, EdgeKind::OrderOnly][chance.below(3) as usize];
+                    let kind = [EdgeKind::Hard, EdgeKind::Soft, EdgeKind::OrderOnly]
+                        [chance.below(3) as usize];
                     parents.push((EdgeDoc { parent: parent.id(*of), kind }, *rank));
                 }
             }
@@ -119,7 +120,8 @@ impl Play {
         self.line.commit(&self.house, self.web, new).await;
     }
 
-    /// Starts what may start, takes some of it, ends some of that, well or not.
+    /// Claims the runs that may start, leases some of them and finishes some of those, with success
+    /// or failure.
     async fn work(&mut self, chance: &mut Chance) {
         running::claim_runs(
             self.house.database.worker(),
@@ -129,7 +131,9 @@ impl Play {
         .unwrap();
         let limit = chance.below(4) as u32;
         let leased =
-            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG).await.unwrap();
+            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG)
+                .await
+                .unwrap();
         self.under_way.extend(leased.iter().map(|l| l.run));
         let mut left = Vec::new();
         for run in std::mem::take(&mut self.under_way) {
@@ -141,7 +145,9 @@ impl Play {
                 0 => RunEnd::failed("chance"),
                 _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
             };
-            running::finish_run(self.house.database.worker(), run, self.worker, &end).await.unwrap();
+            running::finish_run(self.house.database.worker(), run, self.worker, &end)
+                .await
+                .unwrap();
         }
         self.under_way = left;
     }
@@ -173,7 +179,7 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
 }
 
 #[tokio::test]
-async fn after_any_commits_the_rows_are_what_the_documents_say() {
+async fn rows_match_documents_after_random_commits() {
     for seed in [7, 1_234_567, 99_991] {
         let mut chance = Chance(seed);
         let mut play = Play::new().await;
@@ -203,14 +209,17 @@ async fn after_any_commits_the_rows_are_what_the_documents_say() {
 }
 
 #[tokio::test]
-async fn verifying_finds_what_somebody_changed_by_hand() {
+async fn verify_finds_manual_changes() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let by_hand = [
         ("ALTER TABLE step DISABLE TRIGGER USER; UPDATE step SET retries = 9 WHERE rank = 0", 1),
         ("ALTER TABLE edge DISABLE TRIGGER USER; DELETE FROM edge", 2 + 2 + 1),
-        ("ALTER TABLE noderole DISABLE TRIGGER USER; UPDATE noderole SET data = '{\"a\": 1}' WHERE role = 'app'", 6),
+        (
+            "ALTER TABLE noderole DISABLE TRIGGER USER; UPDATE noderole SET data = '{\"a\": 1}' WHERE role = 'app'",
+            6,
+        ),
     ];
     for (sql, found) in by_hand {
         sqlx::raw_sql(sql).execute(house.database.owner()).await.unwrap();
@@ -220,13 +229,15 @@ async fn verifying_finds_what_somebody_changed_by_hand() {
 }
 
 #[tokio::test]
-async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
+async fn run_of_removed_noderole_is_not_applied() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     let pool = play.house.database.app().clone();
     running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG)
+        .await
+        .unwrap();
     let run = leased[0].run;
     play.commit(&[], &mut chance).await;
     let ends: Vec<(i64, Option<String>)> =
@@ -234,58 +245,90 @@ async fn an_attempt_at_what_was_removed_ends_and_is_applied_nowhere() {
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
     assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
     assert_eq!(
-        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG).await.unwrap().len(),
+        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG)
+            .await
+            .unwrap()
+            .len(),
         1,
         "it goes on"
     );
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     play.holds("bound again under a running attempt").await;
-    let end = RunEnd::Succeeded { result: Map::from_iter([("a".to_owned(), json!(1))]), wall: json!({"a": 1}) };
+    let end = RunEnd::Succeeded {
+        result: Map::from_iter([("a".to_owned(), json!(1))]),
+        wall: json!({"a": 1}),
+    };
     running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
-        sqlx::query_as("SELECT state, applied_generation, wall FROM step").fetch_all(&pool).await.unwrap();
-    assert_eq!(steps, vec![("todo".to_owned(), 0, None); 2], "what it did belongs to a noderole that went");
+        sqlx::query_as("SELECT state, applied_generation, wall FROM step")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(
+        steps,
+        vec![("todo".to_owned(), 0, None); 2],
+        "what it did belongs to a noderole that went"
+    );
     play.holds("ended").await;
 }
 
 #[tokio::test]
-async fn a_node_that_is_given_up_ends_everything_on_it_at_once() {
+async fn expunged_node_ends_all_its_noderoles() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG).await.unwrap();
+    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG)
+        .await
+        .unwrap();
     assert_eq!(leased.len(), 2);
     let mut new = play.line.blueprint.clone();
     new.nodes.remove(&play.nodes[0]);
     play.line.commit(&play.house, play.web, new).await;
     play.holds("given up").await;
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
-    let still = running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
+    let still =
+        running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
-    let page = play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
+    let page =
+        play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
     let again = play
         .house
         .control
-        .add_node(&play.house.ada, api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"))
+        .add_node(
+            &play.house.ada,
+            api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
+        )
         .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
     let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();
-    assert!(refused.status == 404 && refused.detail.contains("removed by target 3"), "{}", refused.detail);
-    let refused = play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
-    let said = "base on n1.house.example.com was removed: bind it again by a proposal if it is wanted.";
+    assert!(
+        refused.status == 404 && refused.detail.contains("removed by target 3"),
+        "{}",
+        refused.detail
+    );
+    let refused =
+        play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
+    let said =
+        "base on n1.house.example.com was removed: bind it again by a proposal if it is wanted.";
     assert_eq!((refused.status, refused.detail.as_str()), (409, said));
 }
 
 #[tokio::test]
-async fn nothing_comes_or_goes_past_a_commit() {
+async fn only_commits_remove_steps_and_noderoles() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    for sql in ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"] {
+    for sql in
+        ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"]
+    {
         let refused = sqlx::query(sql).execute(house.database.app()).await.unwrap_err();
-        assert_eq!(refused.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"), "{sql}");
+        assert_eq!(
+            refused.as_database_error().and_then(|e| e.code()).as_deref(),
+            Some("GY002"),
+            "{sql}"
+        );
     }
 }
 
@@ -298,7 +341,7 @@ async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> TargetNo {
 }
 
 #[tokio::test]
-async fn from_an_unbinding_to_a_deployment_that_is_gone() {
+async fn deployment_is_unbound_then_removed() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
@@ -309,10 +352,15 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![unbind("runtime", true)]).await;
     let board = house.board("web").await;
-    let going: Vec<&str> =
-        board.groups[0].roles.iter().filter(|r| r.chips.iter().any(|c| c.going)).map(|r| r.role.as_str()).collect();
+    let going: Vec<&str> = board.groups[0]
+        .roles
+        .iter()
+        .filter(|r| r.chips.iter().any(|c| c.going))
+        .map(|r| r.role.as_str())
+        .collect();
     assert_eq!((going, board.proposal.unwrap().removed), (vec!["app", "runtime"], 2));
-    let id = house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
     let listed = house.listed(&house.bo, Fate::Open).await;
@@ -320,13 +368,18 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
-    let left: Vec<String> =
-        house.steps().await.into_iter().map(|(name, _, state, _)| format!("{name} {state}")).collect();
+    let left: Vec<String> = house
+        .steps()
+        .await
+        .into_iter()
+        .map(|(name, _, state, _)| format!("{name} {state}"))
+        .collect();
     assert_eq!(left, ["base todo", "runtime gone", "app gone"]);
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
 
     passes(&house, "web", vec![house.bind("web", 1, "app").await]).await;
-    let states: Vec<String> = house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
+    let states: Vec<String> =
+        house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
     assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
 
     let reason = "burnt".to_owned();
@@ -341,9 +394,14 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
     };
     passes(&house, "web", vec![create]).await;
     house.control.propose(&house.cy, below).await.unwrap();
-    let nested = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
+    let nested =
+        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
     let review = house.control.review(&house.bo, nested).await.unwrap();
-    assert!(review.summary.contains(&"Removes deployment below.".to_owned()), "{:?}", review.summary);
+    assert!(
+        review.summary.contains(&"Removes deployment below.".to_owned()),
+        "{:?}",
+        review.summary
+    );
     house.approve(&house.bo, nested).await;
     house.commit(&house.ada, nested).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
@@ -353,13 +411,18 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
         .await
         .unwrap();
     assert_eq!(open, 0, "what was proposed on it went with it");
-    let whole = house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    let whole =
+        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
     house.approve(&house.bo, whole).await;
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
     let shown = house.listed(&house.ada, Fate::Any).await;
     for old in &shown {
-        house.control.review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told).await.unwrap();
+        house
+            .control
+            .review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told)
+            .await
+            .unwrap();
     }
     assert_eq!(
         shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
@@ -369,7 +432,7 @@ async fn from_an_unbinding_to_a_deployment_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
+async fn policy_change_satisfies_old_and_new_policy() {
     let house = House::new().await;
     let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
     house.approve(&house.bo, waiting).await;
@@ -384,7 +447,11 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
     house.commit(&house.ada, id).await.unwrap();
     let weaker = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
     let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
-    assert_eq!(house.control.review(&house.bo, back).await.unwrap().gate.needed, 2, "the old one asks for 2");
+    assert_eq!(
+        house.control.review(&house.bo, back).await.unwrap().gate.needed,
+        2,
+        "the old one asks for 2"
+    );
     let draft = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     assert_eq!(house.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
@@ -397,11 +464,17 @@ async fn a_policy_passes_under_the_one_before_it_and_under_itself() {
 }
 
 #[tokio::test]
-async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
+async fn jig_is_switched_only_by_review() {
     let house = House::new().await;
     let files = [("own/own.yml".to_owned(), OWN_JIG.as_bytes().to_vec())].into();
     house.control.import_barclamps(Some(&house.ada), &files).await.unwrap();
-    let version = Line::of(&house).await.catalog.barclamps().find(|(_, b)| b.name.as_str() == "own").unwrap().0;
+    let version = Line::of(&house)
+        .await
+        .catalog
+        .barclamps()
+        .find(|(_, b)| b.name.as_str() == "own")
+        .unwrap()
+        .0;
     let web = house.id("web").await;
     let own = BarclampName::parse("own").unwrap();
     let (jig, off) = (JigName::parse("own-jig").unwrap(), false);
@@ -412,7 +485,10 @@ async fn a_jig_is_switched_by_a_review_and_nowhere_else() {
         .await
         .unwrap();
     assert!(!active);
-    let by_hand = sqlx::query("UPDATE jig SET active = true").execute(house.database.app()).await.unwrap_err();
+    let by_hand = sqlx::query("UPDATE jig SET active = true")
+        .execute(house.database.app())
+        .await
+        .unwrap_err();
     assert_eq!(by_hand.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"));
 }
 
@@ -425,14 +501,14 @@ roles:
 ";
 
 #[tokio::test]
-async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
+async fn board_shows_states_among_many_steps() {
     let house = House::new().await;
     for n in 1..=4 {
         house.bound("web", n, "app").await;
     }
-    // Each is one that was bound once and is gone; more rows than a board ever read.
+    // Noderoles that were bound once and then removed: more rows than a board may read.
     let crowd = [
-        // Nothing but time depends on these here.
+        // Only the speed of this test depends on these constraints.
         "DO $$ DECLARE c record; BEGIN FOR c IN SELECT conname, conrelid::regclass AS t FROM pg_constraint \
          WHERE contype = 'f' AND conrelid IN ('step'::regclass, 'noderole'::regclass) LOOP \
          EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.t, c.conname); END LOOP; END $$",
@@ -455,11 +531,9 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
     }
     transaction.commit().await.unwrap();
     let board = house.board("web").await;
-    let chips = board
-        .groups
-        .iter()
-        .flat_map(|group| &group.roles)
-        .flat_map(|role| role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone())));
+    let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| {
+        role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
+    });
     let told: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
     let error = Some("no space left".to_owned());
     let expected = [
@@ -474,23 +548,28 @@ async fn a_board_tells_the_states_of_what_it_shows_among_any_number_of_steps() {
 }
 
 #[tokio::test]
-async fn a_policy_that_nobody_could_meet_is_neither_submitted_nor_committed() {
+async fn unsatisfiable_policy_is_rejected() {
     let house = House::new().await;
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
-    let refused = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
+    let refused =
+        house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");
     let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: this \
                   change could never be committed. Ask for fewer approvals, or let more people review first";
-    assert_eq!(refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(), [detail]);
+    assert_eq!(
+        refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(),
+        [detail]
+    );
     let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap();
     house.approve(&house.bo, id).await;
     house.approve(&house.cy, id).await;
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().checks, vec![]);
 
-    // Who may review is looked at again: at the page, and at the commit.
+    // Both the page and the commit read the current reviewers.
     let admin = NewPerson::human("root", [Permission::Admin]);
     house.people.create_person(None, &admin).await.unwrap();
     let admin = house.people.sign_in_as_owner("root").await.unwrap();

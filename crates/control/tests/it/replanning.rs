@@ -1,4 +1,4 @@
-//! What a commit does to the reviews of others that rest on what it changes.
+//! Replanning: the effect of a commit on other reviews with the same base.
 
 use api::console::ReviewState;
 use api::reviews::Fate;
@@ -11,20 +11,22 @@ use serde_json::{Value, json};
 use crate::house::{House, role};
 
 impl House {
-    /// Commits edits by cy that move the base of whatever is open on the deployment. Only one personal proposal is open on it, so
-    /// this one is of another kind.
+    /// Commits edits by cy that move the base of the deployment's open reviews. Only one personal
+    /// proposal can be open on it, so this one is of another kind.
     pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> TargetNo {
         let id = self.submitted_beside(deployment, edits).await;
         self.commit(&self.cy, id).await.unwrap()
     }
 
-    /// The same, approved and not committed yet.
+    /// Like [`Self::moved_by`], approved but not committed.
     pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
-        let query = sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
+        let query =
+            sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);
         let other = ProposalId(query.fetch_one(self.database.owner()).await.unwrap());
         let version = self.control.edit(&self.cy, other, 0, edits).await.unwrap();
-        let id = self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
+        let id =
+            self.control.submit(&self.cy, other, version, "another change".into()).await.unwrap();
         self.approve(&self.bo, id).await;
         id
     }
@@ -35,7 +37,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
+async fn moved_base_is_replanned_with_equal_effect() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -48,26 +50,39 @@ async fn a_moved_base_is_planned_anew_at_once_and_the_effect_is_unchanged() {
     let was = house.control.review(&house.bo, old).await.unwrap();
     let became = was.became.unwrap();
     let new = became.after.unwrap();
-    assert_eq!((was.state, became.target, became.same_effect), (ReviewState::Replaced, target, true));
-    assert_eq!((became.moved, became.dropped), (vec![format!("web (target {target})")], vec!["bo (approved)".into()]));
+    assert_eq!(
+        (was.state, became.target, became.same_effect),
+        (ReviewState::Replaced, target, true)
+    );
+    assert_eq!(
+        (became.moved, became.dropped),
+        (vec![format!("web (target {target})")], vec!["bo (approved)".into()])
+    );
     let is = house.control.review(&house.bo, new).await.unwrap();
-    assert_eq!((is.state, is.authors.as_slice()), (ReviewState::Waiting, ["ada".to_owned()].as_slice()));
-    assert_eq!((is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before), ("a change", 0, old));
+    assert_eq!(
+        (is.state, is.authors.as_slice()),
+        (ReviewState::Waiting, ["ada".to_owned()].as_slice())
+    );
+    assert_eq!(
+        (is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before),
+        ("a change", 0, old)
+    );
     assert_eq!(house.board("web").await.proposal.unwrap().submission, Some(new));
 
     let refused = house.commit(&house.ada, old).await.unwrap_err();
     assert_eq!(refused.code, "not_newest", "the void one stays void");
-    let refused = house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused =
+        house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
     let refused = house.commit(&house.ada, new).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
-    // Whoever moved the base wrote nothing of it.
+    // The person who moved the base is not an author of the replanned proposal.
     house.approve(&house.cy, new).await;
     house.commit(&house.ada, new).await.unwrap();
 }
 
 #[tokio::test]
-async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown() {
+async fn replan_with_other_documents_is_sent_back() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
@@ -78,14 +93,24 @@ async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown(
     let became = was.became.unwrap();
     assert_eq!((was.state, became.after, became.refused.len()), (ReviewState::SentBack, None, 1));
     let finding = &became.refused[0];
-    assert!(finding.at == "web" && finding.detail.contains("differently than submitted"), "{finding:?}");
+    assert!(
+        finding.at == "web" && finding.detail.contains("differently than submitted"),
+        "{finding:?}"
+    );
 
     let open = house.board("web").await.proposal.unwrap();
     assert_eq!((open.title.as_str(), open.submission), ("a change", None));
     assert_eq!(open.sent_back.map(|back| back.before), Some(old));
-    let new = house.control.submit(&house.ada, open.id, open.version, "the same again".into()).await.unwrap();
+    let new = house
+        .control
+        .submit(&house.ada, open.id, open.version, "the same again".into())
+        .await
+        .unwrap();
     let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
-    assert_eq!((came.before, came.after, came.target, came.same_effect), (old, Some(new), target, false));
+    assert_eq!(
+        (came.before, came.after, came.target, came.same_effect),
+        (old, Some(new), target, false)
+    );
     let paths = |d: &engine::blueprint::Difference| {
         let data = d.deployments.iter().flat_map(|d| &d.roles).flat_map(|r| &r.data);
         data.map(ToString::to_string).collect::<Vec<_>>()
@@ -95,7 +120,7 @@ async fn other_documents_than_submitted_are_sent_back_and_what_differs_is_shown(
 }
 
 #[tokio::test]
-async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
+async fn replan_with_refused_edits_is_sent_back() {
     let house = House::new().await;
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
     let web = house.submit(&house.ada, "web", vec![one]).await;
@@ -108,7 +133,8 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
     let became = was.became.unwrap();
     assert_eq!((was.state, became.after), (ReviewState::SentBack, None));
     assert!(
-        became.refused[0].at == "edit 1, by ada" && became.refused[0].detail.contains("belongs to web"),
+        became.refused[0].at == "edit 1, by ada"
+            && became.refused[0].detail.contains("belongs to web"),
         "{became:?}"
     );
     let listed = house.listed(&house.bo, Fate::Any).await;
@@ -124,23 +150,27 @@ async fn what_does_not_plan_any_more_goes_back_to_its_authors() {
         None,
         "once it is edited it is a draft like others"
     );
-    let again = house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
+    let again =
+        house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
     house.approve(&house.bo, again).await;
     house.commit(&house.ada, again).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_change_that_somebody_else_made_already_goes_back_too() {
+async fn replan_without_remaining_changes_is_sent_back() {
     let house = House::new().await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
     house.moved_by("web", vec![edit]).await;
     let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
-    assert!(became.after.is_none() && became.refused[0].detail.contains("changes nothing"), "{became:?}");
+    assert!(
+        became.after.is_none() && became.refused[0].detail.contains("changes nothing"),
+        "{became:?}"
+    );
 }
 
 #[tokio::test]
-async fn edit_that_another_commit_made_leaves_the_summary() {
+async fn edit_made_by_another_commit_leaves_summary() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let made = house.data_edit("web", json!({"a": 1})).await;
@@ -157,11 +187,14 @@ async fn edit_that_another_commit_made_leaves_the_summary() {
     let new = house.control.submit(&house.ada, open.id, open.version, open.title).await.unwrap();
     let summary = house.control.review(&house.bo, new).await.unwrap().summary;
     assert!(!summary.iter().any(|line| line.starts_with("Sets the data")), "{summary:?}");
-    assert!(summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")), "{summary:?}");
+    assert!(
+        summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")),
+        "{summary:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_process_that_dies_behind_its_commit_loses_nothing() {
+async fn crash_after_commit_is_replanned_by_sweep() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 3, "still").await;
@@ -169,7 +202,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
     let old = house.submit(&house.ada, "web", vec![edit]).await;
     let edit = house.bind("web", 2, "still").await;
     let other = house.submitted_beside("web", vec![edit]).await;
-    // Planning anew waits for this lock; the commit itself does not.
+    // Replanning waits for this lock; the commit does not.
     let mut holding = house.database.app().begin().await.unwrap();
     let sql = "SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
     sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
@@ -205,7 +238,7 @@ async fn a_process_that_dies_behind_its_commit_loses_nothing() {
 }
 
 #[tokio::test]
-async fn siblings_are_left_alone() {
+async fn sibling_reviews_are_not_replanned() {
     let house = House::new().await;
     let edit = house.data_edit("edge", json!({"a": 1})).await;
     let edge = house.submit(&house.ada, "edge", vec![edit]).await;
@@ -216,7 +249,7 @@ async fn siblings_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_became_of_a_review_is_never_told_otherwise() {
+async fn replan_records_are_immutable() {
     let house = House::new().await;
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit]).await;
@@ -227,31 +260,43 @@ async fn what_became_of_a_review_is_never_told_otherwise() {
     }
     let sql = "INSERT INTO replan (before_id, proposal_id, version, target, refused)
                SELECT id, proposal_id, 9, 1, '[{}]' FROM submission WHERE id <> $1 LIMIT 1";
-    assert!(sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(), "not the proposal's version");
+    assert!(
+        sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(),
+        "not the proposal's version"
+    );
 }
 
 #[tokio::test]
-async fn what_went_out_of_scope_meanwhile_is_not_reviewed() {
+async fn edits_now_out_of_scope_are_rejected() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
-    let edits = vec![house.bind("web", 2, "app").await, Edit::ExpungeNode { node: n1, reason: "burnt".into() }];
+    let edits = vec![
+        house.bind("web", 2, "app").await,
+        Edit::ExpungeNode { node: n1, reason: "burnt".into() },
+    ];
     let old = house.submit(&house.ada, "web", edits).await;
     house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
 
-    // It would plan: n1 is there. But it would write edge, which no review of web covers.
+    // The edits could be planned, because n1 exists. But the plan would write edge, which is
+    // outside of web's base.
     let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
     assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
     let finding = &became.refused[0];
     assert_eq!(finding.at, "edit 2, by ada");
-    assert!(finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"), "{finding:?}");
+    assert!(
+        finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"),
+        "{finding:?}"
+    );
 
     let open = house.board("web").await.proposal.unwrap();
     let title = "give it up".to_owned();
-    let refused = house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
+    let refused =
+        house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
     assert!(
-        refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Take it back, then submit."),
+        refused.detail.starts_with("Edit 2 (")
+            && refused.detail.ends_with("Take it back, then submit."),
         "{refused:?}"
     );
     let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();

@@ -1,4 +1,4 @@
-//! A deployment brought back to an earlier target, by a proposal.
+//! Restoring a deployment to an earlier target with a proposal.
 
 use api::console::LeftOut;
 use engine::ids::TargetNo;
@@ -14,12 +14,15 @@ async fn committed(house: &House, edits: Vec<Edit>) -> TargetNo {
 }
 
 #[tokio::test]
-async fn a_deployment_comes_back_by_a_reviewed_proposal() {
+async fn deployment_is_restored_by_reviewed_proposal() {
     let house = House::new().await;
     let web = house.id("web").await;
     let then = house.bound("web", 1, "app").await;
-    let data =
-        |port: u16| Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": port}}) };
+    let data = |port: u16| Edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": port}}),
+    };
     let unbind = Edit::Unbind {
         node: house.node(1).await,
         noderole: engine::cluster::NoderoleKey::first(role("app")),
@@ -31,31 +34,44 @@ async fn a_deployment_comes_back_by_a_reviewed_proposal() {
     let restored = house.control.restore(&house.ada, "web", then, false).await.unwrap();
     assert!(restored.missing.is_empty() && restored.edits >= 3, "{restored:?}");
     let proposal = house.board("web").await.proposal.unwrap();
-    assert_eq!((proposal.id, proposal.title.as_str()), (restored.proposal, "Restore web as of target 2"));
+    assert_eq!(
+        (proposal.id, proposal.title.as_str()),
+        (restored.proposal, "Restore web as of target 2")
+    );
     let again = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
     assert_eq!(again.code, "proposal_open");
 
     let title = "as it was".to_owned();
-    let id = house.control.submit(&house.ada, restored.proposal, restored.version, title).await.unwrap();
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "a second person reviews it");
+    let id =
+        house.control.submit(&house.ada, restored.proposal, restored.version, title).await.unwrap();
+    assert_eq!(
+        house.commit(&house.ada, id).await.unwrap_err().code,
+        "not_approved",
+        "a second person reviews it"
+    );
     house.approve(&house.bo, id).await;
     let back = house.commit(&house.ada, id).await.unwrap();
     let point = api::console::Point::Target;
-    let left = house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
-    // The node that joined since stays, and carries nothing of it.
+    let left =
+        house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
+    // The node that joined later stays, without noderoles of the deployment.
     let text = left.text();
     assert_eq!(left.difference.deployments, vec![], "{text}");
-    assert!(left.difference.nodes.iter().all(|node| node.noderoles.is_empty() && node.moved.is_some()), "{text}");
+    assert!(
+        left.difference.nodes.iter().all(|node| node.noderoles.is_empty() && node.moved.is_some()),
+        "{text}"
+    );
     let nothing = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
     assert_eq!(nothing.code, "nothing_to_restore");
 }
 
 #[tokio::test]
-async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
+async fn partial_restore_leaves_out_named_parts() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let web = house.id("web").await;
-    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let data =
+        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
     let gone = Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() };
     committed(&house, vec![data, gone]).await;
 
@@ -69,22 +85,36 @@ async fn what_can_not_come_back_is_named_and_left_out_on_demand() {
 
     let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();
     assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
-    // Whoever looks at the proposal reads it, and whoever reviews it, for as long as there is the review.
+    // The proposal and its review show the left-out parts, for as long as the review exists.
     let left_out = Some(LeftOut { target: then, missing: restored.missing.clone(), more: 0 });
     let (_, proposal) = house.control.proposal(&house.cy, restored.proposal).await.unwrap();
-    assert_eq!((&proposal.left_out, &house.board("web").await.proposal.unwrap().left_out), (&left_out, &left_out));
-    let id = house.control.submit(&house.ada, restored.proposal, restored.version, "back".into()).await.unwrap();
+    assert_eq!(
+        (&proposal.left_out, &house.board("web").await.proposal.unwrap().left_out),
+        (&left_out, &left_out)
+    );
+    let id = house
+        .control
+        .submit(&house.ada, restored.proposal, restored.version, "back".into())
+        .await
+        .unwrap();
     assert_eq!(house.control.review(&house.bo, id).await.unwrap().left_out, left_out);
-    // Without its edits nothing is restored, so nothing is left out.
-    let version = house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
+    // Without its edits the proposal restores nothing, so nothing is left out.
+    let version =
+        house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().left_out, None);
-    let other = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 2}}) };
-    let version = house.control.edit(&house.ada, restored.proposal, version, vec![other]).await.unwrap();
-    let next = house.control.submit(&house.ada, restored.proposal, version, "other".into()).await.unwrap();
+    let other =
+        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 2}}) };
+    let version =
+        house.control.edit(&house.ada, restored.proposal, version, vec![other]).await.unwrap();
+    let next =
+        house.control.submit(&house.ada, restored.proposal, version, "other".into()).await.unwrap();
     let reviewed = async |id| house.control.review(&house.bo, id).await.unwrap().left_out;
     assert_eq!((reviewed(next).await, reviewed(id).await), (None, left_out));
-    for (name, target, code) in [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")] {
-        let refused = house.control.restore(&house.ada, name, TargetNo(target), false).await.unwrap_err();
+    for (name, target, code) in
+        [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")]
+    {
+        let refused =
+            house.control.restore(&house.ada, name, TargetNo(target), false).await.unwrap_err();
         assert_eq!(refused.code, code, "{name}");
     }
 }

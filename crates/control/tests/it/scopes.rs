@@ -1,4 +1,4 @@
-//! Proposals on a single node, and what several people say in one proposal.
+//! Proposals on a single node, and edits of several people in one proposal.
 
 use api::reviews::{Fate, ProposalsWanted};
 use engine::ids::{NodeId, ProposalId};
@@ -13,39 +13,58 @@ async fn on_node(house: &House, n: usize) -> (ProposalId, NodeId) {
 }
 
 #[tokio::test]
-async fn a_new_node_gets_what_it_begins_with_beside_everything_else() {
+async fn new_node_is_bootstrapped_by_its_own_proposal() {
     let house = House::new().await;
     let edit = house.bind("web", 2, "still").await;
     let web = house.submit(&house.ada, "web", vec![edit]).await;
     let (proposal, node) = on_node(&house, 1).await;
-    assert_eq!(house.control.propose_on_node(&house.cy, node).await.unwrap(), proposal, "one at a time for each node");
+    assert_eq!(
+        house.control.propose_on_node(&house.cy, node).await.unwrap(),
+        proposal,
+        "one at a time for each node"
+    );
     assert_ne!(on_node(&house, 2).await.0, proposal);
 
     let edit = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let view = house.control.node_proposal(&house.bo, proposal).await.unwrap();
-    let carried: Vec<(String, bool)> = view.carries.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
+    let carried: Vec<(String, bool)> =
+        view.carries.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
     assert_eq!(carried, [("base".to_owned(), true), ("runtime".to_owned(), true)]);
     assert!(!view.choices.iter().any(|choice| choice.role == role("runtime")));
-    let listed = house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
-    let scope = |id| listed.iter().find(|p| p.id == id).map(|p| (p.scope.deployment.to_string(), p.scope.node.clone()));
+    let listed =
+        house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
+    let scope = |id| {
+        listed
+            .iter()
+            .find(|p| p.id == id)
+            .map(|p| (p.scope.deployment.to_string(), p.scope.node.clone()))
+    };
     let (deployment, on) = scope(proposal).unwrap();
-    assert_eq!((deployment.as_str(), on.unwrap().fqdn.as_str()), ("system", "n1.house.example.com"));
+    assert_eq!(
+        (deployment.as_str(), on.unwrap().fqdn.as_str()),
+        ("system", "n1.house.example.com")
+    );
     assert_eq!(listed.len(), 3);
 
-    let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.node.as_deref(), Some("n1.house.example.com"));
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved", "the gate is the same");
+    assert_eq!(
+        house.commit(&house.ada, id).await.unwrap_err().code,
+        "not_approved",
+        "the gate is the same"
+    );
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     assert_eq!(house.steps().await.len(), 2);
-    // system changed, so what rests on it was planned anew at once.
+    // system changed, so Gantry replanned the review at once.
     assert!(house.control.review(&house.bo, web).await.unwrap().became.unwrap().same_effect);
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_touches_that_node_alone() {
+async fn node_proposal_changes_only_its_node() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -53,17 +72,26 @@ async fn a_proposal_on_a_node_touches_that_node_alone() {
     let (web, edge, n2) = (house.id("web").await, house.id("edge").await, house.node(2).await);
     let before = house.traces().await;
     let cases = [
-        (Edit::Bind { deployment: web, node: n2, role: role("wipe") }, "on node n1.house.example.com alone"),
-        (Edit::Bind { deployment: edge, node: n1, role: role("wipe") }, "on node n1.house.example.com alone"),
+        (
+            Edit::Bind { deployment: web, node: n2, role: role("wipe") },
+            "on node n1.house.example.com alone",
+        ),
+        (
+            Edit::Bind { deployment: edge, node: n1, role: role("wipe") },
+            "on node n1.house.example.com alone",
+        ),
         (Edit::MoveNode { node: n1, deployment: edge }, "on node n1.house.example.com alone"),
-        (Edit::SetRoleData { deployment: web, role: role("app"), data: json!({}) }, "propose on the deployment"),
+        (
+            Edit::SetRoleData { deployment: web, role: role("app"), data: json!({}) },
+            "propose on the deployment",
+        ),
         (Edit::AddRole { deployment: web, role: role("wipe") }, "propose on the deployment"),
     ];
     for (edit, part) in cases {
         let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
         assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
     }
-    // app on n2 waits for the runtime on n1, which came first: taking that away reaches n2.
+    // app on n2 waits for the runtime on n1, which was bound first. So its removal affects n2.
     let key = engine::cluster::NoderoleKey::first(role("runtime"));
     let edit = Edit::Unbind { node: n1, noderole: key, with_dependents: true };
     let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
@@ -73,28 +101,36 @@ async fn a_proposal_on_a_node_touches_that_node_alone() {
         .fetch_one(house.database.owner())
         .await
         .unwrap();
-    assert_eq!(house.control.propose_on_node(&house.ada, NodeId(phantom)).await.unwrap_err().code, "phantom");
+    assert_eq!(
+        house.control.propose_on_node(&house.ada, NodeId(phantom)).await.unwrap_err().code,
+        "phantom"
+    );
 }
 
 #[tokio::test]
-async fn one_proposal_for_each_node_is_the_databases_rule_too() {
+async fn database_permits_one_proposal_per_node() {
     let house = House::new().await;
     let (first, node) = on_node(&house, 1).await;
-    let (one, two) =
-        tokio::join!(house.control.propose_on_node(&house.bo, node), house.control.propose_on_node(&house.cy, node));
+    let (one, two) = tokio::join!(
+        house.control.propose_on_node(&house.bo, node),
+        house.control.propose_on_node(&house.cy, node)
+    );
     assert_eq!((one.unwrap(), two.unwrap()), (first, first));
     let again = "INSERT INTO proposal (deployment_id, node_id, kind, created_by)
                  SELECT deployment_id, node_id, kind, created_by FROM proposal WHERE kind = 'node_scoped'";
     assert!(sqlx::query(again).execute(house.database.app()).await.is_err());
     let odd = "INSERT INTO proposal (deployment_id, node_id, kind, created_by)
                SELECT deployment_id, node_id, 'personal', created_by FROM proposal";
-    assert!(sqlx::query(odd).execute(house.database.app()).await.is_err(), "a node only with its kind");
+    assert!(
+        sqlx::query(odd).execute(house.database.app()).await.is_err(),
+        "a node only with its kind"
+    );
     house.control.discard(&house.ada, first, 0).await.unwrap();
     assert_ne!(on_node(&house, 1).await.0, first);
 }
 
 #[tokio::test]
-async fn what_is_proposed_on_a_node_goes_with_it() {
+async fn node_removal_discards_its_proposal() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (proposal, node) = on_node(&house, 1).await;
@@ -104,7 +140,7 @@ async fn what_is_proposed_on_a_node_goes_with_it() {
 }
 
 #[tokio::test]
-async fn where_people_overrule_each_other_both_are_named() {
+async fn conflicting_edits_name_both_authors() {
     let house = House::new().await;
     let one = house.data_edit("web", json!({"a": 1})).await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![one]).await;
@@ -115,20 +151,28 @@ async fn where_people_overrule_each_other_both_are_named() {
     let version = house.control.edit(&house.bo, proposal, version, two).await.unwrap();
     let clashes = house.board("web").await.proposal.unwrap().clashes;
     let [clash] = clashes.as_slice() else { panic!("{clashes:?}") };
-    assert_eq!((clash.earlier, clash.earlier_by.as_str(), clash.later, clash.later_by.as_str()), (1, "ada", 3, "bo"));
+    assert_eq!(
+        (clash.earlier, clash.earlier_by.as_str(), clash.later, clash.later_by.as_str()),
+        (1, "ada", 3, "bo")
+    );
     assert_eq!(clash.about, "/a of app");
     let (_, shown) = house.control.proposal(&house.cy, proposal).await.unwrap();
     assert_eq!(shown.clashes, clashes);
     let id = house.control.submit(&house.ada, proposal, version, "both".into()).await.unwrap();
     let reviewed = house.control.review(&house.cy, id).await.unwrap().clashes;
-    let said: Vec<_> = reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.about.as_str())).collect();
+    let said: Vec<_> =
+        reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.about.as_str())).collect();
     assert_eq!(said, [(1, 3, "/a of app in web")], "whoever approves sees it too");
     house.control.undo(&house.ada, proposal, version).await.unwrap();
-    assert_eq!(house.board("web").await.proposal.unwrap().clashes, [], "what is taken back overrules nobody");
+    assert_eq!(
+        house.board("web").await.proposal.unwrap().clashes,
+        [],
+        "what is taken back overrules nobody"
+    );
 }
 
 #[tokio::test]
-async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
+async fn node_proposal_outlives_its_first_deployment() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
@@ -136,28 +180,40 @@ async fn a_proposal_on_a_node_outlives_the_deployment_that_it_was_opened_in() {
     house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
     house.moved_by("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
 
-    let listed = house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
+    let listed =
+        house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
     let scopes: Vec<_> = listed.iter().map(|p| (p.id, p.scope.deployment.to_string())).collect();
     assert_eq!(scopes, [(proposal, "edge".to_owned())], "it is where its node is");
-    assert_eq!(house.control.proposal(&house.bo, proposal).await.unwrap().0.deployment.as_str(), "edge");
-    assert_eq!(house.control.node_proposal(&house.bo, proposal).await.unwrap().scope.deployment.as_str(), "edge");
-    // Its review is listed and committed like others, also when the node is gone behind it.
+    assert_eq!(
+        house.control.proposal(&house.bo, proposal).await.unwrap().0.deployment.as_str(),
+        "edge"
+    );
+    assert_eq!(
+        house.control.node_proposal(&house.bo, proposal).await.unwrap().scope.deployment.as_str(),
+        "edge"
+    );
+    // The review is listed and committed like others, also if the node was removed since.
     let edit = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
     assert_eq!(house.listed(&house.bo, Fate::Open).await[0].submission, id);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
-    assert_eq!((review.state, review.deployment.as_str()), (api::console::ReviewState::Committed, "web"));
+    assert_eq!(
+        (review.state, review.deployment.as_str()),
+        (api::console::ReviewState::Committed, "web")
+    );
 }
 
 #[tokio::test]
-async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
+async fn node_proposal_cannot_bind_a_service() {
     let house = House::new().await;
     let text = "barclamp: {name: names, version: '1'}\nroles:\n  - {name: dns, jig: noop, flags: [service]}\n  - {name: client, jig: noop, requires: [dns]}\n";
     let files = [("names/names.yml".to_owned(), text.as_bytes().to_vec())].into();
-    let version = house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let version =
+        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let (web, n1) = (house.id("web").await, house.node(1).await);
     let barclamp = engine::ids::BarclampName::parse("names").unwrap();
     let using = Edit::UseBarclamp { deployment: web, barclamp, version };
@@ -167,30 +223,38 @@ async fn a_service_is_not_bound_by_a_proposal_on_a_node() {
     let bind = |name: &str| vec![Edit::Bind { deployment: web, node, role: role(name) }];
     let refused = house.control.edit(&house.ada, proposal, 0, bind("dns")).await.unwrap_err();
     assert_eq!(refused.status, 422);
-    assert!(refused.detail.contains("dns is a service that stands for web as a whole"), "{refused:?}");
+    assert!(
+        refused.detail.contains("dns is a service that stands for web as a whole"),
+        "{refused:?}"
+    );
     let offered = house.control.node_proposal(&house.ada, proposal).await.unwrap().choices;
     assert!(offered.iter().any(|choice| choice.role == role("client")));
     assert!(!offered.iter().any(|choice| choice.role == role("dns")), "it is not offered either");
-    // With what the node needs it comes along.
+    // The required role is added too.
     house.control.edit(&house.ada, proposal, 0, bind("client")).await.unwrap();
     let view = house.control.node_proposal(&house.ada, proposal).await.unwrap();
     assert_eq!(view.proposal.added, 2);
 }
 
 #[tokio::test]
-async fn a_node_that_others_moved_meanwhile_gets_the_same_from_its_proposal() {
+async fn moved_node_proposal_has_equal_effect() {
     let house = House::new().await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
     let (proposal, node) = on_node(&house, 1).await;
     let bind = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
     let version = house.control.edit(&house.ada, proposal, 0, vec![bind]).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
+    let id =
+        house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
     let became = house.control.review(&house.bo, id).await.unwrap().became.unwrap();
-    assert_eq!((became.after, became.moved), (None, vec!["n1.house.example.com (taken by another change)".to_owned()]));
+    assert_eq!(
+        (became.after, became.moved),
+        (None, vec!["n1.house.example.com (taken by another change)".to_owned()])
+    );
     assert_eq!(became.refused[0].at, "n1.house.example.com");
     let version = house.control.node_proposal(&house.ada, proposal).await.unwrap().proposal.version;
-    let again = house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
+    let again =
+        house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     let came = house.control.review(&house.bo, again).await.unwrap().came_from.unwrap();
     assert!(came.before == id && came.same_effect, "{:?}", came.shift);
 }

@@ -28,7 +28,7 @@ fn answer(answer: Value) -> FactorWish {
     FactorWish { code: None, answer: Some(answer) }
 }
 
-/// The code of a secret, some steps from now.
+/// The code of a secret, `steps` time steps from now.
 fn code(secret: &str, steps: i64) -> String {
     let app = Builder::new().with_secret(Secret::try_from_base32(secret).unwrap()).build().unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
@@ -37,16 +37,24 @@ fn code(secret: &str, steps: i64) -> String {
 
 impl House {
     async fn give_password(&self, actor: &Actor) {
-        let link = self.people.first_link(actor.person, std::time::Duration::from_secs(60)).await.unwrap();
+        let link =
+            self.people.first_link(actor.person, std::time::Duration::from_secs(60)).await.unwrap();
         let begun = self.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
         let first = self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
-        self.people.set_password(&first, &PasswordWish { old: None, new: Password::typed(PASSWORD) }).await.unwrap();
+        self.people
+            .set_password(&first, &PasswordWish { old: None, new: Password::typed(PASSWORD) })
+            .await
+            .unwrap();
     }
 
-    /// A session by password, with its token.
+    /// A session with password sign-in, and its token.
     async fn by_password(&self, name: &str) -> (Actor, String) {
         let password = Password::typed(PASSWORD);
-        let begun = self.people.sign_in_by_password(name, password, &Visitor::default(), None).await.unwrap();
+        let begun = self
+            .people
+            .sign_in_by_password(name, password, &Visitor::default(), None)
+            .await
+            .unwrap();
         let token = begun.session.reveal().to_owned();
         (self.now(&token).await, token)
     }
@@ -57,7 +65,10 @@ impl House {
 
     async fn set_up(&self, actor: &Actor) -> String {
         let secret = self.people.start_totp(actor).await.unwrap().secret;
-        self.people.confirm_totp(actor, &Code::entered(code(&secret, -1)), &Visitor::default()).await.unwrap();
+        self.people
+            .confirm_totp(actor, &Code::entered(code(&secret, -1)), &Visitor::default())
+            .await
+            .unwrap();
         secret
     }
 
@@ -106,7 +117,10 @@ async fn session_by_password_needs_the_code() {
     assert_eq!(code_of(house.people.end_other_sessions(&bo).await), "second_factor_needed");
     assert_eq!(code_of(house.people.start_totp(&bo).await), "second_factor_needed", "another app");
     assert_eq!(code_of(house.people.remove_totp(&bo).await), "second_factor_needed");
-    let password = PasswordWish { old: Some(Password::typed(PASSWORD)), new: Password::typed("purple anvil rain") };
+    let password = PasswordWish {
+        old: Some(Password::typed(PASSWORD)),
+        new: Password::typed("purple anvil rain"),
+    };
     assert_eq!(code_of(house.people.set_password(&bo, &password).await), "second_factor_needed");
     assert!(!house.people.still_looks(&bo).await.unwrap());
     let state = house.people.second_factor(&bo).await.unwrap();
@@ -114,7 +128,11 @@ async fn session_by_password_needs_the_code() {
 
     assert_eq!(code_of(house.present(&bo, &wish("12345")).await), "invalid");
     assert_eq!(code_of(house.present(&bo, &FactorWish::default()).await), "invalid");
-    assert_eq!(code_of(house.present(&bo, &wish(&code(&secret, -1))).await), "code_used", "it confirmed the app");
+    assert_eq!(
+        code_of(house.present(&bo, &wish(&code(&secret, -1))).await),
+        "code_used",
+        "it confirmed the app"
+    );
     house.present(&bo, &wish(&code(&secret, 0))).await.unwrap();
     let now = house.now(&session).await;
     assert!(!now.needs_factor() && now.may(Permission::Reviewer));
@@ -123,7 +141,8 @@ async fn session_by_password_needs_the_code() {
     house.people.remove_totp(&now).await.unwrap();
     assert!(!house.by_password("bo").await.0.needs_factor());
     let sql = "SELECT action FROM audit WHERE source = 'application' AND action ~ 'factor|totp' ORDER BY id";
-    let actions: Vec<String> = sqlx::query_scalar(sql).fetch_all(house.database.owner()).await.unwrap();
+    let actions: Vec<String> =
+        sqlx::query_scalar(sql).fetch_all(house.database.owner()).await.unwrap();
     assert_eq!(actions, ["totp.confirm", "factor.present", "totp.remove"]);
     let all = "SELECT string_agg(a::text, ' ') FROM audit a";
     let all: String = sqlx::query_scalar(all).fetch_one(house.database.owner()).await.unwrap();
@@ -146,11 +165,19 @@ async fn passkey_is_presented_once_per_request() {
     let foreign = house.registers(&house.cy).await;
     let of_cy = foreign.get(ORIGIN, &options);
     assert_eq!(code_of(house.present(&bo, &answer(of_cy)).await), "passkey_rejected");
-    assert_eq!(code_of(house.present(&bo, &answer(signed)).await), "no_passkey_request", "it is consumed");
+    assert_eq!(
+        code_of(house.present(&bo, &answer(signed)).await),
+        "no_passkey_request",
+        "it is consumed"
+    );
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
     let old = "UPDATE session SET ceremony = jsonb_set(ceremony, '{second_factor,at}', '1')";
     sqlx::query(old).execute(house.database.owner()).await.unwrap();
-    assert_eq!(code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await), "no_passkey_request", "too old");
+    assert_eq!(
+        code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await),
+        "no_passkey_request",
+        "too old"
+    );
     assert_eq!(code_of(house.present(&bo, &answer(json!({ "id": "x" }))).await), "invalid");
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
     house.present(&bo, &answer(key.get(ORIGIN, &options))).await.unwrap();
@@ -165,12 +192,15 @@ async fn copied_passkey_is_rejected() {
     sqlx::query("UPDATE passkey SET counter = 7").execute(house.database.owner()).await.unwrap();
     let (bo, session) = house.by_password("bo").await;
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
-    assert_eq!(code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await), "passkey_rejected");
+    assert_eq!(
+        code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await),
+        "passkey_rejected"
+    );
     assert!(house.now(&session).await.needs_factor());
 }
 
 #[tokio::test]
-async fn policy_makes_people_set_one_up() {
+async fn policy_forces_setup() {
     let house = House::under(Policy { second_factor: true, ..Policy::default() }).await;
     house.give_password(&house.bo).await;
     let (bo, session) = house.by_password("bo").await;
@@ -181,10 +211,21 @@ async fn policy_makes_people_set_one_up() {
     let page = house.people.factor_page(&bo).await.unwrap();
     assert_eq!((page.person.as_str(), page.set_up), ("bo", None));
     let made = house.people.start_totp(&bo).await.unwrap();
-    assert_eq!(house.people.factor_page(&bo).await.unwrap().set_up, Some(made.clone()), "for the page without scripts");
-    assert_eq!(house.people.factor_page(&thief).await.unwrap().set_up, None, "another session does not see it");
+    assert_eq!(
+        house.people.factor_page(&bo).await.unwrap().set_up,
+        Some(made.clone()),
+        "for the page without scripts"
+    );
+    assert_eq!(
+        house.people.factor_page(&thief).await.unwrap().set_up,
+        None,
+        "another session does not see it"
+    );
     let confirm = async |actor: &Actor, steps| {
-        house.people.confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &Visitor::default()).await
+        house
+            .people
+            .confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &Visitor::default())
+            .await
     };
     assert_eq!(code_of(confirm(&thief, 0).await), "no_totp");
     assert_eq!(code_of(confirm(&bo, 5).await), "code_wrong");
@@ -199,22 +240,26 @@ async fn policy_makes_people_set_one_up() {
 }
 
 #[tokio::test]
-async fn wrong_codes_are_counted() {
+async fn wrong_codes_are_throttled() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
     let (bo, _) = house.by_password("bo").await;
     let secret = house.set_up(&bo).await;
-    // A server whose counts are its own.
+    // A server with its own counters.
     let people = People::over(store::Store::over(house.database.app().clone()));
     let (bo, session) = house.by_password("bo").await;
     let from = |n: u8| Visitor { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
-    let present = async |n: u8, code: &str| people.present_factor(&bo, None, &wish(code), &from(n)).await;
+    let present =
+        async |n: u8, code: &str| people.present_factor(&bo, None, &wish(code), &from(n)).await;
     let right = code(&secret, 0);
     let wrong = if right == "000000" { "000001" } else { "000000" };
     for n in 0..10 {
         assert_eq!(code_of(present(n, wrong).await), "code_wrong");
         let password = Password::typed(PASSWORD);
-        people.sign_in_by_password("bo", password, &from(99), None).await.expect("the password resets nothing");
+        people
+            .sign_in_by_password("bo", password, &from(99), None)
+            .await
+            .expect("the password resets nothing");
     }
     let refused = present(20, &right).await.expect_err("a refusal");
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_attempts"));
@@ -223,7 +268,11 @@ async fn wrong_codes_are_counted() {
     for _ in 0..10 {
         let _ = people.present_factor(&cy, None, &wish("000000"), &from(30)).await;
     }
-    assert_eq!(code_of(people.present_factor(&cy, None, &wish("000000"), &from(31)).await), "no_totp", "no guess");
+    assert_eq!(
+        code_of(people.present_factor(&cy, None, &wish("000000"), &from(31)).await),
+        "no_totp",
+        "no guess"
+    );
 }
 
 #[tokio::test]
@@ -233,7 +282,10 @@ async fn admin_resets_the_factor_of_another_person() {
     let (bo, session) = house.by_password("bo").await;
     house.set_up(&bo).await;
     house.registers(&house.bo).await;
-    assert_eq!(house.people.reset_factor(Some(&house.ada), bo.person).await.expect_err("no admin").status, 403);
+    assert_eq!(
+        house.people.reset_factor(Some(&house.ada), bo.person).await.expect_err("no admin").status,
+        403
+    );
     let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'";
     sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     let ada = house.people.sign_in_as_owner("ada").await.unwrap();
@@ -250,9 +302,14 @@ async fn admin_resets_the_factor_of_another_person() {
     house.people.reset_factor(None, bo.person).await.unwrap();
     assert!(!house.by_password("bo").await.0.needs_factor());
     let passkeys = "SELECT count(*) FROM passkey WHERE revoked_at IS NULL";
-    let passkeys: i64 = sqlx::query_scalar(passkeys).fetch_one(house.database.owner()).await.unwrap();
+    let passkeys: i64 =
+        sqlx::query_scalar(passkeys).fetch_one(house.database.owner()).await.unwrap();
     assert_eq!(passkeys, 0);
-    let detail = "SELECT detail FROM audit WHERE action = 'person.reset_factor' ORDER BY id LIMIT 1";
+    let detail =
+        "SELECT detail FROM audit WHERE action = 'person.reset_factor' ORDER BY id LIMIT 1";
     let detail: Value = sqlx::query_scalar(detail).fetch_one(house.database.owner()).await.unwrap();
-    assert_eq!(detail, json!({ "name": "bo", "totp": true, "passkeys": 1, "sessions": detail["sessions"] }));
+    assert_eq!(
+        detail,
+        json!({ "name": "bo", "totp": true, "passkeys": 1, "sessions": detail["sessions"] })
+    );
 }

@@ -1,4 +1,5 @@
-//! Secrets in reviews: each is named, counts as a risk, and is compared with those that workers have.
+//! Secrets in reviews: each one is named, counts as a risk, and is compared with the secrets that
+//! workers have.
 
 use engine::blueprint::secret_uses::UseChange;
 use engine::data::secret::{Descriptor, KnownSecret, SecretRef};
@@ -17,7 +18,12 @@ async fn uses(house: &House, version: i64) -> Edit {
 
 #[tokio::test]
 async fn review_names_secrets_and_policy_counts_them() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Secret, 2)].into(), ..Policy::default() }).await;
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Secret, 2)].into(),
+        ..Policy::default()
+    })
+    .await;
     house.bound("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![uses(&house, 1).await]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
@@ -37,9 +43,14 @@ async fn review_names_secrets_and_policy_counts_them() {
 
     let id = house.submit(&house.ada, "web", vec![uses(&house, 2).await]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
-    let [change] = review.consequences.secrets.as_slice() else { panic!("{:?}", review.consequences.secrets) };
+    let [change] = review.consequences.secrets.as_slice() else {
+        panic!("{:?}", review.consequences.secrets)
+    };
     let secret = |version| SecretRef { name: "db/password".into(), version };
-    assert_eq!((change.change, &change.secret, &change.was), (UseChange::Replaced, &secret(2), &Some(secret(1))));
+    assert_eq!(
+        (change.change, &change.secret, &change.was),
+        (UseChange::Replaced, &secret(2), &Some(secret(1)))
+    );
     assert_eq!((change.nodes.count, change.nodes.first[0].short()), (1, "n1"));
     let shown = &review.difference.deployments[0].roles[0].data[0];
     assert_eq!(shown.new, Some(json!("(secret db/password version 2)")), "{shown:?}");
@@ -57,10 +68,17 @@ async fn node_key_in_data_is_not_submitted() {
     report(Some(Descriptor::NodeKey {})).await;
     let (id, version) = house.propose(&house.ada, "web", vec![uses(&house, 1).await]).await;
     let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
-    assert!(refused.errors[0].detail.starts_with("node-key-as-data: uses secret db/password version 1"), "{refused:?}");
+    assert!(
+        refused.errors[0].detail.starts_with("node-key-as-data: uses secret db/password version 1"),
+        "{refused:?}"
+    );
     report(Some(Descriptor::Data { deployments: ["edge".to_owned()].into() })).await;
     let id = house.control.submit(&house.ada, id, version, "a secret".into()).await.unwrap();
     let review = house.control.review(&house.ada, id).await.unwrap();
-    let found = review.checks.iter().find(|finding| finding.check == Check::UnusableSecret).expect("a warning");
+    let found = review
+        .checks
+        .iter()
+        .find(|finding| finding.check == Check::UnusableSecret)
+        .expect("a warning");
     assert!(found.what.contains("which web may not use"), "{found}");
 }

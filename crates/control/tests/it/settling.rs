@@ -1,4 +1,4 @@
-//! How far a target is: what is in its way may be another target's.
+//! The progress of a target, whose obstacles may belong to another target.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::house::House;
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test]
-async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_for_somebody() {
+async fn target_is_stuck_when_its_parents_are() {
     let house = House::new().await;
     let (control, ada) = (&house.control, &house.ada);
     let before = house.bound("web", 1, "runtime").await;
@@ -26,30 +26,52 @@ async fn a_target_whose_parents_still_run_is_under_way_and_stuck_once_they_wait_
         (1, 0, 0, 0),
         "its parent is another target's"
     );
-    assert_eq!((way(before).await, way(after).await), (Way::UnderWay, Way::UnderWay), "a worker may come");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::UnderWay, Way::UnderWay),
+        "a worker may come"
+    );
 
     let system = house.id("system").await;
     control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to release it");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "somebody has to release it"
+    );
     control.hold(ada, system, false, "done".into()).await.unwrap();
     control.switch(ada, false, "power".into()).await.unwrap();
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "somebody has to switch it on");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "somebody has to switch it on"
+    );
     control.switch(ada, true, "power".into()).await.unwrap();
 
     let worker = house.worker().await;
-    let ends = [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
+    let ends =
+        [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
     for end in ends {
         running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        let leased = running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
+        let leased =
+            running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
         assert_eq!(way(after).await, Way::UnderWay, "something above it runs");
         running::finish_run(house.database.worker(), leased[0].run, worker, &end).await.unwrap();
     }
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "the failure is another target's");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "the failure is another target's"
+    );
 
-    // Elsewhere something moves, above nothing of this.
+    // A step moves in another deployment, but not among this target's ancestors.
     let elsewhere = house.bound("edge", 2, "runtime").await;
     assert_eq!(way(elsewhere).await, Way::UnderWay);
-    assert_eq!((way(before).await, way(after).await), (Way::Stuck, Way::Stuck), "it is not in their way");
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Way::Stuck, Way::Stuck),
+        "it is not in their way"
+    );
 }

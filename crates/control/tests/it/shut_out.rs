@@ -1,4 +1,4 @@
-//! Who is shut out while they do something: an actor is what was true when a request came in, and whatever writes looks them up again.
+//! Actors that lose their access during a request: every write loads the actor again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,9 @@ use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo,
+};
 use engine::plan::Edit;
 use serde_json::json;
 use store::running;
@@ -20,15 +22,15 @@ use uuid::Uuid;
 
 use crate::house::{House, role};
 
-/// What there is to be changed.
+/// The objects for the tests.
 struct Things {
     edge: DeploymentId,
     nodes: [NodeId; 2],
     noderole: NoderoleId,
     run: RunId,
-    /// When edge was otherwise.
+    /// A target at which edge had another state.
     then: TargetNo,
-    /// On web, with an edit and one that was taken back.
+    /// A proposal on web with an edit and an undone edit.
     proposal: ProposalId,
     version: i32,
     edit: Edit,
@@ -40,18 +42,28 @@ impl Things {
     async fn of(house: &House) -> Self {
         let edge = house.id("edge").await;
         let then = house.bound("edge", 2, "app").await;
-        let data = Edit::SetRoleData { deployment: edge, role: role("app"), data: json!({"app": {"port": 1}}) };
+        let data = Edit::SetRoleData {
+            deployment: edge,
+            role: role("app"),
+            data: json!({"app": {"port": 1}}),
+        };
         let changed = house.submit(&house.ada, "edge", vec![data]).await;
         house.approve(&house.bo, changed).await;
         house.commit(&house.ada, changed).await.unwrap();
         house.worker().await;
-        let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let claimed =
+            running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
 
         let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
         let (proposal, version) = house.propose(&house.ada, "web", edits).await;
         let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-        let submission = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-        let thread = house.control.open_thread(&house.cy, submission, Anchor::Whole, "why?".into()).await.unwrap();
+        let submission =
+            house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+        let thread = house
+            .control
+            .open_thread(&house.cy, submission, Anchor::Whole, "why?".into())
+            .await
+            .unwrap();
         Self {
             edge,
             nodes: [house.node(1).await, house.node(4).await],
@@ -66,13 +78,12 @@ impl Things {
         }
     }
 
-    /// All that is written about the cluster, each once.
+    /// Every write about the cluster, each once.
     async fn change(&self, house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
         let (control, why) = (&house.control, || "because".to_owned());
         let (proposal, version, id) = (self.proposal, self.version, self.submission);
         let [n1, n4] = self.nodes;
-        let shed =
-            "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
+        let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
         let commit = ToCommit { submission: id, typed: None, cancel: false };
         let wish = NodeWish::named("new.house.example.com", "/srv/nodes/new");
@@ -87,12 +98,18 @@ impl Things {
             ("submit", control.submit(by, proposal, version, "mine".into()).await.map(drop)),
             ("restore", control.restore(by, "edge", self.then, true).await.map(drop)),
             ("import", control.import_barclamps(Some(by), &files).await.map(drop)),
-            ("open a thread", control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop)),
+            (
+                "open a thread",
+                control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop),
+            ),
             ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
             ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
             ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
             ("look", control.look(by, id).await),
-            ("mark as opened", control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
+            (
+                "mark as opened",
+                control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop),
+            ),
             ("judge", control.judge(by, id, VerdictKind::Approve, String::new()).await),
             ("commit", control.commit(by, commit).await.map(drop)),
             ("retry", control.retry(by, self.noderole, why()).await),
@@ -101,7 +118,13 @@ impl Things {
             ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
             ("switch", control.switch(by, false, why()).await.map(drop)),
             ("add a node", control.add_node(by, wish).await.map(drop)),
-            ("add many", control.add_nodes(by, "many.house.example.com root=/srv/nodes/many").await.map(drop)),
+            (
+                "add many",
+                control
+                    .add_nodes(by, "many.house.example.com root=/srv/nodes/many")
+                    .await
+                    .map(drop),
+            ),
             ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
             ("take a node out of service", control.set_available(by, n4, false, why()).await),
             ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
@@ -111,7 +134,7 @@ impl Things {
     }
 }
 
-/// All that is written about other people, each once.
+/// Every write about other people, each once.
 async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let (people, cy) = (&house.people, house.cy.person);
     let wish = PersonWish { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
@@ -125,10 +148,16 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
     ]
 }
 
-/// All that is written about oneself, each once.
+/// Every write about the person's own account, each once.
 async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let people = &house.people;
-    let token = TokenWish { name: "x".into(), days: 1, scopes: vec!["viewer".into()], deployment: None, person: None };
+    let token = TokenWish {
+        name: "x".into(),
+        days: 1,
+        scopes: vec!["viewer".into()],
+        deployment: None,
+        person: None,
+    };
     let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
     vec![
         ("make a token", people.make_token(by, &token).await.map(drop)),
@@ -140,15 +169,19 @@ async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<
     ]
 }
 
-/// Somebody who may all, as they come in now.
+/// Signs a person in with a link.
 async fn come_in(house: &House, name: &str) -> Actor {
     let person = house.people.actor_by_name(name).await.unwrap().person;
-    let link = house.people.one_time_sign_in(None, person, std::time::Duration::from_secs(60)).await.unwrap();
+    let link = house
+        .people
+        .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+        .await
+        .unwrap();
     let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
 
-/// What anybody could have left behind.
+/// Row counts that would reveal a write.
 async fn left(house: &House) -> (Vec<i64>, i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM opened) + (SELECT count(*) FROM look) \
                  + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
@@ -178,7 +211,7 @@ async fn sql(house: &House, sql: &'static str) {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
+async fn actor_disabled_during_request_writes_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let before = left(&house).await;
@@ -187,7 +220,8 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
     sql(&house, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
     all_refused(&things.change(&house, &dan).await, 403, "without a permission");
     all_refused(&change_people(&house, &dan).await, 403, "without a permission");
-    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'").await;
+    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'")
+        .await;
 
     house.people.sign_out_everywhere(&dan).await.unwrap();
     all_refused(&things.change(&house, &dan).await, 401, "signed out");
@@ -201,7 +235,7 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
     all_refused(&change_oneself(&house, &dan).await, 401, "disabled");
     assert_eq!(left(&house).await, before);
 
-    // The same by somebody who may: what was refused above was refused for who asked.
+    // The same calls with the permission succeed, so the refusals above were due to the actor.
     let root = come_in(&house, "root").await;
     let control = &house.control;
     let (proposal, version) = (things.proposal, things.version);
@@ -214,11 +248,15 @@ async fn who_is_shut_out_after_a_request_came_in_writes_nothing() {
 }
 
 #[tokio::test]
-async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
+async fn actor_disabled_during_submit_submits_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
-    let version = house.control.edit(&dan, things.proposal, things.version, vec![things.edit.clone()]).await.unwrap();
+    let version = house
+        .control
+        .edit(&dan, things.proposal, things.version, vec![things.edit.clone()])
+        .await
+        .unwrap();
     let before = left(&house).await;
     let mut held = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
@@ -227,27 +265,36 @@ async fn who_is_shut_out_while_a_submission_waits_submits_nothing() {
         house.people.disable(None, dan.person).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (submitted, ()) = tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
+    let (submitted, ()) =
+        tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
     assert_eq!(submitted.unwrap_err().code, "signed_out");
     assert_eq!(left(&house).await, before);
 }
 
 #[tokio::test]
-async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
+async fn permission_revoked_during_retry_starts_nothing() {
     let house = with_dan().await;
     let things = Things::of(&house).await;
     let dan = come_in(&house, "dan").await;
     let mut held = house.database.app().begin().await.unwrap();
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *held).await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *held)
+        .await
+        .unwrap();
     let between = async {
         house.somebody_waits().await;
         sql(&house, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
         held.commit().await.unwrap();
     };
-    let (retried, ()) = tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
+    let (retried, ()) =
+        tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
     assert_eq!(retried.unwrap_err().code, "forbidden");
-    // One that the step itself refuses is no retry either.
-    assert_eq!(house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code, "state");
+    // A retry that the step refuses is not recorded as a retry either.
+    assert_eq!(
+        house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code,
+        "state"
+    );
     let noted: Vec<(String, Option<String>)> =
         sqlx::query_as("SELECT action, detail ->> 'refused' FROM audit WHERE action LIKE 'step.retry%' ORDER BY id")
             .fetch_all(house.database.app())
@@ -257,7 +304,7 @@ async fn who_loses_the_right_while_a_retry_waits_starts_nothing() {
     assert_eq!(noted, [refused("forbidden"), refused("state")]);
 }
 
-/// Functions that write and do not look their actor up again, and why.
+/// Functions that write without reloading the actor, with the reason.
 const BY_NOBODY: [(&str, &str); 13] = [
     ("begin", "what the others begin with"),
     ("ensure_genesis", "Gantry itself"),
@@ -274,11 +321,13 @@ const BY_NOBODY: [(&str, &str); 13] = [
     ("sign_out_everywhere", "ends what is one's own, if it is there"),
 ];
 
-/// The asynchronous functions of a file, without its tests: name and text. A text goes on to the next function's beginning.
+/// The async functions of a file without its tests, as name and text. A text ends where the next
+/// function starts.
 fn functions(source: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines() {
-        let code = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+        let code =
+            line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
         let begins = code.trim_start_matches("pub ").strip_prefix("async fn ");
         if let Some(name) = begins {
             let name = name.split(['(', '<']).next().unwrap_or_default();
@@ -300,10 +349,11 @@ fn writes(text: &str) -> bool {
     begins || (text.contains(".connection()") && notes)
 }
 
-/// Reads the source, by these words: what opens a transaction that is not read-only, or writes on a connection, has to ask
-/// `Actor::still`, by itself or by a function that does. It says nothing of what is asked then; the tests above do.
+/// Searches the source code for functions that open a read-write transaction or write on a
+/// connection. Each must call `Actor::still`, directly or through another function. The tests above
+/// check the permissions that follow.
 #[test]
-fn what_writes_asks_who_is_there_again() {
+fn every_write_reloads_the_actor() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let asks = [".still(", ".case_to_discuss(", ".thread_to_discuss(", ".to_change("];
     let (mut excused, mut asked) = (BTreeSet::new(), 0);
@@ -318,7 +368,11 @@ fn what_writes_asks_who_is_there_again() {
                     _ if !writes(&text) => {}
                     Some((excuse, _)) => drop(excused.insert(*excuse)),
                     None => {
-                        assert!(looks_up, "{name} in {} writes, and does not ask Actor::still", file.display());
+                        assert!(
+                            looks_up,
+                            "{name} in {} writes, and does not ask Actor::still",
+                            file.display()
+                        );
                         asked += 1;
                     }
                 }

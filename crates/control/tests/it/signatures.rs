@@ -1,4 +1,4 @@
-//! Signed verdicts: what the gate demands, and which signatures count.
+//! Signed verdicts: the gate's requirements, and valid signatures.
 
 use api::Problem;
 use api::people::{PasskeyWish, Signature};
@@ -35,11 +35,17 @@ impl House {
     }
 
     async fn signature(&self, actor: &Actor, id: SubmissionId, key: &Authenticator) -> Signature {
-        let asked = self.control.verdict_options(actor, &site(), id, VerdictKind::Approve).await.unwrap();
+        let asked =
+            self.control.verdict_options(actor, &site(), id, VerdictKind::Approve).await.unwrap();
         Signature { nonce: asked.nonce, answer: key.get(&site().origin, &asked.options) }
     }
 
-    async fn sign(&self, actor: &Actor, id: SubmissionId, signature: &Signature) -> Result<(), Problem> {
+    async fn sign(
+        &self,
+        actor: &Actor,
+        id: SubmissionId,
+        signature: &Signature,
+    ) -> Result<(), Problem> {
         let signature = Some(signature.clone());
         self.control.judge_signed(actor, id, VerdictKind::Approve, String::new(), signature).await
     }
@@ -50,7 +56,7 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 }
 
 #[tokio::test]
-async fn unsigned_approval_does_not_count_where_signature_is_demanded() {
+async fn required_signature_excludes_unsigned_approval() {
     let house = House::under(demanding()).await;
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -87,7 +93,7 @@ async fn revoked_passkey_no_longer_counts() {
 }
 
 #[tokio::test]
-async fn demanding_policy_needs_a_signed_approval_itself() {
+async fn signature_policy_needs_a_signed_approval_itself() {
     let house = House::new().await;
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: demanding() }]).await;
     house.approve(&house.bo, id).await;
@@ -104,14 +110,24 @@ async fn own_confirmed_passkey_confirms_another() {
     let house = House::new().await;
     let (first, second) = (Authenticator::new(), Authenticator::new());
     let unconfirmed = house.passkey(&house.bo, &second).await;
-    assert_eq!(code(house.people.confirmation_options(&house.bo, &site(), unconfirmed).await), "no_passkey");
+    assert_eq!(
+        code(house.people.confirmation_options(&house.bo, &site(), unconfirmed).await),
+        "no_passkey"
+    );
     house.confirmed(&house.bo, &first).await;
     let asked = house.people.confirmation_options(&house.bo, &site(), unconfirmed).await.unwrap();
-    assert_eq!(code(house.people.confirmation_options(&house.cy, &site(), unconfirmed).await), "not_found");
+    assert_eq!(
+        code(house.people.confirmation_options(&house.cy, &site(), unconfirmed).await),
+        "not_found"
+    );
     let by_itself = second.get(&site().origin, &asked.options);
     let signature = Signature { nonce: asked.nonce.clone(), answer: by_itself };
-    assert_eq!(code(house.people.confirm_passkey(&house.bo, unconfirmed, &signature).await), "passkey_not_confirmed");
-    let signature = Signature { nonce: asked.nonce, answer: first.get(&site().origin, &asked.options) };
+    assert_eq!(
+        code(house.people.confirm_passkey(&house.bo, unconfirmed, &signature).await),
+        "passkey_not_confirmed"
+    );
+    let signature =
+        Signature { nonce: asked.nonce, answer: first.get(&site().origin, &asked.options) };
     let view = house.people.confirm_passkey(&house.bo, unconfirmed, &signature).await.unwrap();
     assert_eq!((view.confirmed, view.confirmed_by.as_deref()), (true, Some("bo")));
 }

@@ -1,4 +1,4 @@
-//! Proposals on *system*: what only they can do, and what they rest upon.
+//! Proposals on *system*: edits that only they can contain, and their base.
 
 use api::listing::DeploymentsWanted;
 use engine::cluster::NoderoleKey;
@@ -9,12 +9,13 @@ use uuid::Uuid;
 use crate::house::{House, role};
 
 async fn in_deployment(house: &House, node: NodeId) -> String {
-    let (name,): (String,) =
-        sqlx::query_as("SELECT d.name FROM node n JOIN deployment d ON d.id = n.deployment_id WHERE n.id = $1")
-            .bind(node.0)
-            .fetch_one(house.database.owner())
-            .await
-            .unwrap();
+    let (name,): (String,) = sqlx::query_as(
+        "SELECT d.name FROM node n JOIN deployment d ON d.id = n.deployment_id WHERE n.id = $1",
+    )
+    .bind(node.0)
+    .fetch_one(house.database.owner())
+    .await
+    .unwrap();
     name
 }
 
@@ -34,38 +35,50 @@ fn deployment(n: u128, name: &str, parent: DeploymentId) -> Edit {
 }
 
 #[tokio::test]
-async fn deployments_at_the_top_come_and_go_and_nodes_go_back() {
+async fn system_proposal_changes_top_deployments_and_returns_nodes() {
     let house = House::new().await;
     let (system, n1) = (house.id("system").await, house.node(1).await);
     house.bound("web", 1, "lonely").await;
     done(&house, vec![deployment(0xa0, "storage", system)]).await;
     assert!(house.board("storage").await.may_propose.is_ok());
 
-    let taken_off = Edit::Unbind { node: n1, noderole: NoderoleKey::first(role("lonely")), with_dependents: false };
+    let taken_off = Edit::Unbind {
+        node: n1,
+        noderole: NoderoleKey::first(role("lonely")),
+        with_dependents: false,
+    };
     done(&house, vec![taken_off, Edit::MoveNode { node: n1, deployment: system }]).await;
     assert_eq!(in_deployment(&house, n1).await, "system");
 
-    done(&house, vec![Edit::RemoveDeployment { deployment: DeploymentId(Uuid::from_u128(0xa0)) }]).await;
-    let left = house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
-    let left: Vec<String> = left.deployments.iter().map(|deployment| deployment.name.to_string()).collect();
+    done(&house, vec![Edit::RemoveDeployment { deployment: DeploymentId(Uuid::from_u128(0xa0)) }])
+        .await;
+    let left =
+        house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let left: Vec<String> =
+        left.deployments.iter().map(|deployment| deployment.name.to_string()).collect();
     assert!(!left.contains(&"storage".to_owned()), "{left:?}");
 
     let proposal = house.control.propose(&house.ada, system).await.unwrap();
     let itself = Edit::RemoveDeployment { deployment: system };
-    assert_eq!(house.control.edit(&house.ada, proposal, 0, vec![itself]).await.unwrap_err().status, 422);
+    assert_eq!(
+        house.control.edit(&house.ada, proposal, 0, vec![itself]).await.unwrap_err().status,
+        422
+    );
 }
 
 #[tokio::test]
-async fn one_on_system_rests_on_everything_and_is_planned_anew_by_any_commit() {
+async fn system_review_is_replanned_after_every_commit() {
     let house = House::new().await;
     let system = house.id("system").await;
-    let review = house.submit(&house.ada, "system", vec![deployment(0xa0, "storage", system)]).await;
+    let review =
+        house.submit(&house.ada, "system", vec![deployment(0xa0, "storage", system)]).await;
     house.approve(&house.bo, review).await;
     house.bound("web", 1, "lonely").await;
     let refused = house.commit(&house.ada, review).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"), "{refused:?}");
     let sql = "SELECT after_id FROM replan WHERE before_id = $1";
-    let anew: Option<i64> = sqlx::query_scalar(sql).bind(review.0).fetch_one(house.database.owner()).await.unwrap();
+    let anew: Option<i64> =
+        sqlx::query_scalar(sql).bind(review.0).fetch_one(house.database.owner()).await.unwrap();
     let anew = SubmissionId(anew.unwrap());
     house.approve(&house.bo, anew).await;
     house.commit(&house.ada, anew).await.unwrap();

@@ -1,11 +1,12 @@
-//! Undo and redo in any order, against a model: what counts is a stack, and what was taken back is another until the next edit.
+//! Random undo and redo, compared with a model. Active edits are a stack, and undone edits are a
+//! second stack until the next edit.
 
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
 
-/// Numbers that look like chance, and are the same each time.
+/// A deterministic pseudo-random generator.
 struct Chance(u64);
 
 impl Chance {
@@ -33,7 +34,7 @@ async fn details(house: &House, action: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_audit_names_what_undo_took_back_and_redo_brought_again() {
+async fn undo_and_redo_are_audited_with_edits() {
     let house = House::new().await;
     let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -47,7 +48,7 @@ async fn the_audit_names_what_undo_took_back_and_redo_brought_again() {
 }
 
 #[tokio::test]
-async fn undo_and_redo_walk_as_the_model_does() {
+async fn undo_and_redo_match_the_model() {
     let house = House::new().await;
     let web = house.id("web").await;
     let proposal = house.control.propose(&house.ada, web).await.unwrap();
@@ -58,7 +59,11 @@ async fn undo_and_redo_walk_as_the_model_does() {
         let by = [&house.ada, &house.bo][step % 2];
         match chance.below(5) {
             0 | 1 => {
-                let edit = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"step": step}) };
+                let edit = Edit::SetRoleData {
+                    deployment: web,
+                    role: role("app"),
+                    data: json!({"step": step}),
+                };
                 version = house.control.edit(by, proposal, version, vec![edit]).await.unwrap();
                 done.push(next);
                 undone.clear();
@@ -88,18 +93,23 @@ async fn undo_and_redo_walk_as_the_model_does() {
         version = house.control.undo(&house.ada, proposal, version).await.unwrap();
         done.pop();
     }
-    let empty = house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
+    let empty =
+        house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
     assert_eq!(empty.code, "empty", "undoing everything leaves no difference");
 }
 
 #[tokio::test]
-async fn who_took_back_is_an_author_named_as_one_and_told_before() {
+async fn undoing_person_is_warned_and_becomes_author() {
     let house = House::new().await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
+    let (proposal, version) =
+        house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
     assert!(!open(&house.ada).await.would_join, "she wrote it");
     assert!(open(&house.bo).await.would_join, "he could approve it so far");
-    assert!(!open(&house.ada).await.of_others && open(&house.bo).await.of_others, "it is hers alone");
+    assert!(
+        !open(&house.ada).await.of_others && open(&house.bo).await.of_others,
+        "it is hers alone"
+    );
     let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
     let version = house.control.redo(&house.cy, proposal, version).await.unwrap();
 
@@ -116,7 +126,7 @@ async fn who_took_back_is_an_author_named_as_one_and_told_before() {
 }
 
 #[tokio::test]
-async fn what_another_opened_is_of_others_whoever_wrote_in_it() {
+async fn proposal_opened_by_another_belongs_to_others() {
     let house = House::new().await;
     let web = house.id("web").await;
     let proposal = house.control.propose(&house.bo, web).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the review page says is what the commit will decide, and it says who can act.
+//! The review page shows the decision that the commit makes, and the people who can act.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,11 @@ async fn review(house: &House, by: &Actor, id: SubmissionId) -> ReviewView {
 }
 
 async fn reruns(house: &House, value: i64) -> Edit {
-    Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data: json!({"a": value}) }
+    Edit::SetRoleData {
+        deployment: house.id("web").await,
+        role: role("app"),
+        data: json!({"a": value}),
+    }
 }
 
 async fn all_active(house: &House) {
@@ -33,19 +37,23 @@ async fn all_active(house: &House) {
 }
 
 #[tokio::test]
-async fn what_was_never_applied_is_not_said_to_stay_applied() {
+async fn kept_steps_exclude_unapplied_ones() {
     let house = House::new().await;
     house.bound("web", 1, "still").await;
     let (node, noderole) = (house.node(1).await, NoderoleKey::first(role("still")));
     let edit = Edit::SetNoderoleData { node, noderole, data: serde_json::json!({"a": 1}) };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
-    assert_eq!(review(&house, &house.bo, id).await.consequences.kept.count, 0, "its first run is due");
+    assert_eq!(
+        review(&house, &house.bo, id).await.consequences.kept.count,
+        0,
+        "its first run is due"
+    );
     all_active(&house).await;
     assert_eq!(review(&house, &house.bo, id).await.consequences.kept.count, 1);
 }
 
 #[tokio::test]
-async fn an_error_that_came_after_the_approval_is_shown() {
+async fn lint_error_after_approval_is_shown() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let edit = house.bind("web", 2, "app").await;
@@ -62,18 +70,27 @@ async fn an_error_that_came_after_the_approval_is_shown() {
     let shown = review(&house, &house.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
     assert!(!rule.holds && rule.text.contains("Make jig noop active first"), "{rule:?}");
-    let errors: Vec<Check> = shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
+    let errors: Vec<Check> =
+        shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], Check::InactiveJig);
     let refused = house.control.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
-    assert_eq!(house.listed(&house.bo, Fate::Open).await[0].state, ReviewState::Faulty, "no review is waited for");
+    assert_eq!(
+        house.listed(&house.bo, Fate::Open).await[0].state,
+        ReviewState::Faulty,
+        "no review is waited for"
+    );
     assert_eq!(house.control.frame(&house.ada).await.unwrap().reviews_waiting, Waiting::default());
     jig(&house, true).await;
-    assert_eq!(review(&house, &house.ada, id).await.state, ReviewState::Open, "what was kept is not kept too long");
+    assert_eq!(
+        review(&house, &house.ada, id).await.state,
+        ReviewState::Open,
+        "what was kept is not kept too long"
+    );
 }
 
 #[tokio::test]
-async fn what_is_up_restarts_and_what_never_ran_does_not() {
+async fn only_active_steps_count_as_interrupted() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
@@ -90,44 +107,65 @@ async fn what_is_up_restarts_and_what_never_ran_does_not() {
     all_active(&house).await;
     let shown = review(&house, &house.bo, id).await;
     assert_eq!(shown.consequences.interrupted, Some(3));
-    assert!(shown.consequences.restarts.first.iter().all(|Restart { in_use, .. }| *in_use == Some(true)));
+    assert!(
+        shown
+            .consequences
+            .restarts
+            .first
+            .iter()
+            .all(|Restart { in_use, .. }| *in_use == Some(true))
+    );
     assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
     assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
-    // The blast radius reaches beyond one step: nothing of app on n1 is downstream, since it runs itself.
-    let graph = house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Told).await.unwrap();
+    // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
+    let graph =
+        house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Told).await.unwrap();
     let marked: Vec<(String, usize)> = graph
         .vertices
         .iter()
         .filter_map(|v| {
-            v.looks.iter().find(|(look, _)| *look == Look::Downstream).map(|(_, n)| (v.role.to_string(), *n))
+            v.looks
+                .iter()
+                .find(|(look, _)| *look == Look::Downstream)
+                .map(|(_, n)| (v.role.to_string(), *n))
         })
         .collect();
     assert_eq!(marked, [("runtime".to_owned(), 1)]);
     let app = graph.vertices.iter().find(|vertex| vertex.role == role("app")).unwrap();
-    assert_eq!(app.looks, [(Look::Changed, 2)], "what runs again by its deployment's data is in the picture too");
+    assert_eq!(
+        app.looks,
+        [(Look::Changed, 2)],
+        "what runs again by its deployment's data is in the picture too"
+    );
     assert_eq!(shown.asked, ["Sets the data of app in web.", "Runs steps again: a new kernel."]);
     house.approve(&house.bo, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
     let closed = review(&house, &house.bo, id).await;
-    assert_eq!((closed.fresh, closed.consequences.interrupted, closed.consequences.restarts.count), (false, None, 3));
+    assert_eq!(
+        (closed.fresh, closed.consequences.interrupted, closed.consequences.restarts.count),
+        (false, None, 3)
+    );
 }
 
 #[tokio::test]
-async fn what_goes_is_said_with_what_is_up() {
+async fn removal_shows_count_of_active_steps() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     all_active(&house).await;
-    let edit =
-        Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false };
+    let edit = Edit::Unbind {
+        node: house.node(1).await,
+        noderole: NoderoleKey::first(role("app")),
+        with_dependents: false,
+    };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let found = review(&house, &house.bo, id).await.consequences;
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
 }
 
-/// A review as one person sees it: why they may not judge it, and why not commit it.
+/// A review as one person sees it: why they may not judge it, and why they may not commit it.
 async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
     let shown = review(house, by, id).await;
-    // What is said is what happens.
+    // The page and the commit must agree.
     if let Err(why) = &shown.may_commit {
         let refused = house.control.commit(by, id).await.unwrap_err();
         assert!(refused.status == 403 || refused.detail == *why, "{why} / {}", refused.detail);
@@ -142,10 +180,13 @@ async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn every_button_that_is_off_says_why_and_who_can_act() {
-    let house =
-        House::under(Policy { approvals: 1, by_risk: BTreeMap::from([(Risk::Destructive, 2)]), ..Policy::default() })
-            .await;
+async fn disabled_buttons_name_reason_and_people() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: BTreeMap::from([(Risk::Destructive, 2)]),
+        ..Policy::default()
+    })
+    .await;
     house.bound("web", 3, "runtime").await;
     let (ada, bo, cy) = (&house.ada, &house.bo, &house.cy);
     let mut others = Vec::new();
@@ -162,57 +203,70 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     let wipe = house.bind("web", 1, "wipe").await;
     let (proposal, version) = house.propose(ada, "web", vec![wipe]).await;
     let id = house.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
-    let author = "You wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
+    let author =
+        "You wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
     let stranger = "Your account may not review this deployment: ask an administrator for the reviewer permission. \
                     Can act: bo, cy and gus";
     let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
 
-    // Who wrote it, who may judge it, who only looks, who operates.
+    // An author, a reviewer, a viewer, and an operator.
     assert_eq!(buttons(&house, ada, id).await, [author, two]);
     assert_eq!(buttons(&house, bo, id).await, ["", two]);
     let looks = "Your account may not commit: that takes the operator or the reviewer permission. Can act: ada, bo, cy, eve and gus";
     assert_eq!(buttons(&house, dan, id).await, [stranger, looks]);
     assert_eq!(buttons(&house, eve, id).await, [stranger, two]);
 
-    // One of two.
+    // One of two approvals.
     house.approve(bo, id).await;
-    assert_eq!(buttons(&house, bo, id).await, ["", "1 of 2 approvals. 1 more needed. Can act: cy and gus"]);
+    assert_eq!(
+        buttons(&house, bo, id).await,
+        ["", "1 of 2 approvals. 1 more needed. Can act: cy and gus"]
+    );
 
     // An open thread.
     house.approve(gus, id).await;
-    let thread = house.control.open_thread(cy, id, engine::blueprint::Anchor::Whole, "Why?".into()).await.unwrap();
+    let thread = house
+        .control
+        .open_thread(cy, id, engine::blueprint::Anchor::Whole, "Why?".into())
+        .await
+        .unwrap();
     let open = "One thread is open, by cy: who opened it, or another reviewer, resolves it";
     assert_eq!(buttons(&house, ada, id).await, [author, open]);
     house.control.resolve_thread(cy, thread, true).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
 
-    // An objection, and its end.
+    // A rejection, and its withdrawal.
     house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
     let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada";
     assert_eq!(buttons(&house, ada, id).await, [author, objects]);
     house.approve(cy, id).await;
 
-    // An error that lint finds now.
+    // A new lint error.
     jig(&house, false).await;
     let [_, lint] = buttons(&house, ada, id).await;
-    assert!(lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada"), "{lint}");
+    assert!(
+        lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada"),
+        "{lint}"
+    );
     jig(&house, true).await;
 
-    // Held, and execution off: that keeps no button off, and is said.
+    // A hold, and execution switched off: both are shown, but block no button.
     house.control.hold(eve, house.id("web").await, true, "a move".into()).await.unwrap();
     house.control.switch(eve, false, "maintenance".into()).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
     let waits = review(&house, ada, id).await.waits;
     assert!(
-        waits[0].starts_with("Execution is off") && waits[1].starts_with("web is held by eve (a move)"),
+        waits[0].starts_with("Execution is off")
+            && waits[1].starts_with("web is held by eve (a move)"),
         "{waits:?}"
     );
 
-    // Too few reviewers are left.
+    // Too few reviewers remain.
     for gone in [gus, cy] {
         house.people.disable(None, gone.person).await.unwrap();
     }
-    let few = "1 of 2 approvals. Nobody who may review is left. Can give the reviewer permission: fay";
+    let few =
+        "1 of 2 approvals. Nobody who may review is left. Can give the reviewer permission: fay";
     assert_eq!(buttons(&house, ada, id).await[1], few);
 
     // A newer version, and a commit.
@@ -227,22 +281,30 @@ async fn every_button_that_is_off_says_why_and_who_can_act() {
     let id = house.submit(ada, "web", vec![app]).await;
     house.approve(bo, id).await;
     let target = house.control.commit(ada, id).await.unwrap();
-    assert_eq!(review(&house, bo, id).await.may_commit, Err(format!("It is committed already, as target {target}.")));
+    assert_eq!(
+        review(&house, bo, id).await.may_commit,
+        Err(format!("It is committed already, as target {target}."))
+    );
 }
 
 #[tokio::test]
-async fn a_stale_review_says_who_submits_again_and_shows_what_was_submitted() {
+async fn stale_review_names_submitter_and_keeps_content() {
     let house = House::new().await;
     let one = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![one]).await;
     house.approve(&house.bo, id).await;
     sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
     let [_, why] = buttons(&house, &house.bo, id).await;
-    assert!(why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"), "{why}");
+    assert!(
+        why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"),
+        "{why}"
+    );
     let other = house.bind("web", 2, "app").await;
     let open = house.board("web").await.proposal.unwrap();
     house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();
     let shown = review(&house, &house.bo, id).await;
-    assert!(!shown.fresh && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.holds));
+    assert!(
+        !shown.fresh && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.holds)
+    );
     assert_eq!(shown.consequences.interrupted, None, "as it was submitted");
 }

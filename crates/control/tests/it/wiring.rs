@@ -1,5 +1,5 @@
-//! What reviews tell of changes that are easily overlooked: noderoles that wait for others than before, the gate's policy, and where
-//! in a tree an edit takes effect.
+//! Changes in reviews that are easy to miss: new parents of noderoles, the approval policy, and
+//! edits in other deployments.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::house::{House, fqdn, role};
 
 impl House {
-    /// Runtime goes from n1 to n2; both apps waited for the one on n1.
+    /// The runtime moves from n1 to n2; both apps waited for the one on n1.
     async fn rewired(&self) -> SubmissionId {
         self.bound("web", 1, "app").await;
         self.bound("web", 2, "app").await;
@@ -29,20 +29,30 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_review_names_what_is_waited_for_before_and_after() {
+async fn review_names_old_and_new_parents() {
     let house = House::new().await;
     let id = house.rewired().await;
-    let (old, new) = (house.noderole(1, "runtime").await, NoderoleKey::first(role("runtime")).id(house.node(2).await));
+    let (old, new) = (
+        house.noderole(1, "runtime").await,
+        NoderoleKey::first(role("runtime")).id(house.node(2).await),
+    );
     let review = house.control.review(&house.bo, id).await.unwrap();
     for n in [1, 2] {
         let node = review.difference.nodes.iter().find(|node| node.fqdn == fqdn(n)).unwrap();
-        let app = node.noderoles.iter().find(|noderole| noderole.noderole.role == role("app")).unwrap();
-        let of = |parent| app.edges.iter().find(|edge| edge.parent == parent).map(|edge| (edge.old, edge.new)).unwrap();
+        let app =
+            node.noderoles.iter().find(|noderole| noderole.noderole.role == role("app")).unwrap();
+        let of = |parent| {
+            app.edges
+                .iter()
+                .find(|edge| edge.parent == parent)
+                .map(|edge| (edge.old, edge.new))
+                .unwrap()
+        };
         assert!(matches!(of(old), (Some(_), None)), "{:?}", app.edges);
         assert!(matches!(of(new), (None, Some(_))), "{:?}", app.edges);
     }
     assert_eq!((&review.noderoles[&old].fqdn, &review.noderoles[&new].fqdn), (&fqdn(1), &fqdn(2)));
-    // Once it is committed the old one is nowhere but in the review.
+    // After the commit, the old edge exists only in the review.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let later = house.control.review(&house.bo, id).await.unwrap();
@@ -53,7 +63,7 @@ async fn a_review_names_what_is_waited_for_before_and_after() {
 }
 
 #[tokio::test]
-async fn a_parent_on_a_node_that_stays_as_it_is_keeps_its_name_in_the_review() {
+async fn parent_on_unchanged_node_keeps_its_name() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![house.bind("web", 2, "app").await]).await;
@@ -63,14 +73,19 @@ async fn a_parent_on_a_node_that_stays_as_it_is_keeps_its_name_in_the_review() {
     let draft = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     let noderole = NoderoleKey::first(role("app"));
-    let mut gone = vec![Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false }];
+    let mut gone =
+        vec![Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false }];
     let noderole = NoderoleKey::first(role("runtime"));
     gone.push(Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false });
     let gone = house.submit(&house.ada, "web", gone).await;
     house.approve(&house.bo, gone).await;
     house.commit(&house.ada, gone).await.unwrap();
     let after = house.control.review(&house.bo, id).await.unwrap().noderoles;
-    assert_eq!(after.get(&runtime), before.get(&runtime), "it reads the same for as long as it exists");
+    assert_eq!(
+        after.get(&runtime),
+        before.get(&runtime),
+        "it reads the same for as long as it exists"
+    );
 }
 
 fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> {
@@ -85,25 +100,30 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 }
 
 #[tokio::test]
-async fn the_graph_of_a_review_has_the_edges_that_come_and_those_that_go() {
+async fn review_graph_has_added_and_removed_edges() {
     let house = House::new().await;
     let id = house.rewired().await;
-    let graph = async |wish: GraphWish| house.control.review_graph(&house.bo, id, &wish, Lost::Told).await.unwrap();
+    let graph = async |wish: GraphWish| {
+        house.control.review_graph(&house.bo, id, &wish, Lost::Told).await.unwrap()
+    };
     let folded = graph(GraphWish::default()).await;
     let told = |edge: &GraphEdge| (edge.count, edge.added, edge.gone);
     assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
-    let open = graph(GraphWish { roles: vec![role("runtime"), role("app")], ..GraphWish::default() }).await;
+    let open =
+        graph(GraphWish { roles: vec![role("runtime"), role("app")], ..GraphWish::default() })
+            .await;
     assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
-    // What goes itself waits for nothing any more.
+    // A removed noderole waits for nothing any more.
     assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
-    let present = house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Told).await.unwrap();
+    let present =
+        house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Told).await.unwrap();
     assert!(present.edges.iter().all(|edge| (edge.added, edge.gone) == (0, 0)));
 }
 
 #[tokio::test]
-async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of() {
+async fn policy_change_shows_both_sides_and_warns() {
     let policy = |destructive| Policy {
         approvals: 1,
         by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
@@ -112,19 +132,30 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
     let house = House::under(policy(2)).await;
     let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: policy(1) }]).await;
     let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
-    assert_eq!(undo, "let the changes of every deployment need one approval, 1 for a destructive change from now on");
+    assert_eq!(
+        undo,
+        "let the changes of every deployment need one approval, 1 for a destructive change from now on"
+    );
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
     let text = house.control.review_difference(&house.bo, id).await.unwrap();
     let text = text.difference.text(&text.names, &Behind::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("Nothing differs"), "{text}");
-    assert!(review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker), "{:?}", review.checks);
+    assert!(
+        review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker),
+        "{:?}",
+        review.checks
+    );
     let signed = SignedRule { deployment: Some(house.id("edge").await), risk: None };
     let signed = Edit::SetPolicy { policy: Policy { signed: [signed].into(), ..policy(1) } };
     let open = house.board("web").await.proposal.unwrap().id;
     let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
-    assert!(lines[0].ends_with(", approvals signed with a passkey for every change of deployment edge."), "{lines:?}");
-    // The same once it is in force.
+    assert!(
+        lines[0]
+            .ends_with(", approvals signed with a passkey for every change of deployment edge."),
+        "{lines:?}"
+    );
+    // The same after the commit.
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let later = house.control.review(&house.bo, id).await.unwrap();
@@ -132,11 +163,16 @@ async fn a_policy_is_a_difference_with_both_sides_and_a_weaker_one_is_warned_of(
 }
 
 #[tokio::test]
-async fn a_policy_that_is_another_since_somebody_looked_is_told() {
+async fn policy_change_since_last_view_is_shown() {
     let house = House::new().await;
-    house.people.create_person(None, &NewPerson::human("dee", [Permission::Reviewer])).await.unwrap();
-    let policy =
-        |approvals| Edit::SetPolicy { policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() } };
+    house
+        .people
+        .create_person(None, &NewPerson::human("dee", [Permission::Reviewer]))
+        .await
+        .unwrap();
+    let policy = |approvals| Edit::SetPolicy {
+        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    };
     let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
     house.control.look(&house.bo, first).await.unwrap();
     let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
@@ -146,7 +182,7 @@ async fn a_policy_that_is_another_since_somebody_looked_is_told() {
 }
 
 #[tokio::test]
-async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is() {
+async fn edit_names_deployment_unless_it_is_current() {
     let house = House::new().await;
     let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
     let create = Edit::CreateDeployment {
@@ -160,12 +196,20 @@ async fn an_edit_says_where_it_takes_effect_unless_that_is_where_the_reader_is()
     house.propose(&house.ada, "web", vec![create, below, here]).await;
     let edits = house.board("web").await.proposal.unwrap().edits;
     let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
-    assert_eq!(texts, ["create web-canary below web", "add role app in web-canary", "bind n1 to app"]);
+    assert_eq!(
+        texts,
+        ["create web-canary below web", "add role app in web-canary", "bind n1 to app"]
+    );
 }
 
 #[tokio::test]
-async fn what_is_grave_stands_first_however_much_else_a_change_does() {
-    let house = House::under(Policy { approvals: 1, by_risk: [(Risk::Halt, 3)].into(), ..Policy::default() }).await;
+async fn severe_lines_always_come_first() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Halt, 3)].into(),
+        ..Policy::default()
+    })
+    .await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
     let mut edits: Vec<Edit> = (100..150_u128)
@@ -177,11 +221,19 @@ async fn what_is_grave_stands_first_however_much_else_a_change_does() {
         })
         .collect();
     edits.extend([
-        Edit::Unbind { node: house.node(1).await, noderole: NoderoleKey::first(role("app")), with_dependents: false },
+        Edit::Unbind {
+            node: house.node(1).await,
+            noderole: NoderoleKey::first(role("app")),
+            with_dependents: false,
+        },
         Edit::RemoveRole { deployment: web, role: role("still") },
         Edit::MoveNode { node: house.node(2).await, deployment: web },
         Edit::SetPolicy {
-            policy: Policy { approvals: 1, by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into(), ..Policy::default() },
+            policy: Policy {
+                approvals: 1,
+                by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into(),
+                ..Policy::default()
+            },
         },
         Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active: false },
     ]);

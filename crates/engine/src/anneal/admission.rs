@@ -1,33 +1,35 @@
-//! Admission: which TODO steps may start now.
+//! Admission: which TODO steps may start now, and the reasons against the others.
 //!
-//! The claim is one SQL statement over all steps; this is what it must agree with, and what answers "why not yet?". The rules:
+//! The database claims with one SQL statement, which must agree with this module. The rules:
 //!
-//! | rule | holds when |
+//! | rule | passes if |
 //! |---|---|
 //! | execution | it is enabled |
-//! | room | fewer runs are open than the global limit and than the workers' capacity |
-//! | step | it is TODO, its backoff is over, and it needs a run at all ([`super::Step::rests`]) |
-//! | jig | it is active, and a worker that is heard of carries it out |
-//! | deployment | neither it nor any above it is held |
-//! | node | available; as the action needs it: alive and confirmed, any, or dead. Phantoms are always there |
-//! | frozen | no other step on the node is an ERROR that freezes its node |
+//! | room | fewer runs are open than the global limit and the capacity of the workers |
+//! | step | it is TODO, its backoff is over, and it needs a run ([`super::Step::rests`]) |
+//! | jig | it is active, and a live worker supports it |
+//! | deployment | neither it nor an ancestor is on hold |
+//! | node | not in maintenance, and as the action needs it: alive and confirmed, any, or dead |
+//! | frozen | no other step on the node has an ERROR that freezes its node |
 //! | exclusive | an exclusive step finds no other exclusive run open on its node |
-//! | lane | rolling: fewer runs open in it than its limit; chunk: as rolling, and none was open when the claim began |
-//! | budget | its node is down already, or fewer nodes are down than the budget allows |
+//! | concurrency group | fewer open runs than its limit; chunk: also none when the claim began |
+//! | disruption budget | its node is down already, or fewer nodes are down than the budget allows |
 //!
-//! A node is *down* for a budget when one of its steps in that budget is running, in ERROR, has failed, or has its node dead: one
-//! node counts once, however many of its steps are at it.
+//! Phantom nodes are always alive, available and confirmed. A disruption budget counts each node at
+//! most once. A node is *down* if it is dead, or if a step in the budget runs, failed or is in
+//! ERROR.
 //!
-//! **Order**: priority (higher first), then the deployment with the fewest runs open (those taken before included), then ready since,
-//! rank, id. So deployments take turns, and a large one can't starve a small one. *Ready since* goes before *rank* so that a deep
-//! step that became ready an hour ago is not overtaken for ever by shallow ones that keep coming; steps of one commit are ready in
-//! one instant, and then rank decides.
+//! **Order**: priority (highest first), deployment with the fewest open runs, ready since, rank,
+//! id. Deployments take turns, so a large one cannot starve a small one. *Ready since* comes before
+//! *rank* so that new shallow steps cannot starve a deep step. The steps of one commit become ready
+//! at the same time, and then rank decides.
 //!
-//! [`admit`] takes steps in that order, each if it fits beside those taken before: the greedy, maximal answer of one round. A
-//! statement that cuts by lane before it cuts by node may take others in one round. What it must share with this function is: every
-//! step that it takes is admissible beside the ones it took before ([`Taken::take`]), and when it takes none, [`admit`] takes none.
+//! [`admit`] is greedy and maximal for one claim. The SQL statement may choose other steps, because
+//! it limits by concurrency group before it limits by node. Both must meet two conditions: each
+//! step is admissible after those taken before ([`Taken::take`]), and SQL takes none only if
+//! [`admit`] does.
 //!
-//! What the view does not mention is not admitted: a missing rule means no.
+//! An id that is missing from the view is never admitted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,34 +42,34 @@ use crate::catalog::{LaneMode, Needs, OnError};
 use crate::counting::{either, many};
 use crate::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
 
-/// A point in time: microseconds since 1970-01-01 UTC, as the database counts them.
+/// Point in time, in microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Moment(pub i64);
 
-/// A failure-domain budget, by its number in the database.
+/// Number of a disruption budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct BudgetId(pub i64);
 
-/// A lane: unique by name in its deployment.
+/// Concurrency group of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaneKey {
-    /// Where.
+    /// Deployment of the concurrency group.
     pub deployment: DeploymentId,
-    /// Its name: a role or a group.
+    /// Name of the role or Fuel group. Unique in the deployment.
     pub name: LaneName,
 }
 
-/// Limits that hold everywhere.
+/// Limits across all deployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most runs open at once.
+    /// Maximum number of open runs.
     pub running: u32,
-    /// Most steps that one claim takes.
+    /// Maximum number of steps that one claim takes.
     pub batch: u32,
 }
 
@@ -77,238 +79,217 @@ impl Default for Limits {
     }
 }
 
-/// A deployment, as far as claims care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentView {
-    /// For people.
+    /// For messages.
     pub name: DeploymentName,
-    /// A hold counts for those below it too.
+    /// A hold also applies to descendants.
     pub parent: Option<DeploymentId>,
-    /// Who holds it, for people.
+    /// The person who put it on hold, for messages.
     pub held_by: Option<String>,
 }
 
-/// A lane's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaneView {
-    /// Most runs open at once; none for no limit.
+    /// Maximum number of open runs. `None` means no limit.
     pub max_running: Option<u32>,
-    /// How it fills.
     pub mode: LaneMode,
 }
 
-/// A budget's limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetView {
-    /// For people.
     pub name: String,
-    /// Most nodes down at once.
+    /// Maximum number of nodes that are down at the same time.
     pub max_down: u32,
 }
 
-/// A node, as far as claims care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeView {
-    /// For people.
     pub name: String,
-    /// Stands for a deployment: always up, several runs at once.
+    /// Represents a deployment: always up, and takes several runs at once.
     pub phantom: bool,
-    /// It answers.
     pub alive: bool,
-    /// Nobody took it out of service.
+    /// Not in maintenance.
     pub available: bool,
-    /// It has joined: what runs on it is known.
+    /// Joined: the runs on it are known.
     pub confirmed: bool,
 }
 
-/// A step, as far as claims care. The view needs those that are TODO, and for budgets and frozen nodes those that are not well.
+/// The columns of a step that claims read. The view needs all TODO steps. For disruption budgets
+/// and frozen nodes it also needs the steps in TRANSITION or ERROR and those that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepView {
-    /// Where it runs, or for which node.
+    /// The node that it runs on, or for.
     pub node: NodeId,
-    /// Its noderole's deployment and its lane there.
+    /// Its noderole's deployment and concurrency group.
     pub lane: LaneKey,
-    /// How it is carried out.
     pub jig: JigName,
-    /// Its state.
     pub state: StepState,
-    /// Parents missing.
+    /// Number of missing parents.
     pub pending: u32,
-    /// Higher first.
+    /// Higher values run first.
     pub priority: i32,
-    /// Since when it is TODO.
+    /// When it became TODO.
     pub ready_since: Moment,
-    /// Longest way from a root.
+    /// Longest path from a root.
     pub rank: u32,
-    /// No earlier than this.
+    /// Earliest start (end of the backoff).
     pub not_before: Moment,
     /// Failures that were retried.
     pub failures: u32,
-    /// What it needs its node to be.
+    /// The state that its node must have.
     pub needs: Needs,
-    /// It wants its node for itself.
+    /// Runs alone on its node.
     pub exclusive: bool,
-    /// What an ERROR of it stops.
     pub on_error: OnError,
-    /// Budgets that it draws on.
+    /// Disruption budgets that it counts against.
     pub budgets: BTreeSet<BudgetId>,
-    /// It becomes ACTIVE without a run: [`super::Step::rests`].
+    /// Becomes ACTIVE without a run: [`super::Step::rests`].
     pub rests: bool,
 }
 
-/// A run that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRun {
-    /// Of which step.
     pub step: StepId,
-    /// On or for which node.
     pub node: NodeId,
-    /// In which lane.
     pub lane: LaneKey,
-    /// Whether it has the node for itself.
     pub exclusive: bool,
 }
 
-/// Everything that admission looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionView {
-    /// The moment of the claim.
+    /// The time of the claim.
     pub now: Moment,
-    /// The execution switch.
     pub enabled: bool,
-    /// Slots of all confirmed workers that are heard of.
+    /// Number of slots of all live, confirmed workers.
     pub capacity: u32,
-    /// Deployments, those above included.
+    /// Includes all ancestors.
     pub deployments: BTreeMap<DeploymentId, DeploymentView>,
-    /// Lanes.
     pub lanes: BTreeMap<LaneKey, LaneView>,
-    /// Budgets.
     pub budgets: BTreeMap<BudgetId, BudgetView>,
-    /// Nodes.
     pub nodes: BTreeMap<NodeId, NodeView>,
-    /// Jigs, and whether each is active.
+    /// Whether each jig is active.
     pub jigs: BTreeMap<JigName, bool>,
-    /// Those of them that no confirmed worker carries out: a run of theirs would take a slot and find nobody.
+    /// Jigs that no live, confirmed worker supports. A run with such a jig would occupy a slot and
+    /// never be leased.
     pub unserved: BTreeSet<JigName>,
-    /// Steps.
     pub steps: BTreeMap<StepId, StepView>,
-    /// Runs that have not ended.
     pub open: Vec<OpenRun>,
 }
 
-/// A rule that keeps a step from starting, in words that tell what has to happen.
+/// Rule that prevents a step from starting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "rule")]
 pub enum Reason {
-    /// The execution switch is off.
+    /// Execution is paused.
     Paused,
-    /// As many runs are open as may be.
+    /// The limit of open runs is reached.
     Room {
-        /// Open.
+        /// Number of open runs.
         running: u32,
-        /// Allowed everywhere.
+        /// Maximum number of open runs.
         limit: u32,
-        /// What the workers can carry.
+        /// Number of slots of all workers.
         capacity: u32,
     },
-    /// It is not TODO.
+    /// The step is not TODO.
     State {
-        /// Its state.
+        /// State of the step.
         state: StepState,
-        /// Parents missing.
+        /// Number of missing parents.
         pending: u32,
     },
-    /// It becomes ACTIVE without a run.
+    /// The step needs no run and becomes ACTIVE by itself.
     Rests,
-    /// Its backoff is not over.
+    /// The step failed and waits for its next attempt.
     Backoff {
-        /// When it is over.
+        /// Time of the next attempt.
         until: Moment,
-        /// Seconds until then.
+        /// Seconds until the next attempt.
         seconds: i64,
-        /// Failures so far.
+        /// Number of failures so far.
         failures: u32,
     },
-    /// Its jig is not active.
+    /// The jig of the step is inactive.
     Jig {
-        /// Which.
+        /// Name of the jig.
         jig: JigName,
     },
-    /// No worker carries out its jig.
+    /// No worker supports the jig of the step.
     Unserved {
-        /// Which.
+        /// Name of the jig.
         jig: JigName,
     },
-    /// A deployment is on hold.
+    /// The deployment or an ancestor is on hold.
     Held {
-        /// Which: its own or one above.
+        /// Name of the deployment that is on hold.
         deployment: DeploymentName,
-        /// Who holds it.
+        /// Person who put it on hold.
         by: String,
     },
-    /// Its node was taken out of service.
+    /// The node is in maintenance.
     Unavailable {
-        /// Which.
+        /// Name of the node.
         node: String,
     },
-    /// Its node does not answer.
+    /// The node is dead, and the step needs it alive.
     NodeDead {
-        /// Which.
+        /// Name of the node.
         node: String,
     },
-    /// It is for a dead node, and this one answers.
+    /// The node is alive, and the step needs it dead.
     NodeAlive {
-        /// Which.
+        /// Name of the node.
         node: String,
     },
-    /// Its node has not joined yet.
+    /// The node has not joined yet.
     NotJoined {
-        /// Which.
+        /// Name of the node.
         node: String,
     },
-    /// An ERROR freezes its node.
+    /// The ERROR of another step freezes the node.
     Frozen {
-        /// Which.
+        /// Name of the node.
         node: String,
-        /// The first such step.
+        /// First step that freezes the node.
         by: StepId,
     },
-    /// Its node is taken by an exclusive run.
+    /// An exclusive run is open on the node.
     Exclusive {
-        /// Which.
+        /// Name of the node.
         node: String,
-        /// The step that runs there.
+        /// Step of the exclusive run.
         by: StepId,
     },
-    /// Its lane is full.
+    /// The concurrency group is full.
     Lane {
-        /// The lane, as deployment/name.
+        /// Concurrency group, as `deployment/name`.
         lane: String,
-        /// Taken.
+        /// Number of open runs.
         running: u32,
-        /// Allowed.
+        /// Maximum number of open runs.
         max_running: u32,
     },
-    /// A chunk of its lane is not done.
+    /// A chunk of the concurrency group is still running.
     Chunk {
-        /// The lane, as deployment/name.
+        /// Concurrency group, as `deployment/name`.
         lane: String,
-        /// Still running.
+        /// Number of open runs.
         running: u32,
     },
-    /// As many nodes are down as its budget allows.
+    /// The disruption budget is exhausted.
     Budget {
-        /// Which.
+        /// Name of the disruption budget.
         budget: String,
-        /// Nodes down.
+        /// Number of nodes that are down.
         down: u32,
-        /// Allowed.
+        /// Maximum number of nodes that are down.
         max_down: u32,
     },
-    /// Something that it names is not known.
+    /// The step refers to something that does not exist.
     Unknown {
-        /// What.
+        /// Description of the missing object.
         what: String,
     },
 }
@@ -319,15 +300,27 @@ impl fmt::Display for Reason {
             Self::Paused => f.write_str("execution is paused: resume it to go on"),
             Self::Room { running, limit, capacity: 0 } => {
                 let open = many(*running, "run");
-                write!(f, "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`")
+                write!(
+                    f,
+                    "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`"
+                )
             }
             Self::Room { running, limit, capacity } => {
                 let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
-                write!(f, "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}")
+                write!(
+                    f,
+                    "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}"
+                )
             }
-            Self::State { state: StepState::Blocked, pending: 1 } => f.write_str("waits for 1 parent"),
-            Self::State { state: StepState::Blocked, pending } => write!(f, "waits for {pending} parents"),
-            Self::State { state: StepState::Transition, .. } => f.write_str("an attempt at it is open"),
+            Self::State { state: StepState::Blocked, pending: 1 } => {
+                f.write_str("waits for 1 parent")
+            }
+            Self::State { state: StepState::Blocked, pending } => {
+                write!(f, "waits for {pending} parents")
+            }
+            Self::State { state: StepState::Transition, .. } => {
+                f.write_str("an attempt at it is open")
+            }
             Self::State { state: StepState::Error, .. } => {
                 f.write_str("it failed: look at its last run, then retry it")
             }
@@ -342,14 +335,22 @@ impl fmt::Display for Reason {
                 write!(f, "no worker carries out jig {jig}: start one that does")
             }
             Self::Held { deployment, by } => write!(f, "deployment {deployment} is held by {by}"),
-            Self::Unavailable { node } => write!(f, "node {node} is out of service: make it available"),
+            Self::Unavailable { node } => {
+                write!(f, "node {node} is out of service: make it available")
+            }
             Self::NodeDead { node } => write!(f, "node {node} does not answer"),
-            Self::NodeAlive { node } => write!(f, "node {node} answers, and this is done for a dead node only"),
-            Self::NotJoined { node } => write!(f, "node {node} has not joined yet: a worker must reach it first"),
+            Self::NodeAlive { node } => {
+                write!(f, "node {node} answers, and this is done for a dead node only")
+            }
+            Self::NotJoined { node } => {
+                write!(f, "node {node} has not joined yet: a worker must reach it first")
+            }
             Self::Frozen { node, by } => {
                 write!(f, "node {node} is frozen by the error of step {by}: retry or change that")
             }
-            Self::Exclusive { node, by } => write!(f, "waits for node {node}: step {by} runs there"),
+            Self::Exclusive { node, by } => {
+                write!(f, "waits for node {node}: step {by} runs there")
+            }
             Self::Lane { lane, running, max_running } => {
                 write!(f, "waits for a slot of lane {lane}: {running} of {max_running} taken")
             }
@@ -376,7 +377,8 @@ pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
     let mut queues = queues(view);
     let mut picks = Vec::new();
     while picks.len() < limits.batch as usize && !taken.is_full() {
-        // What is taken only ever takes room, so a step that does not fit now fits nowhere in this claim.
+        // Each step that is taken leaves less room, so a rejected step stays rejected in this
+        // claim.
         for queue in queues.values_mut() {
             while queue.first().is_some_and(|(.., id)| !taken.reasons(*id).is_empty()) {
                 queue.pop_first();
@@ -394,7 +396,7 @@ pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
     picks
 }
 
-/// Where a step stands among those of its deployment.
+/// Position of a step in the queue of its deployment.
 type Place = (Reverse<i32>, Moment, u32, StepId);
 
 fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
@@ -406,7 +408,7 @@ fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
     queues
 }
 
-/// Every rule that keeps a step from starting now; none when a claim would take it as the first.
+/// Every rule that prevents a step from starting now. Empty if a claim would take it first.
 pub fn why_not(view: &AdmissionView, limits: Limits, step: StepId) -> Vec<Reason> {
     Taken::new(view, limits).reasons(step)
 }
@@ -420,7 +422,7 @@ pub struct Taken<'v> {
     running: u32,
     lanes: BTreeMap<&'v LaneKey, u32>,
     deployments: BTreeMap<DeploymentId, u32>,
-    /// Lanes in which something ran when the claim began.
+    /// Concurrency groups with an open run when the claim began.
     busy: BTreeSet<&'v LaneKey>,
     exclusive: BTreeMap<NodeId, StepId>,
     frozen: BTreeMap<NodeId, BTreeSet<StepId>>,
@@ -428,7 +430,6 @@ pub struct Taken<'v> {
 }
 
 impl<'v> Taken<'v> {
-    /// Nothing taken yet.
     pub fn new(view: &'v AdmissionView, limits: Limits) -> Self {
         let mut taken = Self {
             view,
@@ -476,17 +477,17 @@ impl<'v> Taken<'v> {
         }
     }
 
-    /// Runs of a deployment, those taken included.
+    /// Open runs of a deployment, including those that the claim took.
     fn runs_of(&self, deployment: DeploymentId) -> u32 {
         self.deployments.get(&deployment).copied().unwrap_or(0)
     }
 
-    /// Whether no further step can be taken, whichever it is.
+    /// Whether the claim can take no further step.
     pub fn is_full(&self) -> bool {
         !self.view.enabled || self.running >= self.limits.running.min(self.view.capacity)
     }
 
-    /// Takes a step, if it is admissible beside those taken before.
+    /// Takes a step if it is admissible after those taken before.
     ///
     /// # Errors
     /// The rules against it.
@@ -540,14 +541,18 @@ impl<'v> Taken<'v> {
         if step.not_before > self.view.now {
             let wait = step.not_before.0.saturating_sub(self.view.now.0);
             let seconds = wait / 1_000_000 + i64::from(wait % 1_000_000 > 0);
-            reasons.push(Reason::Backoff { until: step.not_before, seconds, failures: step.failures });
+            reasons.push(Reason::Backoff {
+                until: step.not_before,
+                seconds,
+                failures: step.failures,
+            });
         }
         match self.view.jigs.get(&step.jig) {
             Some(true) => {}
             Some(false) => reasons.push(Reason::Jig { jig: step.jig.clone() }),
             None => reasons.push(Reason::Unknown { what: format!("jig {}", step.jig) }),
         }
-        // Where no worker is at all, that is what is said.
+        // Without any worker, `Reason::Room` says so already.
         if self.view.capacity > 0 && self.view.unserved.contains(&step.jig) {
             reasons.push(Reason::Unserved { jig: step.jig.clone() });
         }
@@ -557,7 +562,8 @@ impl<'v> Taken<'v> {
         let mut next = Some(step.lane.deployment);
         let mut seen = BTreeSet::new();
         while let Some(id) = next {
-            let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id)) else {
+            let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id))
+            else {
                 reasons.push(Reason::Unknown { what: format!("the chain of deployment {id}") });
                 return;
             };
@@ -580,7 +586,9 @@ impl<'v> Taken<'v> {
         let alive = node.alive || node.phantom;
         match step.needs {
             Needs::Alive if !alive => reasons.push(Reason::NodeDead { node: name() }),
-            Needs::Alive if !(node.confirmed || node.phantom) => reasons.push(Reason::NotJoined { node: name() }),
+            Needs::Alive if !(node.confirmed || node.phantom) => {
+                reasons.push(Reason::NotJoined { node: name() })
+            }
             Needs::Dead if alive => reasons.push(Reason::NodeAlive { node: name() }),
             _ => {}
         }
@@ -595,7 +603,9 @@ impl<'v> Taken<'v> {
 
     fn check_lane(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         let deployment = self.view.deployments.get(&step.lane.deployment);
-        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string()) + "/" + step.lane.name.as_str();
+        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
+            + "/"
+            + step.lane.name.as_str();
         let Some(limit) = self.view.lanes.get(&step.lane) else {
             reasons.push(Reason::Unknown { what: format!("lane {lane}") });
             return;
@@ -620,7 +630,11 @@ impl<'v> Taken<'v> {
             let count = down.map_or(0, |nodes| u32::try_from(nodes.len()).unwrap_or(u32::MAX));
             let down_already = down.is_some_and(|nodes| nodes.contains(&step.node));
             if !down_already && count >= budget.max_down {
-                reasons.push(Reason::Budget { budget: budget.name.clone(), down: count, max_down: budget.max_down });
+                reasons.push(Reason::Budget {
+                    budget: budget.name.clone(),
+                    down: count,
+                    max_down: budget.max_down,
+                });
             }
         }
     }

@@ -1,32 +1,32 @@
-//! The five stored states of a step.
+//! The stored states of a step. PROPOSED is not among them, because no step exists before its
+//! commit.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a step.
+/// State of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepState {
-    /// Its join does not hold.
+    /// The step waits for its parents.
     Blocked,
-    /// Its join holds; it waits to be claimed.
+    /// The parents are done, and the step waits to start.
     Todo,
-    /// An attempt at it is queued or running.
+    /// An attempt is queued or running.
     Transition,
-    /// The result of its generation is applied.
+    /// The result of the step's generation is applied.
     Active,
-    /// It failed and nothing will happen until a person, or a change, says so.
+    /// The step failed. It stays so until a person retries it or a change re-runs it.
     Error,
 }
 
 impl StepState {
-    /// Every state, in the order of the declaration.
-    pub const ALL: [Self; 5] = [Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
+    pub const ALL: [Self; 5] =
+        [Self::Blocked, Self::Todo, Self::Transition, Self::Active, Self::Error];
 
-    /// The word in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -37,7 +37,7 @@ impl StepState {
         }
     }
 
-    /// Whether it is still going to run, or runs: what an order-only child waits for.
+    /// Whether the step runs or is still going to run. An order-only child waits for such a parent.
     pub fn is_ahead(self) -> bool {
         matches!(self, Self::Blocked | Self::Todo | Self::Transition)
     }
@@ -49,7 +49,6 @@ impl fmt::Display for StepState {
     }
 }
 
-/// A text that names no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no state of a step: one of blocked, todo, transition, active, error")]
 pub struct UnknownState(pub String);
@@ -57,7 +56,10 @@ pub struct UnknownState(pub String);
 impl FromStr for StepState {
     type Err = UnknownState;
     fn from_str(text: &str) -> Result<Self, UnknownState> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownState(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| UnknownState(text.to_owned()))
     }
 }
 
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_database_and_json_say_the_same_word() {
+    fn state_has_same_name_in_database_and_json() {
         for state in StepState::ALL {
             assert_eq!(state.as_str().parse(), Ok(state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());

@@ -1,4 +1,4 @@
-//! What the annealer knows of one step.
+//! A step as the annealer sees it: its intent, its progress and the count of its parents.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,61 +11,65 @@ use crate::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use crate::cluster::EdgeKind;
 use crate::ids::{NodeId, StepId, TargetNo};
 
-/// The longest wait before a retry.
+/// The maximum delay before a retry.
 pub const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
 
-/// One step: what is meant, which only a commit changes, and how far it is.
+/// A step: its intent, which only a commit changes, and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Derived from node, role, instance and action.
     pub id: StepId,
-    /// Where it runs, or for which node.
+    /// The node that it runs on, or for.
     pub node: NodeId,
-    /// Longest way from a root; rises along every edge.
+    /// Longest path from a root. Rises along every edge.
     pub rank: u32,
-    /// When its parents are enough.
+    /// Which parents must finish before it starts.
     pub join: Join,
-    /// It loses data, and runs once for each generation.
+    /// Loses data, and so runs once per generation.
     pub destructive: bool,
-    /// It has no run: milestones, stages, barriers.
+    /// Has no run: milestones, stages, barriers.
     pub instant: bool,
-    /// It is left out, for a reason kept elsewhere; it passes like an instant and leaves no wall.
+    /// Left out. It passes like an immediate step and has no output. The reason is stored
+    /// elsewhere.
     pub skipped: bool,
-    /// What it needs its node to be.
+    /// The state that its node must have.
     pub needs: Needs,
-    /// Failures that are retried; one more is an ERROR.
+    /// Number of failures that are retried. The next one is an ERROR.
     pub retries: u32,
     /// Seconds before the first retry; see [`backoff`].
     pub backoff: u32,
-    /// How far it is.
     pub progress: Progress,
 }
 
 /// The columns of a step that transitions write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// Its state.
     pub state: StepState,
-    /// Parents missing before its join holds, plus order-only parents that are still ahead.
+    /// Parents that the join still lacks, plus order-only parents that are still going to run.
     pub pending: u32,
-    /// Counting parents that satisfy it. Only for joins other than *all*, where the caller must hand it in; see the module's theory.
+    /// Number of hard and soft parents that satisfy the join. For joins other than *all*, the
+    /// caller loads it, from a column or by counting the parents. For *all* it is neither read nor
+    /// written, because each parent changes `pending` by exactly one. For *any* and *at least n*,
+    /// `pending = 0` does not say how many satisfied parents exceed the need.
     pub satisfied: u32,
     /// The target that last changed or re-ran it.
     pub generation: TargetNo,
-    /// The generation whose result is applied; none before the first success (the database has 0 for it).
+    /// The generation whose result is applied. `None` before the first success (0 in the database).
     pub applied: Option<TargetNo>,
     /// Failures since the last success, re-run or retry by a person.
     pub failures: u32,
-    /// Why it is to run again although a result is applied.
+    /// Why it must run again although a result is applied. Without a cause the result stays valid.
+    /// So this field decides whether a BLOCKED step runs, or becomes ACTIVE at once, when its join
+    /// holds again.
     pub cause: Option<Cause>,
-    /// What went wrong last; kept while it is retried.
+    /// The last error. Stays during retries.
     pub error: Option<String>,
-    /// Whether its node is alive; always true on a phantom.
+    /// Whether its node is alive. Always true on a phantom.
     pub node_up: bool,
 }
 
 impl Progress {
-    /// A step that its commit has just made; [`super::Change::Commit`] counts its parents and places it.
+    /// A step before its commit. [`super::Change::Commit`] counts its parents and sets its state.
     pub fn new(generation: TargetNo, node_up: bool) -> Self {
         Self {
             state: StepState::Blocked,
@@ -81,32 +85,38 @@ impl Progress {
     }
 }
 
-/// Why a step is to run again.
+/// Reason for a re-run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// A commit changed what is meant.
+    /// A commit changed the desired state of the step.
     Changed,
-    /// A commit asked for it again, as one of a slice.
+    /// A commit re-runs the step as part of a slice.
     Slice,
-    /// Data that it sees changed, by progress alone (system data, a parent's wall).
+    /// Data that the step reads changed without a commit (system data, output of a parent).
     Data,
-    /// A hook asked for it.
+    /// A hook requested the re-run.
     Hook,
-    /// Inventory contradicts what it applied.
+    /// The inventory contradicts the applied result.
     Drift,
-    /// Its node was dead.
+    /// The node died and came back.
     NodeBack,
-    /// A person retried it.
+    /// A person retried the step.
     Retry,
 }
 
 impl Why {
-    const ALL: [Self; 7] =
-        [Self::Changed, Self::Slice, Self::Data, Self::Hook, Self::Drift, Self::NodeBack, Self::Retry];
+    const ALL: [Self; 7] = [
+        Self::Changed,
+        Self::Slice,
+        Self::Data,
+        Self::Hook,
+        Self::Drift,
+        Self::NodeBack,
+        Self::Retry,
+    ];
 
-    /// The word in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "changed",
@@ -120,17 +130,17 @@ impl Why {
     }
 }
 
-/// A re-run that is due. In the database's text `drift`, or `drift again`.
+/// A pending re-run. The database stores it as text: `drift`, or `drift again`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    /// Why.
     pub why: Why,
-    /// It came while an attempt was running: that attempt's success does not answer it.
+    /// The cause arose while an attempt was running. The attempt started before it, so its success
+    /// is applied and the step runs once more.
     pub again: bool,
 }
 
 impl Cause {
-    /// A cause that the next attempt answers.
+    /// A cause that the next attempt resolves.
     pub fn new(why: Why) -> Self {
         Self { why, again: false }
     }
@@ -143,7 +153,6 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A text that names no cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no cause of a re-run")]
 pub struct UnknownCause(pub String);
@@ -174,7 +183,7 @@ impl<'de> Deserialize<'de> for Cause {
 }
 
 impl Step {
-    /// Whether it is passed without a run.
+    /// Whether it becomes ACTIVE without a run as soon as its join holds.
     pub fn is_instant(&self) -> bool {
         self.instant || self.skipped
     }
@@ -184,34 +193,46 @@ impl Step {
         self.progress.applied == Some(self.progress.generation)
     }
 
-    /// Whether what it did can't be done again: destructive, and applied at this generation. A skipped step did nothing.
+    /// Whether it must not run again at this generation: destructive and applied. A skipped step
+    /// did nothing.
     pub fn is_done_for_good(&self) -> bool {
         self.destructive && self.is_applied() && !self.is_instant()
     }
 
-    /// Whether it becomes ACTIVE without a run as soon as its join holds: an instant, or a kept result with no re-run due.
+    /// Whether it becomes ACTIVE without a run when its join holds: immediate, or applied without a
+    /// cause. An applied destructive step ignores its cause.
     ///
-    /// A TODO step that rests is the remainder of a batch and must not be started.
+    /// A TODO step for which this is true is left over from a batch ([`super::BATCH`]) and must not
+    /// start.
     pub fn rests(&self) -> bool {
-        self.is_instant() || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
+        self.is_instant()
+            || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
     }
 
-    /// Converged: nothing is left to do.
+    /// Whether nothing is left to do.
     pub fn is_converged(&self) -> bool {
         self.progress.state == StepState::Active && self.is_applied()
     }
 }
 
-/// A step's parents counted from scratch.
+/// The result of counting a step's parents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// What [`Progress::pending`] must be.
+    /// The value of [`Progress::pending`].
     pub pending: u32,
-    /// What [`Progress::satisfied`] must be, for joins other than *all*.
+    /// The value of [`Progress::satisfied`], for joins other than *all*.
     pub satisfied: u32,
 }
 
-/// Counts a step's parents: for each the kind of its edge, its state, and whether it is skipped.
+/// Counts a step's parents. Each parent has the kind of its edge, its state, and whether it is
+/// skipped.
+///
+/// A *hard* or *soft* parent satisfies the join when it is ACTIVE, or in ERROR for joins *after
+/// end*. An *order-only* parent never counts for the join. It delays its child while it runs or is
+/// still going to run, unless it is skipped.
+///
+/// *At least n* with fewer than n parents never holds: it fails closed, and planning rejects it.
+/// *Any* without parents holds.
 pub fn count(join: Join, parents: impl IntoIterator<Item = (EdgeKind, StepState, bool)>) -> Count {
     let (mut counting, mut satisfied, mut ahead) = (0, 0, 0);
     for (kind, state, skipped) in parents {
@@ -232,7 +253,7 @@ pub fn count(join: Join, parents: impl IntoIterator<Item = (EdgeKind, StepState,
     Count { pending: missing + ahead, satisfied }
 }
 
-/// Whether a parent in this state is enough for a child's edge of this kind.
+/// Whether a parent in this state satisfies a child's edge of this kind.
 pub(super) fn satisfies(kind: EdgeKind, after: JoinAfter, state: StepState, skipped: bool) -> bool {
     match kind {
         EdgeKind::OrderOnly => skipped || !state.is_ahead(),
@@ -242,7 +263,7 @@ pub(super) fn satisfies(kind: EdgeKind, after: JoinAfter, state: StepState, skip
     }
 }
 
-/// Parents missing with that many satisfied. Not for *all*, where it takes the number of parents.
+/// Number of missing parents. Not for *all*, which also needs the number of parents.
 pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
     match need {
         JoinNeed::All => 0,
@@ -251,8 +272,8 @@ pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
     }
 }
 
-/// The wait before the next attempt: `first` seconds after the first failure, twice as long after each further one, never over
-/// [`LONGEST_BACKOFF`].
+/// The delay before the next attempt: `first` seconds after the first failure, twice as long after
+/// each further one, at most [`LONGEST_BACKOFF`].
 pub fn backoff(first: u32, failures: u32) -> Duration {
     let doubled = u64::from(first).saturating_mul(1 << failures.saturating_sub(1).min(31));
     Duration::from_secs(doubled).min(LONGEST_BACKOFF)
@@ -269,17 +290,22 @@ mod tests {
             for again in [false, true] {
                 let cause = Cause { why, again };
                 assert_eq!(cause.to_string().parse(), Ok(cause));
-                assert_eq!(serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(), cause);
+                assert_eq!(
+                    serde_json::from_value::<Cause>(serde_json::to_value(cause).unwrap()).unwrap(),
+                    cause
+                );
             }
         }
         assert!("again".parse::<Cause>().is_err() && "Drift".parse::<Cause>().is_err());
     }
 
     #[test]
-    fn joins_count_what_is_missing() {
+    fn join_counts_missing_parents() {
         use EdgeKind::*;
         let join = |need, after| Join { need, after };
-        let pending = |join, parents: &[(EdgeKind, StepState, bool)]| count(join, parents.iter().copied()).pending;
+        let pending = |join, parents: &[(EdgeKind, StepState, bool)]| {
+            count(join, parents.iter().copied()).pending
+        };
         let parents = [
             (Hard, Active, false),
             (Soft, Error, false),
@@ -299,12 +325,15 @@ mod tests {
             assert_eq!(pending(join(need, after), &parents), expected, "{need:?} {after:?}");
         }
         assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[]), 0);
-        assert_eq!(pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]), 1);
+        assert_eq!(
+            pending(join(JoinNeed::Any, JoinAfter::Success), &[(OrderOnly, Transition, false)]),
+            1
+        );
         assert_eq!(pending(join(JoinNeed::AtLeast(1), JoinAfter::Success), &[]), 1, "fails closed");
     }
 
     #[test]
-    fn waiting_doubles_up_to_an_hour() {
+    fn backoff_doubles_up_to_one_hour() {
         let seconds: Vec<u64> = (0..5).map(|n| backoff(5, n).as_secs()).collect();
         assert_eq!(seconds, [5, 5, 10, 20, 40]);
         assert_eq!(backoff(5, u32::MAX), LONGEST_BACKOFF);

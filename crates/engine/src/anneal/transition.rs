@@ -1,4 +1,30 @@
-//! How states move: one change, worked off in (rank, id) order. The rules are in the theory of [`super`].
+//! How a change moves states along the graph. A change costs only the children of the steps it
+//! moves.
+//!
+//! * A parent that becomes **ACTIVE** frees the children whose join now holds. They become TODO.
+//!   They become ACTIVE at once if they are immediate, or if their result is kept and no re-run is
+//!   due.
+//! * A parent that **runs again** (re-run, drift, dead node) returns TODO children to BLOCKED.
+//!   ACTIVE children stay ACTIVE with `pending > 0`. Only immediate steps follow, because a barrier
+//!   between two groups must not hide that the first group runs again.
+//! * A parent in **ERROR** moves ACTIVE children whose join does not hold to BLOCKED, then *their*
+//!   children, hop by hop. Their results are kept. It passes only through the steps that it blocks
+//!   and through immediate steps. A step that was BLOCKED before stops it; otherwise every failure
+//!   in a fresh deployment would cost all descendants. An applied destructive step stays ACTIVE and
+//!   shields its children.
+//! * Other steps never move a step in **TRANSITION**. The death of its node does. Its `pending`
+//!   stays current. It becomes ACTIVE on success even if a parent has failed, because the parent
+//!   was ACTIVE when the run started.
+//! * A **dead node** undoes the steps that need it alive: they go to TODO or BLOCKED, and their
+//!   open attempts are outdated. Immediate steps and steps *for* the node (create, power, fence)
+//!   stay.
+//!
+//! **Doubt ends in ERROR.** A destructive step goes to ERROR if its result is unknown: it was lost,
+//! failed half-way, or its node died. It ignores its retries and stays in ERROR when its node dies.
+//! Only a retry by a person or a reviewed re-run starts it again; drift and hooks cannot.
+//!
+//! Ranks rise along edges. Changes are processed in (rank, id) order, so each step is visited once,
+//! after all its parents are final. Rows are locked, and deltas are listed, in the same order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,54 +36,59 @@ use crate::catalog::{JoinNeed, Needs};
 use crate::cluster::EdgeKind;
 use crate::ids::{NodeId, StepId, TargetNo};
 
-/// Most steps that become ACTIVE without a run in one call.
+/// Maximum number of steps that become ACTIVE without a run in one call.
+///
+/// The others stay TODO with `pending = 0`, which is correct and passes every CHECK. They are
+/// listed in [`Outcome::more`], and [`Change::Settle`] continues with them in the next transaction.
+/// Admission skips them because [`Step::rests`] is true. By the same rule, a sweep finds those that
+/// a crash left.
+///
+/// Applied destructive steps cannot be TODO, so the limit does not apply to them. It does not apply
+/// to an ERROR either, because half-propagated blocking would make `pending` wrong.
 pub const BATCH: usize = 1_000;
 
-/// Losses that are made good also where failures are not: a lost worker says nothing about the step. Bounded, because a step that
-/// takes its worker down each time would otherwise come back for ever.
+/// Retries after lost workers, for steps with fewer retries of their own: a loss says nothing about
+/// the step. Bounded because a step that crashes its worker each time would otherwise run forever.
 pub const LOSSES: u32 = 5;
 
-/// What happens to one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// It was claimed: TODO to TRANSITION. (The claim does this for many rows at once; this is its meaning.)
+    /// A claim took it: TODO to TRANSITION. A claim does this in SQL for many rows at once.
     Started,
-    /// An attempt handed in a result.
+    /// An attempt succeeded.
     Succeeded {
         /// The generation that the attempt was started for.
         generation: TargetNo,
     },
-    /// An attempt failed, or a hook of its end did.
+    /// An attempt, or a hook at its end, failed.
     Failed {
-        /// The generation that the attempt was started for.
         generation: TargetNo,
-        /// What went wrong, for people; without secrets.
+        /// The error message, without secrets.
         reason: String,
-        /// Whether another attempt may help.
+        /// Whether another attempt may succeed.
         retry: bool,
     },
-    /// An attempt that had started was not heard of until its lease ended.
-    Lost {
-        /// The generation that the attempt was started for.
-        generation: TargetNo,
-    },
-    /// An attempt ended before it started, or its node's ledger proves that it never did.
+    /// The lease of an attempt that had started expired.
+    Lost { generation: TargetNo },
+    /// An attempt ended before it started, or the node's ledger proves that it never started.
     NeverStarted,
-    /// A person stopped the attempt. In one transaction with a re-run, the cancelling comes first.
+    /// A person canceled the attempt. In one transaction with a re-run, the cancellation comes
+    /// first.
     Cancelled {
-        /// Who, for people.
+        /// The person, for messages.
         by: String,
     },
-    /// A person wants an ERROR step tried again.
+    /// A person retries an ERROR step.
     Retry {
-        /// Kept as the cause.
+        /// Stored as the cause.
         why: Why,
     },
-    /// It is to run (again) at this generation: its present one, or a newer.
+    /// It must run (again) at this generation: the current one, or a newer one.
     Rerun {
-        /// The target that asks for it; the present generation for causes that are progress (drift, hook, data).
+        /// The target that re-runs it. The current generation for causes without a commit (drift,
+        /// hook, data).
         generation: TargetNo,
-        /// Kept as the cause.
+        /// Stored as the cause.
         why: Why,
     },
 }
@@ -77,57 +108,53 @@ impl Event {
     }
 }
 
-/// What a commit did to a step, once its intent is written and loaded.
+/// A step of a commit, after its intent is written and loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// The step: new (with [`super::Progress::new`]) or changed.
+    /// New (with [`super::Progress::new`]) or changed.
     pub step: StepId,
-    /// The target and the reason, when it is to run again. The step's generation may have been raised to that target already,
-    /// with the rest of its intent. A new step needs none.
+    /// The target and the reason, if it must run again. The step may already have the target as its
+    /// generation. A new step needs none.
     pub rerun: Option<(TargetNo, Why)>,
-    /// All its parents now, when it is new, when its edges or its join changed, or when an order-only parent's skipping changed.
+    /// All its current parents, if it is new, its edges or join changed, or an order-only parent's
+    /// `skipped` changed.
     pub parents: Option<Vec<(StepId, EdgeKind)>>,
 }
 
-/// A change of progress.
+/// A change of the progress of steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// To one step.
     Step {
-        /// Which.
         step: StepId,
-        /// What.
         event: Event,
     },
-    /// A commit: steps made and changed, all in one. Edges and intent are already what they will be.
+    /// All steps that a commit added or changed. Edges and intent already have their new values.
     Commit(Vec<Committed>),
-    /// A node is dead. Its runs that never started are ended by [`Event::NeverStarted`] before.
+    /// A node died. [`Event::NeverStarted`] ends its runs that never started before this.
     NodeDown {
-        /// Which.
         node: NodeId,
     },
-    /// A node is alive again. What its death made due is TODO already and is now admissible.
+    /// A node is alive again. The steps that must run again are TODO already and become admissible.
     NodeUp {
-        /// Which.
         node: NodeId,
     },
-    /// Goes on with the steps that a batch left; those that moved meanwhile are passed over.
+    /// Continues with the steps that a batch left. Skips those that have moved since.
     Settle {
-        /// [`Outcome::more`] of the call before.
+        /// [`Outcome::more`] of the previous call.
         steps: Vec<StepId>,
     },
 }
 
-/// Why there is no outcome.
+/// Why [`apply`] has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
-    /// Load these too and ask again.
+    /// Load these too and call again.
     #[error("the change reaches further than what was loaded")]
     Missing(Missing),
-    /// The change does not fit the step as it is. Nothing is to be written.
+    /// The change does not fit the current state of the step. The caller writes nothing.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// What was loaded contradicts itself.
+    /// The loaded rows contradict each other.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
@@ -135,45 +162,30 @@ pub enum Stop {
 /// A change that does not fit the step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The state is another one.
+    /// The event is not possible in this state.
     State {
-        /// The step.
         step: StepId,
-        /// Its state.
         state: StepState,
-        /// What was to happen.
+        /// The name of the event.
         event: &'static str,
     },
     /// It becomes ACTIVE without a run.
-    Rests {
-        /// The step.
-        step: StepId,
-    },
-    /// A generation never goes back.
+    Rests { step: StepId },
+    /// A generation never decreases.
     Older {
-        /// The step.
         step: StepId,
-        /// Its generation.
         generation: TargetNo,
-        /// The one asked for.
+        /// The requested generation.
         asked: TargetNo,
     },
-    /// It loses data and is in ERROR: nothing but a person's retry, or a reviewed re-run, starts it again.
-    Unasked {
-        /// The step.
-        step: StepId,
-    },
-    /// It was done, loses data, and is done once for each generation.
-    DoneForGood {
-        /// The step.
-        step: StepId,
-        /// Its generation.
-        generation: TargetNo,
-    },
+    /// It is destructive and in ERROR. Only a retry by a person, or a reviewed re-run, starts it
+    /// again.
+    Unasked { step: StepId },
+    /// It is destructive and already ran at this generation.
+    DoneForGood { step: StepId, generation: TargetNo },
 }
 
 impl Refused {
-    /// The step that it does not fit.
     pub fn step(&self) -> StepId {
         match self {
             Self::State { step, .. }
@@ -184,7 +196,7 @@ impl Refused {
         }
     }
 
-    /// The same for people, who know a step by its role and node: `app on n1`.
+    /// The message with a name that people know, such as `app on n1`.
     pub fn said_of(&self, called: &str) -> String {
         match self {
             Self::State { state, event, .. } => {
@@ -216,7 +228,9 @@ fn hint(event: &str, state: StepState) -> &'static str {
     match (event, state) {
         ("retried", StepState::Blocked) => "retry what it waits for",
         ("retried", StepState::Todo) => "it waits to be claimed already",
-        ("retried", StepState::Transition) => "an attempt at it is running; wait for its end, or cancel it",
+        ("retried", StepState::Transition) => {
+            "an attempt at it is running; wait for its end, or cancel it"
+        }
         ("retried", StepState::Active) => "it is done; propose a re-run instead",
         ("started", StepState::Transition) => "an attempt at it is open",
         ("started", _) => "only a TODO step is claimed",
@@ -224,30 +238,26 @@ fn hint(event: &str, state: StepState) -> &'static str {
     }
 }
 
-/// An invariant that does not hold in what was loaded. Nothing of ours writes such rows.
+/// The loaded rows violate an invariant. Gantry never writes such rows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// Ranks rise along edges.
-    #[error("the ranks of step {parent} and its child {child} do not rise: report it, with the server's log")]
-    Rank {
-        /// The parent.
-        parent: StepId,
-        /// Its child.
-        child: StepId,
-    },
-    /// `pending` (or `satisfied`) is what a recount gives.
-    #[error("step {step} has fewer pending parents counted than it has: report it, with the server's log")]
-    Count {
-        /// The step.
-        step: StepId,
-    },
+    #[error(
+        "the ranks of step {parent} and its child {child} do not rise: report it, with the server's log"
+    )]
+    Rank { parent: StepId, child: StepId },
+    /// `pending` (or `satisfied`) equals a recount.
+    #[error(
+        "step {step} has fewer pending parents counted than it has: report it, with the server's log"
+    )]
+    Count { step: StepId },
 }
 
-/// What a change makes of the steps. Writes nothing: [`World::take`] or the database does.
+/// Applies a change to the steps. Writes nothing: [`World::take`] or the database does.
 ///
 /// # Errors
-/// [`Stop::Missing`] until enough is loaded, [`Stop::Refused`] when the change does not fit, [`Stop::Broken`] when what was loaded
-/// contradicts an invariant.
+/// [`Stop::Missing`] until enough is loaded. [`Stop::Refused`] if the change does not fit.
+/// [`Stop::Broken`] if the loaded rows violate an invariant.
 pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
     let mut work = Work::new(world);
     match change {
@@ -264,12 +274,17 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
     work.finish()
 }
 
-/// What several changes make of the steps, one after the other, each on what the one before has left: the same as if each were
-/// applied and written alone. One that does not fit is left out, and named by its place; it keeps none of the others.
+/// Applies several changes in order, each to the result of the previous one. The outcome is the
+/// same as if each was applied and written alone. A change that does not fit is skipped and
+/// reported by its index, and does not affect the others.
 ///
 /// # Errors
-/// [`Stop::Missing`] until enough is loaded, [`Stop::Broken`] when what was loaded contradicts an invariant; never [`Stop::Refused`].
-pub fn apply_each(world: &World, changes: &[Change]) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
+/// [`Stop::Missing`] until enough is loaded. [`Stop::Broken`] if the loaded rows violate an
+/// invariant. Never [`Stop::Refused`].
+pub fn apply_each(
+    world: &World,
+    changes: &[Change],
+) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
     let mut now = world.clone();
     let (mut whole, mut refused) = (Outcome::default(), BTreeMap::new());
     for (place, change) in changes.iter().enumerate() {
@@ -287,10 +302,10 @@ pub fn apply_each(world: &World, changes: &[Change]) -> Result<(Outcome, BTreeMa
     Ok((whole, refused))
 }
 
-/// Why a step in the queue is to be looked at.
+/// Why a step is in the queue.
 #[derive(Debug, Default)]
 struct Touch<'c> {
-    /// A parent became ERROR, or was blocked by one, and does not satisfy it.
+    /// A parent became ERROR, or was blocked by one, and does not satisfy the step.
     errored: bool,
     node_down: bool,
     node_up: bool,
@@ -301,7 +316,7 @@ struct Work<'c> {
     world: &'c World,
     /// Copies of the steps that change.
     steps: BTreeMap<StepId, Step>,
-    /// Steps to look at. Only steps of higher rank than the one at hand are added, so each comes once.
+    /// Steps to visit. Only steps of a higher rank are added, so each step comes once.
     queue: BTreeMap<(u32, StepId), Touch<'c>>,
     not_before: BTreeMap<StepId, Duration>,
     missing: Missing,
@@ -339,7 +354,13 @@ impl<'c> Work<'c> {
             let Some(old) = self.world.steps.get(&id) else { continue };
             if old.progress != step.progress || not_before.is_some() {
                 let was = old.progress.state;
-                deltas.push(Delta { step: id, rank: step.rank, was, now: step.progress, not_before });
+                deltas.push(Delta {
+                    step: id,
+                    rank: step.rank,
+                    was,
+                    now: step.progress,
+                    not_before,
+                });
             }
         }
         deltas.sort_by_key(|delta| (delta.rank, delta.step));
@@ -378,7 +399,7 @@ impl<'c> Work<'c> {
         steps.iter().for_each(|step| self.touch(*step, &set));
     }
 
-    /// A step whose parents have all settled.
+    /// Visits a step after all its parents are final.
     fn look(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         if let Some(committed) = touch.committed {
             if !self.knows_parents(committed) {
@@ -397,14 +418,16 @@ impl<'c> Work<'c> {
                 self.tell_children(id, StepState::Blocked, StepState::Blocked, true)
             }
             StepState::Todo if !holds || step.rests() => self.wait(id),
-            StepState::Active if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) => {
+            StepState::Active
+                if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) =>
+            {
                 self.set(id, StepState::Blocked, touch.errored)
             }
             _ => Ok(()),
         }
     }
 
-    /// The state of a step that does not run: by what is missing, and by whether it has to run at all.
+    /// Sets the state of a step that does not run, from `pending` and from whether it needs a run.
     fn wait(&mut self, id: StepId) -> Done {
         let full = self.settled >= BATCH;
         let Some(step) = self.change(id) else { return Ok(()) };
@@ -414,7 +437,8 @@ impl<'c> Work<'c> {
         if !step.rests() {
             return self.set(id, StepState::Todo, false);
         }
-        // A destructive step with its result applied can't be TODO (invariant 4), so it is settled beyond the limit.
+        // An applied destructive step cannot be TODO (invariant 4), so the limit does not apply to
+        // it.
         if full && !(step.destructive && step.is_applied()) {
             let key = (step.rank, id);
             self.more.insert(key);
@@ -440,13 +464,21 @@ impl<'c> Work<'c> {
         self.tell_children(id, before, state, errored)
     }
 
-    /// Keeps the children's counts and queues those for which something changed.
-    fn tell_children(&mut self, id: StepId, before: StepState, after: StepState, errored: bool) -> Done {
+    /// Updates the children's counts and queues the affected children.
+    fn tell_children(
+        &mut self,
+        id: StepId,
+        before: StepState,
+        after: StepState,
+        errored: bool,
+    ) -> Done {
         let same = before == after || (before.is_ahead() && after.is_ahead());
         if same && !errored {
             return Ok(());
         }
-        let Some((rank, skipped)) = self.see(id).map(|step| (step.rank, step.skipped)) else { return Ok(()) };
+        let Some((rank, skipped)) = self.see(id).map(|step| (step.rank, step.skipped)) else {
+            return Ok(());
+        };
         let world = self.world;
         let Some(children) = world.children.get(&id) else {
             self.missing.children_of.insert(id);
@@ -467,7 +499,8 @@ impl<'c> Work<'c> {
             }
             let touch = self.queue.entry(key).or_default();
             touch.errored |= struck;
-            let counted_later = touch.committed.is_some_and(|committed| committed.parents.is_some());
+            let counted_later =
+                touch.committed.is_some_and(|committed| committed.parents.is_some());
             if was != is && !counted_later {
                 self.recount(child.step, child.kind, is)?;
             }
@@ -475,7 +508,7 @@ impl<'c> Work<'c> {
         Ok(())
     }
 
-    /// One parent more, or one less, satisfies a step.
+    /// Adds or removes one parent that satisfies the step.
     fn recount(&mut self, id: StepId, kind: EdgeKind, satisfies: bool) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let need = step.join.need;
@@ -493,7 +526,8 @@ impl<'c> Work<'c> {
         Ok(())
     }
 
-    /// A step whose parents are not all loaded would be counted wrong and lead to steps that do not matter.
+    /// Whether all parents are loaded. Otherwise the count would be wrong and the change would load
+    /// steps that it does not need.
     fn knows_parents(&mut self, committed: &Committed) -> bool {
         let parents = committed.parents.iter().flatten();
         parents.fold(true, |known, (parent, _)| self.see(*parent).is_some() && known)
@@ -502,7 +536,9 @@ impl<'c> Work<'c> {
     fn commit(&mut self, committed: &Committed) -> Done {
         let id = committed.step;
         if let Some(parents) = &committed.parents {
-            let Some((rank, join)) = self.see(id).map(|step| (step.rank, step.join)) else { return Ok(()) };
+            let Some((rank, join)) = self.see(id).map(|step| (step.rank, step.join)) else {
+                return Ok(());
+            };
             let mut states = Vec::with_capacity(parents.len());
             for (parent, kind) in parents {
                 let Some(step) = self.see(*parent) else { continue };
@@ -523,7 +559,7 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Death concerns what was done *on* the node: instants, and steps done *for* it, stay.
+    /// Steps *for* the node and immediate steps keep their state when it dies.
     fn node_is(&mut self, id: StepId, up: bool) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         step.progress.node_up = up;
@@ -548,7 +584,7 @@ impl<'c> Work<'c> {
                 progress.cause = Some(Cause::new(Why::NodeBack));
                 self.wait(id)
             }
-            // Whether a destructive step was done is a question that only a person settles.
+            // Only a person can decide whether a destructive step ran.
             StepState::Error if !destructive => {
                 progress.cause = Some(Cause::new(Why::NodeBack));
                 progress.failures = 0;
@@ -582,13 +618,15 @@ impl<'c> Work<'c> {
             Event::Started if rests => Err(Refused::Rests { step: id }.into()),
             Event::Started => self.set(id, StepState::Transition, false),
             Event::Succeeded { generation } => self.succeeded(id, *generation),
-            Event::Failed { generation, reason, retry } => self.failed(id, *generation, reason, *retry),
+            Event::Failed { generation, reason, retry } => {
+                self.failed(id, *generation, reason, *retry)
+            }
             Event::Lost { generation } => self.lost(id, *generation),
             Event::NeverStarted => {
                 self.answer_again(id);
                 self.wait(id)
             }
-            // ERROR, not TODO: whoever stops a run wants it stopped, and TODO would start the next one at once.
+            // A person who cancels a run wants it to stop. TODO would start the next one at once.
             Event::Cancelled { by } => self.fail(id, &format!("cancelled by {by}")),
             Event::Retry { why } => self.retry(id, *why),
             Event::Rerun { generation, .. } if unasked && *generation == present => {
@@ -603,7 +641,7 @@ impl<'c> Work<'c> {
         let destructive = step.destructive;
         let progress = &mut step.progress;
         if generation != progress.generation {
-            // What it did is not what is meant now. The result is kept with the run, and applied nowhere.
+            // The attempt had outdated intent. Its result is stored with the run and never applied.
             self.answer_again(id);
             return self.wait(id);
         }
@@ -621,7 +659,7 @@ impl<'c> Work<'c> {
             self.leave_run(id);
             return self.wait(id);
         }
-        // What failed half-way may have lost data already, and often nobody can tell how far it came.
+        // A failed destructive step may have lost data already, and often its progress is unknown.
         let allowed = if retry && !step.destructive { step.retries } else { 0 };
         self.retry_or_fail(id, reason, allowed)
     }
@@ -701,7 +739,7 @@ impl<'c> Work<'c> {
         self.wait(id)
     }
 
-    /// The attempt is over: a cause that came during it is an ordinary one for the next.
+    /// Clears `again` after an attempt, so that the next attempt resolves the cause.
     fn answer_again(&mut self, id: StepId) {
         if let Some(step) = self.change(id)
             && let Some(cause) = &mut step.progress.cause
@@ -710,7 +748,8 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// As [`Self::answer_again`], for an attempt that may have done half its work: what was applied before it stands no more.
+    /// Like [`Self::answer_again`], for an attempt that may have done part of its work. The earlier
+    /// result is no longer valid, so the step gets a cause to run again.
     fn leave_run(&mut self, id: StepId) {
         self.answer_again(id);
         if let Some(step) = self.change(id)

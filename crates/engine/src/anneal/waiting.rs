@@ -1,15 +1,16 @@
-//! Why not yet: every step that is not done, by the one thing that it waits for first.
+//! Pending reasons: the one reason that each unfinished step is listed under.
 //!
-//! A step may have many reasons not to start ([`why_not`]); a list has one place for it. So the reasons have an order, the order of
-//! [`Wait`]'s declaration: what holds this step alone, and stays until somebody does something, comes before what holds everything,
-//! and that before what passes by itself. When execution is switched on again, what was listed under *paused* starts; what has a
-//! dead node beside was listed there.
+//! [`why_not`] returns all reasons of one step, and its page shows them. A list shows only the
+//! first, in the order in which [`Wait`] declares them. First come reasons that concern this step
+//! and need a person. Next are those that stop everything, then those that pass by themselves. So
+//! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
+//! not among them.
 //!
-//! The database says the same of many steps in one statement (`store`'s `waiting.sql`); a test compares the two over random states.
-//! What a page tells of a single step in full sentences is [`why_not`] again.
+//! The database computes the same for many steps in one statement (`waiting.sql` in `store`). A
+//! test compares the two over random states.
 //!
-//! Of what is blocked, two kinds are told apart: behind a failure, where nothing happens until a person acts on a step above
-//! ([`struck`]), and in line, where everything above is still going to run.
+//! Two kinds of BLOCKED steps differ. After a failure, nothing happens until a person acts on an
+//! ancestor ([`struck`]). The others only wait for ancestors that are still going to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,12 +24,14 @@ use crate::catalog::JoinAfter;
 use crate::cluster::EdgeKind;
 use crate::ids::StepId;
 
-/// Seconds that a run may take beyond its time before it is called overdue: its worker ends it, and ending takes a moment.
+/// Seconds after its timeout before a run counts as overdue, because its worker needs time to end
+/// it.
 pub const ENDING: u32 = 60;
 
 macro_rules! waits {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $heading:literal, $frees:literal;)*) => {
-        /// What a step waits for first.
+        /// Why a step is pending. If several reasons apply, the first one in this order is
+        /// reported.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
@@ -37,20 +40,19 @@ macro_rules! waits {
         }
 
         impl Wait {
-            /// All of them, the first to be told first.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The word in addresses and in the database's answer.
+            /// The value in URLs, and in the result of the database.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
 
-            /// What stands above a list of such steps.
+            /// The heading of a list of such steps.
             pub fn heading(self) -> &'static str {
                 match self { $(Self::$name => $heading,)* }
             }
 
-            /// Who or what frees such steps.
+            /// The person, or the event, that frees such steps.
             pub fn frees(self) -> &'static str {
                 match self { $(Self::$name => $frees,)* }
             }
@@ -59,57 +61,56 @@ macro_rules! waits {
 }
 
 waits! {
-    /// A TODO step that needs no run.
+    /// The step needs no run and becomes ACTIVE soon.
     Rests = "rests", "Become active by themselves", "the next sweep of a worker, within seconds";
-    /// Something that it names is not there, or a step in TRANSITION has no attempt.
+    /// The step refers to something that does not exist, or is in TRANSITION without an attempt.
     Unknown = "unknown", "Damaged", "a person: run `gantry verify`, and restore from a backup what it names";
-    /// It is in ERROR: its failures went beyond its role's limit, or somebody cancelled it.
+    /// The step is in ERROR: it failed too often, or a person canceled it.
     Failed = "failed", "Failed", "a person: look at the last run, then retry the step or change it by a proposal";
-    /// A step above it is in ERROR.
+    /// An ancestor of the step is in ERROR.
     BehindFailure = "behind_failure", "Behind a failure", "a person: retry or change the failed step above";
-    /// Its jig is switched off.
+    /// The jig of the step is switched off.
     Jig = "jig", "Jig switched off", "a person: a proposal that switches the jig on";
-    /// No worker carries out its jig.
+    /// No worker supports the jig of the step.
     Unserved = "unserved", "No worker for the jig", "a person: start a worker that has the jig";
-    /// Its node was taken out of service.
+    /// The node is in maintenance.
     Unavailable = "unavailable", "Node out of service", "a person: make the node available";
-    /// Its node does not answer.
+    /// The node is dead.
     NodeDead = "node_dead", "Node does not answer", "the node, as soon as it answers; a person, if it never will";
-    /// Its node has not joined.
+    /// The node has not joined yet.
     NotJoined = "not_joined", "Node has not joined", "a worker, as soon as it is let in on the node";
-    /// It is for a dead node, and this one answers.
+    /// The step needs a dead node, and the node is alive.
     NodeAlive = "node_alive", "Node answers, and should not", "the node, when it is down";
-    /// An ERROR freezes its node.
+    /// The ERROR of another step freezes the node.
     Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
-    /// Its deployment, or one above, is held.
+    /// The deployment or an ancestor is on hold.
     Held = "held", "Deployment held", "whoever holds the deployment, or another operator: release it";
-    /// Execution is off.
+    /// Execution is paused.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
-    /// No worker is there.
+    /// No worker is running.
     NoWorker = "no_worker", "No worker", "a person: start a worker";
-    /// A run is queued, and no worker has taken it yet.
+    /// The run is queued, and no worker has leased it yet.
     Queued = "queued", "Queued for a worker", "a worker, as soon as it has a free slot";
-    /// Its run should have ended.
+    /// The run should have ended already.
     Overdue = "overdue", "Overdue", "a worker: it ends runs whose workers are not heard of, and goes on";
-    /// It failed, and is tried again later.
+    /// The step failed and waits for its next attempt.
     Backoff = "backoff", "Waits to be tried again", "time, or an operator who retries it now";
-    /// Its failure domain has as many nodes down as may be.
+    /// The disruption budget is exhausted.
     Budget = "budget", "Budget used up", "the nodes that are down, when they are well again";
-    /// A chunk of its lane is under way.
+    /// A chunk of the concurrency group is still running.
     Chunk = "chunk", "Chunk under way", "the runs of the present chunk, when the last has ended";
-    /// Its lane is full.
+    /// The concurrency group is full.
     Lane = "lane", "Lane full", "a run of the lane, when it ends";
-    /// An exclusive run is on its node.
+    /// An exclusive run is open on the node.
     Exclusive = "exclusive", "Node busy", "the run on its node, when it ends";
-    /// As many runs are open as may be.
+    /// The limit of open runs is reached.
     Room = "room", "No room", "any run, when it ends; more workers help";
-    /// Its parents are still to run.
+    /// The parents of the step have not finished.
     Parents = "parents", "In line behind other steps", "the steps that it waits for, when they are done";
-    /// Nothing is against it.
+    /// Nothing prevents the step from starting.
     Next = "next", "Start next", "the next claim, within seconds";
 }
 
-/// A text that is no reason to wait.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is nothing that steps wait for")]
 pub struct UnknownWait(pub String);
@@ -129,8 +130,8 @@ impl fmt::Display for Wait {
 }
 
 impl Wait {
-    /// Whether nothing happens until somebody does something about this step or what is before it. A worker or a node that is missing is
-    /// not of that kind: they come back by themselves, after a restart or an upgrade, and what waits for them goes on.
+    /// Whether a person must act on this step or on one of its ancestors. This excludes a missing
+    /// worker or node, because it returns by itself after a restart or an upgrade.
     pub fn needs_somebody(self) -> bool {
         matches!(
             self,
@@ -145,20 +146,22 @@ impl Wait {
         )
     }
 
-    /// The states in which a step may wait for this.
+    /// The states in which a step can have this reason.
     pub fn states(self) -> &'static [StepState] {
         match self {
             Self::Failed => &[StepState::Error],
             Self::BehindFailure | Self::Parents => &[StepState::Blocked],
             Self::Queued | Self::Overdue => &[StepState::Transition],
-            Self::Unknown | Self::Unserved | Self::NoWorker => &[StepState::Todo, StepState::Transition],
+            Self::Unknown | Self::Unserved | Self::NoWorker => {
+                &[StepState::Todo, StepState::Transition]
+            }
             _ => &[StepState::Todo],
         }
     }
 }
 
 impl Reason {
-    /// Under which heading a step with this reason is listed, if it has no earlier one.
+    /// The pending reason of a step with this rule, if no earlier one applies.
     pub fn wait(&self) -> Wait {
         match self {
             Self::Paused => Wait::Paused,
@@ -187,21 +190,22 @@ impl Reason {
     }
 }
 
-/// How far the open attempt at a step is.
+/// Progress of the open attempt at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// No worker has it.
+    /// No worker has leased it.
     Queued,
-    /// A worker has it.
+    /// A worker has leased it.
     Running {
-        /// Its lease or its time (with [`ENDING`]) is over.
+        /// Its lease, or its timeout plus [`ENDING`], has expired.
         over: bool,
     },
 }
 
-/// What a step waits for first; none for one that is done, or whose attempt is going on.
+/// The first pending reason of a step. `None` if the step is done or its attempt is running.
 ///
-/// `attempt` is that of a step in TRANSITION; `struck` says of a BLOCKED one whether it is behind a failure.
+/// `attempt` is the attempt of a step in TRANSITION. `struck` says whether a BLOCKED step comes
+/// after a failure.
 pub fn wait_of(
     view: &AdmissionView,
     limits: Limits,
@@ -211,43 +215,56 @@ pub fn wait_of(
 ) -> Option<Wait> {
     let found = view.steps.get(&step)?;
     match (found.state, attempt) {
-        (StepState::Active, _) | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
+        (StepState::Active, _)
+        | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
         (StepState::Error, _) => Some(Wait::Failed),
         (StepState::Blocked, _) if struck => Some(Wait::BehindFailure),
         (StepState::Blocked, _) => Some(Wait::Parents),
         (StepState::Transition, None) => Some(Wait::Unknown),
         (StepState::Transition, Some(Attempt::Running { over: true })) => Some(Wait::Overdue),
-        (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => Some(Wait::NoWorker),
-        (StepState::Transition, Some(Attempt::Queued)) if view.unserved.contains(&found.jig) => Some(Wait::Unserved),
+        (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => {
+            Some(Wait::NoWorker)
+        }
+        (StepState::Transition, Some(Attempt::Queued)) if view.unserved.contains(&found.jig) => {
+            Some(Wait::Unserved)
+        }
         (StepState::Transition, Some(Attempt::Queued)) => Some(Wait::Queued),
-        (StepState::Todo, _) => Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next)),
+        (StepState::Todo, _) => {
+            Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next))
+        }
     }
 }
 
-/// A step, as far as failures above it matter.
+/// The columns of a step that [`struck`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Its state.
     pub state: StepState,
-    /// What of its parents satisfies it.
+    /// Whether its parents must succeed or only end.
     pub after: JoinAfter,
-    /// It is left out.
+    /// Left out, for example by a condition.
     pub skipped: bool,
 }
 
-/// The BLOCKED steps that are behind a step in ERROR: directly, or behind others that are.
-pub fn struck(steps: &BTreeMap<StepId, Link>, children: &BTreeMap<StepId, Vec<Child>>) -> BTreeSet<StepId> {
+/// The BLOCKED steps after a step in ERROR: its children, their children and so on.
+pub fn struck(
+    steps: &BTreeMap<StepId, Link>,
+    children: &BTreeMap<StepId, Vec<Child>>,
+) -> BTreeSet<StepId> {
     let failed = steps.iter().filter(|(_, link)| link.state == StepState::Error).map(|(id, _)| *id);
     let mut open: Vec<StepId> = failed.collect();
     let mut found = BTreeSet::new();
     while let Some(parent) = open.pop() {
         let Some(above) = steps.get(&parent) else { continue };
         for child in children.get(&parent).into_iter().flatten() {
-            let Some(below) = steps.get(&child.step).filter(|below| below.state == StepState::Blocked) else {
+            let Some(below) =
+                steps.get(&child.step).filter(|below| below.state == StepState::Blocked)
+            else {
                 continue;
             };
             let holds = match above.state {
-                StepState::Error => child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success,
+                StepState::Error => {
+                    child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success
+                }
                 _ => !(child.kind == EdgeKind::OrderOnly && above.skipped),
             };
             if holds && found.insert(child.step) {
@@ -264,19 +281,25 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn what_needs_somebody_says_whom() {
+    fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator", "whoever"];
         let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
         assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
-        for passes in
-            [Wait::Parents, Wait::Backoff, Wait::Budget, Wait::NoWorker, Wait::NodeDead, Wait::Next, Wait::Queued]
-        {
+        for passes in [
+            Wait::Parents,
+            Wait::Backoff,
+            Wait::Budget,
+            Wait::NoWorker,
+            Wait::NodeDead,
+            Wait::Next,
+            Wait::Queued,
+        ] {
             assert!(!passes.needs_somebody(), "{passes}");
         }
     }
 
     #[test]
-    fn words_are_read_as_they_are_written_and_none_comes_twice() {
+    fn pending_reason_names_round_trip_and_are_unique() {
         let words: BTreeSet<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
         assert_eq!(words.len(), Wait::ALL.len());
         for wait in Wait::ALL {
@@ -288,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_strikes_what_waits_for_it_and_no_more() {
+    fn failure_affects_only_dependent_blocked_steps() {
         let id = |n: u128| StepId(Uuid::from_u128(n));
         let link = |state, after| Link { state, after, skipped: false };
         use StepState::{Active, Blocked, Error, Todo};
@@ -306,7 +329,12 @@ mod tests {
         let children = BTreeMap::from([
             (
                 id(1),
-                vec![to(2, EdgeKind::Hard), to(4, EdgeKind::Hard), to(5, EdgeKind::OrderOnly), to(6, EdgeKind::Soft)],
+                vec![
+                    to(2, EdgeKind::Hard),
+                    to(4, EdgeKind::Hard),
+                    to(5, EdgeKind::OrderOnly),
+                    to(6, EdgeKind::Soft),
+                ],
             ),
             (id(2), vec![to(3, EdgeKind::OrderOnly)]),
             (id(6), vec![to(8, EdgeKind::Hard)]),

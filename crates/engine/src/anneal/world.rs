@@ -1,4 +1,4 @@
-//! The part of the graph that a change was given, and what the change made of it.
+//! The part of the graph that a change reads, and the outcome of the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,36 +7,45 @@ use super::{Progress, Step, StepState};
 use crate::cluster::EdgeKind;
 use crate::ids::{NodeId, StepId};
 
-/// An edge seen from its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Child {
-    /// The child.
     pub step: StepId,
-    /// What the edge means.
     pub kind: EdgeKind,
 }
 
-/// The steps that were loaded (and locked), and what is known of their surroundings.
+/// The steps that were loaded (and locked), with their children and nodes.
 ///
 /// An absent entry means "not loaded", never "none": a step without children has an empty list.
+///
+/// States can move until the rows are locked, so a database loads the steps in a loop:
+///
+/// ```text
+/// wanted := the step and its children
+/// loop
+///     savepoint; lock and read all of `wanted` in (rank, id) order, with their lists of children
+///     apply(world, change)
+///         Ok(outcome)      -> write the deltas, done
+///         Err(Missing(m))  -> roll back to the savepoint (this releases the locks), wanted += m
+/// ```
+///
+/// The loop ends because `wanted` only grows. Each hop of a chain that was not loaded costs another
+/// round. One recursive query can load the children that are reachable through immediate steps.
+/// This is safe because edges and immediate steps change only in a commit.
 #[derive(Debug, Clone, Default)]
 pub struct World {
-    /// The steps.
     pub steps: BTreeMap<StepId, Step>,
-    /// All children of a step.
     pub children: BTreeMap<StepId, Vec<Child>>,
-    /// All steps of a node. Only for changes of nodes.
+    /// Loaded only for changes of nodes.
     pub on_node: BTreeMap<NodeId, Vec<StepId>>,
 }
 
 impl World {
-    /// Adds a step with all its children.
     pub fn add(&mut self, step: Step, children: Vec<Child>) {
         self.children.insert(step.id, children);
         self.steps.insert(step.id, step);
     }
 
-    /// Writes an outcome into the steps, as the database does with its rows.
+    /// Applies an outcome to the steps, as the database does with its rows.
     pub fn take(&mut self, outcome: &Outcome) {
         for delta in &outcome.deltas {
             if let Some(step) = self.steps.get_mut(&delta.step) {
@@ -46,52 +55,46 @@ impl World {
     }
 }
 
-/// What a change needs and was not given.
+/// The rows that a change needs and that were not loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Steps.
     pub steps: BTreeSet<StepId>,
-    /// Steps whose lists of children are needed.
     pub children_of: BTreeSet<StepId>,
-    /// Nodes whose lists of steps are needed.
     pub on_nodes: BTreeSet<NodeId>,
 }
 
 impl Missing {
-    /// Whether nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.children_of.is_empty() && self.on_nodes.is_empty()
     }
 }
 
-/// A step's new columns.
+/// The new values of a step's columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
-    /// Which step.
     pub step: StepId,
-    /// Its rank, for the order of writing.
+    /// Decides the order of writing.
     pub rank: u32,
-    /// The state before. Differs from `now.state` where hooks, events and `since` have something to tell.
+    /// The previous state. If it differs from `now.state`, then hooks, events and `since` apply.
     pub was: StepState,
-    /// All columns that transitions write, as they are now.
+    /// All columns that transitions write.
     pub now: Progress,
-    /// When it may start, counted from now. None leaves what was set.
+    /// The earliest start, counted from now. `None` keeps the stored value.
     pub not_before: Option<Duration>,
 }
 
-/// What a change did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Every step with a changed column, in (rank, id) order.
     pub deltas: Vec<Delta>,
-    /// Steps left TODO that are to be settled by [`super::Change::Settle`]; see "Batches" in the theory.
+    /// Steps left in TODO for [`super::Change::Settle`]; see [`super::BATCH`].
     pub more: Vec<StepId>,
-    /// Steps whose open attempt counts no more, because their node died: their runs are to be ended.
+    /// Steps whose node died during their open attempt. The caller ends these runs.
     pub outdated: Vec<StepId>,
 }
 
 impl Outcome {
-    /// The two together, `next` applied to what this one left: each step's first state before, and its last columns.
+    /// Merges this outcome with `next`, which was applied to the result of this one.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         let mut deltas: BTreeMap<(u32, StepId), Delta> =
@@ -103,7 +106,7 @@ impl Outcome {
             }
             deltas.insert((delta.rank, delta.step), delta);
         }
-        // What was left to settle and has moved since is passed over by whoever settles it.
+        // [`super::Change::Settle`] skips steps that have moved since.
         let more = self.more.into_iter().chain(next.more).collect::<BTreeSet<_>>();
         Self {
             deltas: deltas.into_values().collect(),

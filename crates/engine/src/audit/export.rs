@@ -1,19 +1,25 @@
-//! An export of the audit, and the proof that it holds.
+//! An export of the audit, and its verification.
 //!
-//! An export is a text with one JSON object per line ([`Line`]). First the header, then the sealed entries, then the rows that the
-//! entries are about with the documents that they name, then the end with the totals. Rows come in an order that a verifier can follow
-//! with little memory: passkeys, policies, submissions, verdicts and their signatures before targets, each target after its root and its
-//! new documents, runs after their target.
+//! An export has one JSON object per line ([`Line`]). First comes the header, then the sealed
+//! entries. Next are the rows that they record, with the documents that these name. The last line
+//! has the totals. The order of the rows lets a verifier use little memory. Passkeys, policies,
+//! submissions, verdicts and signatures come before targets. Each target follows its root and its
+//! new documents, and runs follow their target.
 //!
-//! [`Check`] proves from such a text alone that
-//! * the entries are the ones that were sealed, in order;
-//! * each row is the one that the database recorded in its entry, and each entry has its row;
+//! From such a text alone, [`Check`] proves that
+//! * the entries are those that were sealed, in order;
+//! * each row equals the row that its entry records, and each entry has its row;
 //! * each target is its parent with exactly the documents of its submission replaced;
-//! * each submission that became a target had the approvals that the policy in force asked for, of people who could review and had no
-//!   part in it, and no objection, and that they were signed with confirmed passkeys where the policy demanded it;
-//! * each run belongs to a target whose documents ask for exactly what it ran.
+//! * each committed submission had the approvals that the policy in force required, and no
+//!   objection;
+//! * these approvals came from people who could review and were not authors, whose accounts were
+//!   not disabled in between, and whose access did not come from an author within the cooling
+//!   period;
+//! * they were signed with confirmed passkeys if the policy required it;
+//! * each run belongs to a target whose documents require exactly the content that it ran.
 //!
-//! It does not prove that a reviewer with a permission in a part of the tree had it for the right part: the database checks that.
+//! It does not prove that a reviewer's permission for a part of the tree covers the right part, or
+//! that a rule for single deployments demanded signatures. The database checks these.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,7 +27,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+use time::{Duration, OffsetDateTime};
 
+use super::access::{Access, Question};
 use super::{Broken, Chain, Sealed};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
@@ -32,70 +40,53 @@ use crate::gate::signature::{self, Assertion, Confirmation, Nonce, Passkey, Revi
 use crate::gate::{Policy, Risk, SignedRule, VerdictKind};
 use crate::ids::{ActionName, NodeId, PasskeyId, PersonId, StepId};
 
-/// The version of the format.
+/// The version of the export format.
 pub const FORMAT: u32 = 3;
 
-/// A line of an export.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
-    /// The first line.
     Header(Header),
-    /// A sealed entry.
     Audit(Sealed),
     /// The bytes of a document, policy, role or script.
     Object {
-        /// What it is.
         kind: ObjectKind,
-        /// The SHA-256 of its bytes.
         hash: Hash,
-        /// The bytes, if they are text.
+        /// The bytes as text, if they are UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
-        /// The bytes in hexadecimal digits, if they are not.
+        /// The bytes in hexadecimal digits, if they are not UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hex: Option<String>,
     },
-    /// A row that the audit recorded.
     Row {
-        /// Its table.
         table: Table,
-        /// Its columns, as the audit records them.
+        /// The columns of the row, as the audit records them.
         row: Map<String, Value>,
-        /// The documents of a submission.
+        /// Only for submissions: their documents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         documents: Option<Vec<DocumentChange>>,
     },
-    /// The last line.
     End(End),
 }
 
-/// The tables whose rows an export has, in its order.
+/// The tables whose rows an export has, in the order of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
-    /// Imported barclamps.
     Barclamp,
-    /// Passkeys.
     Passkey,
-    /// Confirmations of passkeys.
     PasskeyConfirmation,
-    /// Policies.
     Policy,
-    /// Submissions.
     Submission,
-    /// Verdicts.
     Verdict,
-    /// Signatures of verdicts.
     VerdictSignature,
-    /// Targets.
     Target,
-    /// Runs.
     Run,
 }
 
 impl Table {
-    /// Its name in the database, and in the actions of its entries.
+    /// The name of the table in the database, and in the actions of the entries.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Barclamp => "barclamp",
@@ -127,62 +118,45 @@ impl Table {
     }
 }
 
-/// The first line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`FORMAT`].
     pub format: u32,
-    /// The last entry that the export leaves out; 0 for a whole export. Any other export has entries only and proves the chain only.
+    /// The last entry before the export. It is 0 for a full export. Otherwise the export has only
+    /// entries, and proves only the chain.
     pub after: u64,
-    /// The last entry.
     pub end: u64,
-    /// Its link.
+    /// The link of the last entry.
     pub hash: Hash,
 }
 
-/// The last line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The last entry.
     pub end: u64,
-    /// Its link.
+    /// The link of the last entry.
     pub hash: Hash,
-    /// The lines of each kind before this one.
+    /// The number of lines of each kind before this one.
     pub totals: Totals,
 }
 
-/// The lines of each kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
-    /// Sealed entries.
     pub entries: u64,
-    /// Objects.
     pub objects: u64,
-    /// Barclamps.
     pub barclamps: u64,
-    /// Passkeys.
     pub passkeys: u64,
-    /// Confirmations of passkeys.
     pub passkey_confirmations: u64,
-    /// Policies.
     pub policies: u64,
-    /// Submissions.
     pub submissions: u64,
-    /// Verdicts.
     pub verdicts: u64,
-    /// Signatures of verdicts.
     pub verdict_signatures: u64,
-    /// Targets.
     pub targets: u64,
-    /// Runs.
     pub runs: u64,
 }
 
 impl Totals {
-    /// Counts a line.
     pub fn count(&mut self, line: &Line) {
         let total = match line {
             Line::Header(_) | Line::End(_) => return,
@@ -203,7 +177,7 @@ impl Totals {
         *total += 1;
     }
 
-    /// The counts that differ from the lines that were found.
+    /// Describes the totals that differ from the lines that were found.
     fn difference(&self, found: &Self) -> String {
         let counts = |totals: &Self| match serde_json::to_value(totals) {
             Ok(Value::Object(counts)) => counts,
@@ -211,24 +185,23 @@ impl Totals {
         };
         let expected = counts(self).into_iter().zip(counts(found));
         let differ = expected.filter(|((_, expected), (_, found))| expected != found);
-        let differ =
-            differ.map(|((of, expected), (_, found))| format!("it counts {expected} {of}, and the export has {found}"));
+        let differ = differ.map(|((of, expected), (_, found))| {
+            format!("it counts {expected} {of}, and the export has {found}")
+        });
         differ.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// What an export proves.
+/// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Proven {
-    /// The entries.
     pub chain: Chain,
-    /// Whether the export is whole, so that the rest is proven too.
+    /// Whether the export begins at entry 1. Only then are rows and documents verified too.
     pub whole: bool,
-    /// What it has.
     pub totals: Totals,
 }
 
-/// The text that was sealed.
+/// The sealed text of an entry.
 #[derive(Deserialize)]
 struct Content {
     action: String,
@@ -238,7 +211,8 @@ struct Content {
     source: Option<String>,
 }
 
-/// The entry of a row: the fields that it recorded and a hash of their values, because there may be millions of runs.
+/// The entry that records a row. It stores only a hash of the values, because there may be millions
+/// of runs.
 #[derive(Clone, Copy)]
 struct Recorded {
     seq: u64,
@@ -247,16 +221,18 @@ struct Recorded {
     met: bool,
 }
 
-/// What a person could do after an entry.
+/// A person's permission to review after an entry.
 #[derive(Clone, Copy)]
 struct Standing {
     seq: u64,
-    /// A person whose account is enabled.
+    /// Whether the account is an enabled person.
     able: bool,
-    /// With the permission to review everywhere.
+    /// Whether the person may review everywhere.
     everywhere: bool,
-    /// Parts of the tree with the permission to review.
+    /// Number of grants to review a part of the tree.
     parts: i64,
+    /// Verdicts up to this id are void, because the account was disabled after them.
+    void_to: i64,
 }
 
 #[derive(Deserialize)]
@@ -264,6 +240,8 @@ struct PersonRow {
     kind: String,
     disabled: bool,
     permissions: Vec<String>,
+    #[serde(default)]
+    verdicts_void_to: i64,
 }
 
 #[derive(Deserialize)]
@@ -282,14 +260,12 @@ struct BarclampRow {
     hash: Hash,
 }
 
-/// What a document of a barclamp names.
 #[derive(Deserialize)]
 struct BarclampParts {
     #[serde(default)]
     roles: BTreeMap<String, Hash>,
 }
 
-/// What a document of a role names.
 #[derive(Deserialize)]
 struct RoleParts {
     #[serde(default)]
@@ -309,7 +285,9 @@ struct SubmissionRow {
     risk: BTreeSet<Risk>,
     authors: BTreeSet<PersonId>,
     created_by: PersonId,
-    /// Whether the database demanded signed approvals.
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    created_at: Option<OffsetDateTime>,
+    /// Whether the database required signed approvals.
     #[serde(default)]
     signed: bool,
 }
@@ -340,7 +318,7 @@ struct SignatureRow {
     signed: SignedRow,
 }
 
-/// A nonce and a signature, as the database writes bytes in JSON.
+/// A nonce and a signature. The database writes bytes in JSON as `\x` and hexadecimal digits.
 #[derive(Deserialize)]
 struct SignedRow {
     nonce: String,
@@ -367,6 +345,8 @@ struct VerdictRow {
     submission_id: i64,
     person_id: PersonId,
     kind: String,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    at: Option<OffsetDateTime>,
 }
 
 #[derive(Deserialize)]
@@ -406,20 +386,20 @@ fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<H
 
 struct Submission {
     row: SubmissionRow,
-    /// What signatures cover; None: the entry is from before there were any.
+    /// The content that signatures cover. `None` for entries from before signatures existed.
     reviewed: Option<Reviewed>,
     documents: Vec<DocumentChange>,
-    /// In order.
+    /// In the order of their entries.
     verdicts: Vec<Judged>,
 }
 
-/// A verdict.
 struct Judged {
-    /// The number of its entry.
+    /// The number of the entry that records it.
     seq: u64,
     id: i64,
     person: PersonId,
     kind: String,
+    at: Option<OffsetDateTime>,
 }
 
 /// Verifies a signature for [`Check`], as [`signature::Verify`] does.
@@ -429,7 +409,7 @@ fn no_verifier(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
     Err("this program cannot verify signatures".to_owned())
 }
 
-/// The target before.
+/// The previous target.
 struct Before {
     number: i64,
     root_hash: Hash,
@@ -437,7 +417,7 @@ struct Before {
     epoch: i64,
 }
 
-/// An export that is being checked, line by line.
+/// Verifies an export line by line.
 #[derive(Default)]
 pub struct Check {
     lines: usize,
@@ -454,21 +434,23 @@ pub struct Check {
     /// The scripts of each role document.
     roles: BTreeMap<Hash, Vec<Script>>,
     scripts: BTreeSet<Hash>,
-    /// Documents whose bytes have another hash. The line that names one says what it is.
+    /// Documents whose bytes have another hash. The error is reported later, by the line that names
+    /// the document, because that line can describe it.
     altered: BTreeMap<Hash, ObjectKind>,
     policy_objects: BTreeMap<Hash, Policy>,
+    access: Access,
     deployments: HashMap<Hash, Arc<DeploymentDoc>>,
     nodes: HashMap<Hash, Arc<NodeDoc>>,
     next_root: Option<(Hash, RootDoc)>,
-    /// By the target that brought it.
+    /// By the number of the target that introduced it.
     policies: BTreeMap<i64, PolicyRow>,
     submissions: HashMap<i64, Submission>,
     verify: Option<VerifySignature>,
     passkeys: BTreeMap<PasskeyId, Passkey>,
-    /// By verdict.
+    /// By the id of the verdict.
     signatures: HashMap<i64, (PasskeyId, Nonce, Assertion)>,
     before: Option<Before>,
-    /// Targets that brought documents.
+    /// Numbers of the targets that changed documents.
     generations: BTreeSet<i64>,
 }
 
@@ -477,21 +459,17 @@ fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
 }
 
 impl Check {
-    /// A check of an export that must have these links.
+    /// Checks an export that must have these links.
     pub fn expecting(links: impl IntoIterator<Item = (u64, Hash)>) -> Self {
         Self { expected: links.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, with a function that verifies signatures. Without one, changes that had to be signed are rejected.
+    /// Also verifies signatures. Without this, changes that required signatures are rejected.
     #[must_use]
     pub fn with_signatures(self, verify: VerifySignature) -> Self {
         Self { verify: Some(verify), ..self }
     }
 
-    /// The next line.
-    ///
-    /// # Errors
-    /// The first thing that does not hold.
     pub fn line(&mut self, text: &str) -> Result<(), Broken> {
         self.lines += 1;
         let number = self.lines;
@@ -499,14 +477,17 @@ impl Check {
         if self.ended {
             return Err(unexpected("it comes after the end"));
         }
-        let line: Line = serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
+        let line: Line =
+            serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
         let Some(header) = &self.header else {
             return match line {
                 Line::Header(header) if header.format == FORMAT => {
                     self.header = Some(header);
                     Ok(())
                 }
-                Line::Header(header) => Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format))),
+                Line::Header(header) => {
+                    Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format)))
+                }
                 _ => Err(unexpected("the header is missing: an export begins with it")),
             };
         };
@@ -534,7 +515,9 @@ impl Check {
             Line::Object { kind, hash, body, hex } => {
                 let bytes = match (body, hex) {
                     (Some(body), None) => body.into_bytes(),
-                    (None, Some(hex)) => unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?,
+                    (None, Some(hex)) => {
+                        unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?
+                    }
                     _ => return Err(unexpected("an object has either body or hex")),
                 };
                 self.object(kind, hash, &bytes)
@@ -543,7 +526,7 @@ impl Check {
         }
     }
 
-    /// The last entry so far.
+    /// The number of the last entry so far.
     fn last(&self, after: u64) -> u64 {
         if self.chain.first == 0 { after } else { self.chain.last }
     }
@@ -562,9 +545,15 @@ impl Check {
     }
 
     fn end(&mut self, said: &End) -> Result<(), Broken> {
-        let header = self.header.clone().unwrap_or(Header { format: FORMAT, after: 0, end: 0, hash: self.chain.hash });
+        let header = self.header.clone().unwrap_or(Header {
+            format: FORMAT,
+            after: 0,
+            end: 0,
+            hash: self.chain.hash,
+        });
         let last = self.last(header.after);
-        let hash = if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
+        let hash =
+            if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
         if said.end != last || said.hash != hash || header.end != last || header.hash != hash {
             let named = if header.end == last { said.end } else { header.end };
             return Err(Broken::End { said: named, found: last });
@@ -582,9 +571,10 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the export has each recorded row, up to those of a table.
+    /// Whether the export has every recorded row, in all tables up to `up_to`.
     fn all_met(&self, up_to: Table) -> Result<(), Broken> {
-        let missing = self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
+        let missing =
+            self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
         match missing.min_by_key(|(_, recorded)| recorded.seq) {
             None => Ok(()),
             Some(((table, key), recorded)) => Err(wrong(
@@ -594,10 +584,10 @@ impl Check {
         }
     }
 
-    /// What is proven, when all lines were given.
+    /// The result, after all lines.
     ///
     /// # Errors
-    /// When the end is missing, or an expected link.
+    /// If the end or an expected link is missing.
     pub fn finish(self) -> Result<Proven, Broken> {
         if !self.ended {
             return Err(Broken::BrokenOff(self.chain.last));
@@ -608,10 +598,14 @@ impl Check {
             return Err(Broken::CutTail { from: last + 1, to: *newest });
         }
         if let Some((seq, hash)) = self.expected.first_key_value() {
-            // The link before the first entry is known, too.
+            // An export of later entries also proves the link before its first entry.
             if *seq == after && self.expected.len() == 1 && after > 0 && self.chain.first > 0 {
                 if *hash != self.chain.from {
-                    return Err(Broken::Recomputed { seq: *seq, expected: *hash, found: self.chain.from });
+                    return Err(Broken::Recomputed {
+                        seq: *seq,
+                        expected: *hash,
+                        found: self.chain.from,
+                    });
                 }
             } else if *seq > 0 {
                 return Err(Broken::NotCovered { seq: *seq, after });
@@ -631,9 +625,16 @@ impl Check {
             return Err(wrong(named(), "its detail is no JSON object"));
         };
         match content.action.as_str() {
-            "person.insert" | "person.update" => return self.person(sealed.seq, &content.subject, detail),
+            "person.insert" | "person.update" => {
+                return self.person(sealed.seq, &content.subject, detail);
+            }
             "scoped_grant.insert" | "scoped_grant.delete" => {
                 self.grant(sealed.seq, &content.subject, content.action.ends_with("insert"));
+                return Ok(());
+            }
+            "access_change.insert" | "access_change.update" => {
+                let row = typed(|| format!("access change {}", content.subject), detail)?;
+                self.access.record(sealed.seq, row);
                 return Ok(());
             }
             _ => {}
@@ -647,9 +648,11 @@ impl Check {
         });
         let hash = hash_of(&detail)?;
         let key = (table, content.subject);
-        let earlier = self.recorded.insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
+        let earlier = self
+            .recorded
+            .insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
         match earlier {
-            // A run starts, ends, and may report late.
+            // A run has several entries: it starts, ends, and may report late.
             Some(earlier) if table != Table::Run => Err(wrong(
                 format!("{} {}", table.as_str(), key.1),
                 format!("entries {} and {} both say that it was added", earlier.seq, sealed.seq),
@@ -666,17 +669,25 @@ impl Check {
         let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
         let parts = history.last().map_or(0, |last| last.parts);
-        history.push(Standing { seq, able, everywhere, parts });
+        history.push(Standing { seq, able, everywhere, parts, void_to: row.verdicts_void_to });
         Ok(())
     }
 
     fn grant(&mut self, seq: u64, subject: &str, given: bool) {
         let mut parts = subject.split(' ');
-        let (Some(person), Some("reviewer")) = (parts.next().and_then(|id| id.parse().ok()), parts.next()) else {
+        let (Some(person), Some("reviewer")) =
+            (parts.next().and_then(|id| id.parse().ok()), parts.next())
+        else {
             return;
         };
         let history = self.people.entry(PersonId(person)).or_default();
-        let last = history.last().copied().unwrap_or(Standing { seq, able: false, everywhere: false, parts: 0 });
+        let last = history.last().copied().unwrap_or(Standing {
+            seq,
+            able: false,
+            everywhere: false,
+            parts: 0,
+            void_to: 0,
+        });
         let parts = last.parts + if given { 1 } else { -1 };
         history.push(Standing { seq, parts, ..last });
     }
@@ -700,7 +711,9 @@ impl Check {
                 }
                 self.next_root = Some((hash, root));
             }
-            ObjectKind::Deployment => drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?))),
+            ObjectKind::Deployment => {
+                drop(self.deployments.insert(hash, Arc::new(parsed(what, bytes)?)))
+            }
             ObjectKind::Node => drop(self.nodes.insert(hash, Arc::new(parsed(what, bytes)?))),
             ObjectKind::Policy => drop(self.policy_objects.insert(hash, parsed(what, bytes)?)),
             ObjectKind::Barclamp => {
@@ -736,7 +749,7 @@ impl Check {
         if recorded.met {
             return Err(wrong(what(), "it is in the export twice"));
         }
-        // Columns that came with a later version are not in the entry. Nothing below uses them.
+        // The entry lacks columns that were added later. Nothing below uses them.
         let fields = self.fields.get(recorded.fields).map(Vec::as_slice).unwrap_or_default();
         let as_recorded: Map<String, Value> =
             row.into_iter().filter(|(name, _)| fields.binary_search(name).is_ok()).collect();
@@ -767,23 +780,28 @@ impl Check {
         }
     }
 
-    /// Whether the document of a barclamp is there, with its roles and their scripts.
+    /// Checks that the barclamp's document, its roles and their scripts are present.
     fn barclamp(&self, row: &BarclampRow) -> Result<(), Broken> {
         let what = || format!("barclamp {} {}", row.name, row.version);
-        let roles = self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
-        roles.iter().try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
+        let roles =
+            self.barclamps.get(&row.hash).ok_or_else(|| wrong(what(), self.gone(row.hash)))?;
+        roles
+            .iter()
+            .try_for_each(|(role, hash)| self.role(*hash, || format!("role {role} of {}", what())))
     }
 
-    /// Whether the document of a role is there, with its scripts.
+    /// Checks that the role's document and its scripts are present.
     fn role(&self, hash: Hash, what: impl Fn() -> String) -> Result<(), Broken> {
         let scripts = self.roles.get(&hash).ok_or_else(|| wrong(what(), self.gone(hash)))?;
         match scripts.iter().find(|script| !self.scripts.contains(&script.hash)) {
             None => Ok(()),
-            Some(script) => Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash))),
+            Some(script) => {
+                Err(wrong(format!("script {} of {}", script.name, what()), self.gone(script.hash)))
+            }
         }
     }
 
-    /// Why a document is not there.
+    /// The reason that a document cannot be used: altered or missing.
     fn gone(&self, hash: Hash) -> String {
         match self.altered.contains_key(&hash) {
             true => format!("its document {hash} was altered: its bytes have another hash"),
@@ -793,7 +811,8 @@ impl Check {
 
     fn passkey(&mut self, row: PasskeyRow) -> Result<(), Broken> {
         let PasskeyRow { id, person_id: person, rp_id, origin, credential } = row;
-        self.passkeys.insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
+        self.passkeys
+            .insert(id, Passkey { id, person, rp_id, origin, credential, confirmation: None });
         Ok(())
     }
 
@@ -803,12 +822,16 @@ impl Check {
         let confirmation = match (row.by_passkey, row.signed) {
             (None, _) => Confirmation::Owner,
             (Some(by), signed) => {
-                let (nonce, assertion) = signed.and_then(|signed| signed.read()).ok_or_else(unreadable)?;
+                let (nonce, assertion) =
+                    signed.and_then(|signed| signed.read()).ok_or_else(unreadable)?;
                 Confirmation::Passkey { by, nonce, assertion }
             }
         };
         let passkey = self.passkeys.get_mut(&id).ok_or_else(|| {
-            wrong(format!("passkey {id}"), "it is missing, and a confirmation is about it".to_owned())
+            wrong(
+                format!("passkey {id}"),
+                "it is missing, and a confirmation is about it".to_owned(),
+            )
         })?;
         passkey.confirmation = Some(confirmation);
         Ok(())
@@ -816,8 +839,10 @@ impl Check {
 
     fn signature(&mut self, row: SignatureRow) -> Result<(), Broken> {
         let id = row.verdict_id;
-        let (nonce, assertion) =
-            row.signed.read().ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
+        let (nonce, assertion) = row
+            .signed
+            .read()
+            .ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
         self.signatures.insert(id, (row.passkey_id, nonce, assertion));
         Ok(())
     }
@@ -837,14 +862,16 @@ impl Check {
         documents: Vec<DocumentChange>,
     ) -> Result<(), Broken> {
         let what = format!("submission {}", row.id);
-        let hash = change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
+        let hash =
+            change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
         if hash != row.change_hash {
             return Err(wrong(
                 what,
                 "its documents were altered: they have another hash than the one that was reviewed",
             ));
         }
-        self.submissions.insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
+        self.submissions
+            .insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
         Ok(())
     }
 
@@ -855,34 +882,53 @@ impl Check {
                 format!("it is missing, and verdict {} is about it", row.id),
             ));
         };
-        submission.verdicts.push(Judged { seq, id: row.id, person: row.person_id, kind: row.kind });
+        submission.verdicts.push(Judged {
+            seq,
+            id: row.id,
+            person: row.person_id,
+            kind: row.kind,
+            at: row.at,
+        });
         Ok(())
     }
 
     fn target(&mut self, seq: u64, row: &TargetRow) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
         if self.before.is_none() {
-            // Its approvals and signatures come before it. A missing one has a name of its own.
+            // Approvals and signatures come before the first target. This names the missing one.
             self.all_met(Table::VerdictSignature)?;
         }
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
         if row.parent.unwrap_or(0) != last || row.number != last + 1 {
-            return Err(wrong(format!("target {}", last + 1), format!("it is missing before target {}", row.number)));
+            return Err(wrong(
+                format!("target {}", last + 1),
+                format!("it is missing before target {}", row.number),
+            ));
         }
         let next = self.next_root.take();
         let root = match (&before, row.kind.as_str()) {
             (Some(before), "switch") if row.root == before.root_hash => before.root.clone(),
-            (Some(_), "switch") => return Err(wrong(what(), "a switch of execution has another root than its parent")),
+            (Some(_), "switch") => {
+                return Err(wrong(
+                    what(),
+                    "a switch of execution has another root than its parent",
+                ));
+            }
             (None, "genesis") | (Some(_), "change") => match next {
                 Some((hash, root)) if hash == row.root => root,
-                // A change of the policy alone has the root of its parent.
+                // A change of only the policy keeps the root of its parent.
                 _ => match &before {
                     Some(before) if before.root_hash == row.root => before.root.clone(),
                     _ => return Err(wrong(format!("the root of {}", what()), self.gone(row.root))),
                 },
             },
-            _ => return Err(wrong(what(), format!("the kind {:?} does not follow target {last}", row.kind))),
+            _ => {
+                return Err(wrong(
+                    what(),
+                    format!("the kind {:?} does not follow target {last}", row.kind),
+                ));
+            }
         };
         let nothing = RootDoc::default();
         let changed = changes(before.as_ref().map_or(&nothing, |before| &before.root), &root);
@@ -896,22 +942,30 @@ impl Check {
         if row.kind != "switch" {
             self.generations.insert(row.number);
         }
-        self.before = Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
+        self.before =
+            Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
         Ok(())
     }
 
-    /// Whether the new document of a change is there, with the roles that it names.
-    fn documents_of(&self, change: &DocumentChange, target: &impl Fn() -> String) -> Result<(), Broken> {
+    /// Checks that the new document of a change is present, with the roles that it names.
+    fn documents_of(
+        &self,
+        change: &DocumentChange,
+        target: &impl Fn() -> String,
+    ) -> Result<(), Broken> {
         match change {
             DocumentChange::Deployment { id, new: Some(hash), .. } => {
                 let what = || format!("deployment {id} of {}", target());
-                let doc = self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
-                if let Some((name, hash)) = doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash)) {
+                let doc =
+                    self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
+                if let Some((name, hash)) =
+                    doc.barclamps.iter().find(|(_, hash)| !self.barclamps.contains_key(hash))
+                {
                     return Err(wrong(format!("barclamp {name} of {}", what()), self.gone(*hash)));
                 }
-                doc.roles
-                    .iter()
-                    .try_for_each(|(name, role)| self.role(role.role, || format!("role {name} of {}", what())))
+                doc.roles.iter().try_for_each(|(name, role)| {
+                    self.role(role.role, || format!("role {name} of {}", what()))
+                })
             }
             DocumentChange::Node { id, new: Some(hash), .. } => {
                 let what = || format!("node {id} of {}", target());
@@ -925,11 +979,20 @@ impl Check {
         }
     }
 
-    fn approved(&self, seq: u64, row: &TargetRow, before: &Before, root: &RootDoc) -> Result<(), Broken> {
+    fn approved(
+        &self,
+        seq: u64,
+        row: &TargetRow,
+        before: &Before,
+        root: &RootDoc,
+    ) -> Result<(), Broken> {
         let what = || format!("target {}", row.number);
         let id = row.submission_id.ok_or_else(|| wrong(what(), "it names no submission"))?;
         let submission = self.submissions.get(&id).ok_or_else(|| {
-            wrong(format!("submission {id}"), format!("it is missing, and target {} commits it", row.number))
+            wrong(
+                format!("submission {id}"),
+                format!("it is missing, and target {} commits it", row.number),
+            )
         })?;
         match apply(&before.root, &submission.documents) {
             Ok(expected) if expected == *root => {}
@@ -944,7 +1007,10 @@ impl Check {
             }
         }
         if submission.row.epoch != row.epoch {
-            return Err(wrong(what(), format!("submission {id} was made before a backup was restored")));
+            return Err(wrong(
+                what(),
+                format!("submission {id} was made before a backup was restored"),
+            ));
         }
         let (_, policy) = self
             .policies
@@ -962,29 +1028,42 @@ impl Check {
         if brought != submission.row.new_policy_hash {
             return Err(wrong(
                 what(),
-                format!("the policy that it brings is missing, or is not the one that submission {id} names"),
+                format!(
+                    "the policy that it brings is missing, or is not the one that submission {id} names"
+                ),
             ));
         }
-        let policies =
-            [Some(policy.hash), brought].into_iter().flatten().filter_map(|hash| self.policy_objects.get(&hash));
+        let policies = [Some(policy.hash), brought]
+            .into_iter()
+            .flatten()
+            .filter_map(|hash| self.policy_objects.get(&hash));
         let policies: Vec<&Policy> = policies.collect();
-        let asked = policies.iter().map(|policy| policy.approvals_for(&submission.row.risk)).max().unwrap_or(u32::MAX);
-        // Rules for single deployments are the database's to apply.
+        let asked = policies
+            .iter()
+            .map(|policy| policy.approvals_for(&submission.row.risk))
+            .max()
+            .unwrap_or(u32::MAX);
+        // Only the database applies rules for single deployments.
         let fits = |rule: &SignedRule| {
-            rule.deployment.is_none() && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
+            rule.deployment.is_none()
+                && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
         };
         let rules = policies.iter().flat_map(|policy| &policy.signed);
-        let signed = submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
-        self.counted(seq, row, submission, (asked.max(submission.row.approvals_needed), signed))
+        let signed =
+            submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
+        let asked = asked.max(submission.row.approvals_needed);
+        let hours = self.policy_objects.get(&policy.hash).map_or(0, |policy| policy.cooling_hours);
+        self.counted(seq, row, submission, (asked, signed, Duration::hours(hours.into())))
     }
 
-    /// Counts the last verdict of each person who could review then.
+    /// Checks that the approvals suffice. Each person's last verdict counts, if the person could
+    /// review when the target was committed.
     fn counted(
         &self,
         seq: u64,
         row: &TargetRow,
         submission: &Submission,
-        (asked, signed): (u32, bool),
+        (asked, signed, cooling): (u32, bool, Duration),
     ) -> Result<(), Broken> {
         let id = submission.row.id;
         let mut last: BTreeMap<PersonId, &Judged> = BTreeMap::new();
@@ -992,7 +1071,7 @@ impl Check {
             last.insert(judged.person, judged);
         }
         let mut approvals = 0;
-        let mut unsigned = String::new();
+        let mut uncounted = String::new();
         for (person, judged) in last {
             let kind = judged.kind.as_str();
             if submission.row.authors.contains(&person) || submission.row.created_by == person {
@@ -1004,7 +1083,7 @@ impl Check {
                     format!("the audit has no entry of this reviewer of submission {id}"),
                 ));
             };
-            if !standing.able {
+            if !standing.able || judged.id <= standing.void_to {
                 continue;
             }
             if kind != "approve" && standing.everywhere {
@@ -1016,9 +1095,16 @@ impl Check {
             if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
                 continue;
             }
+            if self.is_barred(seq, submission, judged, cooling) {
+                uncounted =
+                    format!("; an author gave person {person} access shortly before they approved");
+                continue;
+            }
             match signed.then(|| self.is_signed(submission, judged)) {
                 None | Some(Ok(())) => approvals += 1,
-                Some(Err(why)) => unsigned = format!("; the approval of person {person} does not count: {why}"),
+                Some(Err(why)) => {
+                    uncounted = format!("; the approval of person {person} does not count: {why}")
+                }
             }
         }
         if approvals < asked {
@@ -1026,75 +1112,128 @@ impl Check {
             return Err(wrong(
                 format!("target {}", row.number),
                 format!(
-                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){unsigned}"
+                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){uncounted}"
                 ),
             ));
         }
         Ok(())
     }
 
-    /// Whether an approval is signed with a confirmed passkey; else why not.
+    /// Whether an approval does not count, because an author gave its person access.
+    fn is_barred(
+        &self,
+        commit: u64,
+        submission: &Submission,
+        judged: &Judged,
+        cooling: Duration,
+    ) -> bool {
+        let (Some(at), Some(submitted)) = (judged.at, submission.row.created_at) else {
+            return false;
+        };
+        self.access.bars(&Question {
+            person: judged.person,
+            judged: at,
+            submitted,
+            cooling,
+            authors: &submission.row.authors,
+            commit,
+        })
+    }
+
+    /// Checks that an approval is signed with a confirmed passkey.
     fn is_signed(&self, submission: &Submission, judged: &Judged) -> Result<(), String> {
         let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
-        let reviewed = submission.reviewed.clone().ok_or("its submission lacks the parts that a signature covers")?;
-        let statement =
-            Statement::Verdict { reviewed, verdict: VerdictKind::Approve, person: judged.person, nonce: *nonce };
+        let reviewed = submission
+            .reviewed
+            .clone()
+            .ok_or("its submission lacks the parts that a signature covers")?;
+        let statement = Statement::Verdict {
+            reviewed,
+            verdict: VerdictKind::Approve,
+            person: judged.person,
+            nonce: *nonce,
+        };
         let verify = self.verify.unwrap_or(no_verifier);
-        signature::check(&statement, *by, assertion, &self.passkeys, &verify).map_err(|error| error.to_string())
+        signature::check(&statement, *by, assertion, &self.passkeys, &verify)
+            .map_err(|error| error.to_string())
     }
 
     fn run(&self, row: &RunRow) -> Result<(), Broken> {
         let what = || format!("run {}", row.id);
-        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number) else {
-            return Err(wrong(format!("target {}", row.target_number), format!("it is missing before run {}", row.id)));
+        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number)
+        else {
+            return Err(wrong(
+                format!("target {}", row.target_number),
+                format!("it is missing before run {}", row.id),
+            ));
         };
         if row.generation > row.target_number || !self.generations.contains(&row.generation) {
             return Err(wrong(
                 what(),
-                format!("its generation {} is no target before it that changed anything", row.generation),
+                format!(
+                    "its generation {} is no target before it that changed anything",
+                    row.generation
+                ),
             ));
         }
         if row.epoch < target.epoch {
-            return Err(wrong(what(), format!("it is of an earlier epoch than target {}", target.number)));
+            return Err(wrong(
+                what(),
+                format!("it is of an earlier epoch than target {}", target.number),
+            ));
         }
         let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
-            let is_its =
-                |key: &crate::cluster::NoderoleKey| StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id;
+            let is_its = |key: &crate::cluster::NoderoleKey| {
+                StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id
+            };
             node.noderoles.iter().find(|(key, _)| is_its(key))
         });
         let Some((key, noderole)) = noderole else {
-            return Err(wrong(what(), format!("no document of target {} asks for its step", target.number)));
+            return Err(wrong(
+                what(),
+                format!("no document of target {} asks for its step", target.number),
+            ));
         };
-        let deployment = target.root.deployments.get(&noderole.deployment).and_then(|hash| self.deployments.get(hash));
+        let deployment = target
+            .root
+            .deployments
+            .get(&noderole.deployment)
+            .and_then(|hash| self.deployments.get(hash));
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
-        let content = projection::content(noderole, role).map_err(|error| wrong(what(), error.to_string()))?;
+        let content = projection::content(noderole, role)
+            .map_err(|error| wrong(what(), error.to_string()))?;
         if content != row.content_hash {
             return Err(wrong(
                 what(),
-                format!("it ran other content than the documents of target {} ask for", target.number),
+                format!(
+                    "it ran other content than the documents of target {} ask for",
+                    target.number
+                ),
             ));
         }
         Ok(())
     }
 }
 
-/// Checks a whole export.
-///
-/// # Errors
-/// The first thing that does not hold.
+/// Verifies all lines of an export. Changes that required signatures are rejected.
 pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Proven, Broken> {
     let mut check = Check::default();
     lines.into_iter().try_for_each(|line| check.line(line))?;
     check.finish()
 }
 
-fn typed<T: DeserializeOwned>(what: impl Fn() -> String, row: Map<String, Value>) -> Result<T, Broken> {
-    serde_json::from_value(Value::Object(row)).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+fn typed<T: DeserializeOwned>(
+    what: impl Fn() -> String,
+    row: Map<String, Value>,
+) -> Result<T, Broken> {
+    serde_json::from_value(Value::Object(row))
+        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
 }
 
 fn parsed<T: DeserializeOwned>(what: impl Fn() -> String, bytes: &[u8]) -> Result<T, Broken> {
-    serde_json::from_slice(bytes).map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
 }
 
 fn hash_of(row: &Map<String, Value>) -> Result<Hash, Broken> {

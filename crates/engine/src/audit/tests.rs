@@ -1,4 +1,4 @@
-//! A small history, exported; then one thing of it is removed or altered, and the verifier names it.
+//! Each test removes or alters one part of a small export. The verifier must name that part.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const DEPLOYMENT: &str = "00000000-0000-0000-0000-0000000000d0";
 const NODE: &str = "00000000-0000-0000-0000-0000000000e0";
 const SCRIPT: &str = "#!/bin/sh\n";
 
-/// An export in the making. Rows are sealed in the order in which they are told of.
+/// Builds an export. Entries are sealed in the order in which they are added.
 #[derive(Clone, Default)]
 struct Export {
     entries: Vec<Value>,
@@ -75,20 +75,37 @@ fn node_doc(role: Hash, port: u64) -> Value {
         "app": {"deployment": DEPLOYMENT, "role": role, "data": {"port": port}, "reruns": 0, "rank": 0, "parents": []}}})
 }
 
-/// Genesis, a reviewed change of a node, and a run of it.
+/// A history: genesis, a reviewed change of a node, and a run of it.
 fn history() -> Export {
+    history_with(0)
+}
+
+/// The same, after an account of the reviewer was disabled and enabled.
+fn history_with(void_to: i64) -> Export {
     let mut e = Export::default();
     for (id, permission) in [(ADA, "operator"), (BO, "reviewer")] {
         e.entry(
             "person.insert",
             id,
-            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission]}),
+            &json!({"id": id, "kind": "human", "disabled": false, "permissions": ["viewer", permission],
+                "verdicts_void_to": void_to}),
         );
     }
     let script = Hash::of_bytes(SCRIPT.as_bytes());
-    e.rest.push(Line::Object { kind: ObjectKind::Script, hash: script, body: Some(SCRIPT.to_owned()), hex: None });
-    let role = e.object(ObjectKind::Role, &json!({"name": "app", "scripts": [{"name": "run", "hash": script}]}));
-    let barclamp = e.object(ObjectKind::Barclamp, &json!({"name": "house", "version": "1", "roles": {"app": role}}));
+    e.rest.push(Line::Object {
+        kind: ObjectKind::Script,
+        hash: script,
+        body: Some(SCRIPT.to_owned()),
+        hex: None,
+    });
+    let role = e.object(
+        ObjectKind::Role,
+        &json!({"name": "app", "scripts": [{"name": "run", "hash": script}]}),
+    );
+    let barclamp = e.object(
+        ObjectKind::Barclamp,
+        &json!({"name": "house", "version": "1", "roles": {"app": role}}),
+    );
     let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
     let imported = json!({"name": "house", "version": "1", "hash": bytea(barclamp)});
     e.row(Table::Barclamp, &imported);
@@ -100,12 +117,17 @@ fn history() -> Export {
         "roles": {"app": {"role": role, "data": {}}}});
     let (old, new) = (node_doc(role, 1), node_doc(role, 2));
     let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
-    let change = DocumentChange::Node { id: NODE.parse().unwrap(), old: Some(hash_of(&old)), new: Some(hash_of(&new)) };
+    let change = DocumentChange::Node {
+        id: NODE.parse().unwrap(),
+        old: Some(hash_of(&old)),
+        new: Some(hash_of(&new)),
+    };
     let submission = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
-        "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA});
+        "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA,
+        "created_at": "2026-01-02T00:00:00+00:00"});
     let Value::Object(row) = submission.clone() else { panic!("an object") };
     e.rest.push(Line::Row { table: Table::Submission, row, documents: Some(vec![change]) });
-    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve"});
+    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve", "at": "2026-01-02T01:00:00.5+00:00"});
     e.row(Table::Verdict, &verdict);
 
     let root = |node: &Value| {
@@ -117,7 +139,8 @@ fn history() -> Export {
     let root_1 = e.object(ObjectKind::Root, &root(&old));
     e.object(ObjectKind::Deployment, &deployment);
     e.object(ObjectKind::Node, &old);
-    let genesis = json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
+    let genesis =
+        json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
     e.row(Table::Target, &genesis);
     let root_2 = e.object(ObjectKind::Root, &root(&new));
     e.object(ObjectKind::Node, &new);
@@ -163,7 +186,7 @@ fn object_of(kind: ObjectKind) -> impl Fn(&Line) -> bool {
     move |line| matches!(line, Line::Object { kind: found, .. } if *found == kind)
 }
 
-/// Changes what the database recorded and the row alike, as a forged row would be.
+/// Changes both a row and the entry that records it, like an attacker with the whole chain.
 fn forged(table: Table, field: &str, value: Value) -> Export {
     let mut e = history();
     let at = last_of(&e, row_of(table));
@@ -171,7 +194,11 @@ fn forged(table: Table, field: &str, value: Value) -> Export {
         row.insert(field.to_owned(), value.clone());
     }
     let action = format!("{}.", table.as_str());
-    let last = e.entries.iter().rposition(|entry| entry["action"].as_str().unwrap().starts_with(&action)).unwrap();
+    let last = e
+        .entries
+        .iter()
+        .rposition(|entry| entry["action"].as_str().unwrap().starts_with(&action))
+        .unwrap();
     e.entries[last]["detail"][field] = value;
     e
 }
@@ -185,22 +212,28 @@ fn assert_named(e: &Export, name: &str) {
 }
 
 #[test]
-fn honest_history_is_proven() {
+fn unaltered_history_is_verified() {
     let lines = history().lines();
     let proven = verify(lines.iter().map(String::as_str)).unwrap();
     assert!(proven.whole);
     let totals = &proven.totals;
-    assert_eq!((totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions), (2, 1, 1, 1, 1));
+    assert_eq!(
+        (totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions),
+        (2, 1, 1, 1, 1)
+    );
 }
 
-/// Each kind of document, with the name that a verifier has for it.
+/// Each kind of document, with the name that the verifier reports.
 const DOCUMENTS: [(&str, ObjectKind); 7] = [
     ("barclamp house 1: its document", ObjectKind::Barclamp),
     ("role app of barclamp house 1: its document", ObjectKind::Role),
     ("script run of role app of barclamp house 1: its document", ObjectKind::Script),
     ("policy 1: its document", ObjectKind::Policy),
     ("the root of target 2: its document", ObjectKind::Root),
-    ("deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document", ObjectKind::Deployment),
+    (
+        "deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document",
+        ObjectKind::Deployment,
+    ),
     ("node 00000000-0000-0000-0000-0000000000e0 of target 2: its document", ObjectKind::Node),
 ];
 
@@ -242,12 +275,16 @@ fn altered_documents_are_named() {
         body.push(' ');
         let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
         let said = format!("{what}: {why}");
-        assert!(said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"), "{said}");
+        assert!(
+            said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"),
+            "{said}"
+        );
     }
     // A document that no line names.
     let mut e = history();
     let hash = Hash::of_bytes(b"another script");
-    let unused = Line::Object { kind: ObjectKind::Script, hash, body: Some(SCRIPT.to_owned()), hex: None };
+    let unused =
+        Line::Object { kind: ObjectKind::Script, hash, body: Some(SCRIPT.to_owned()), hex: None };
     e.rest.insert(0, unused);
     assert_named(&e, &format!("a script that no line names: its document {hash} was altered"));
 }
@@ -270,13 +307,15 @@ fn altered_rows_are_named() {
     }
     let mut e = history();
     let at = last_of(&e, row_of(Table::Submission));
-    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a submission") };
+    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else {
+        panic!("a submission")
+    };
     documents.clear();
     assert_named(&e, "submission 1: its documents were altered");
 }
 
 #[test]
-fn forged_histories_are_refused() {
+fn forged_history_is_rejected() {
     let cases = [
         (forged(Table::Verdict, "person_id", json!(ADA)), "0 of the 1 approvals"),
         (forged(Table::Verdict, "kind", json!("request_changes")), "objected to submission 1"),
@@ -285,11 +324,17 @@ fn forged_histories_are_refused() {
         (forged(Table::Submission, "signed", json!(true)), "0 of the 1 signed approvals"),
         (forged(Table::Submission, "policy_number", json!(2)), "policy 2"),
         (forged(Table::Submission, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
-        (forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))), "run 1: it ran other content"),
+        (
+            forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))),
+            "run 1: it ran other content",
+        ),
         (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of target 2"),
         (forged(Table::Run, "target_number", json!(3)), "target 3"),
         (forged(Table::Run, "generation", json!(3)), "run 1: its generation 3"),
-        (forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))), "the root of target 2: its document"),
+        (
+            forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))),
+            "the root of target 2: its document",
+        ),
         (forged(Table::Target, "kind", json!("switch")), "target 2: a switch"),
     ];
     for (e, name) in cases {
@@ -298,13 +343,19 @@ fn forged_histories_are_refused() {
 }
 
 #[test]
-fn approval_of_disabled_reviewer_is_not_counted() {
+fn disabled_reviewer_approval_is_not_counted() {
     let mut e = history();
-    let disabled = json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
-    let before =
-        e.entries.iter().position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2").unwrap();
-    e.entries
-        .insert(before, json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}));
+    let disabled =
+        json!({"id": BO, "kind": "human", "disabled": true, "permissions": ["viewer", "reviewer"]});
+    let before = e
+        .entries
+        .iter()
+        .position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2")
+        .unwrap();
+    e.entries.insert(
+        before,
+        json!({"action": "person.update", "subject": BO, "detail": disabled, "source": "database"}),
+    );
     assert_named(&e, "0 of the 1 approvals");
 }
 
@@ -317,16 +368,17 @@ fn row_without_entry_is_named() {
 }
 
 #[test]
-fn removal_of_any_line_is_noticed() {
+fn any_removed_line_is_detected() {
     let lines = history().lines();
     for removed in 0..lines.len() {
-        let rest = lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.as_str());
+        let rest =
+            lines.iter().enumerate().filter(|(n, _)| *n != removed).map(|(_, line)| line.as_str());
         assert!(verify(rest).is_err(), "{}", lines[removed]);
     }
 }
 
 #[test]
-fn expected_link_finds_cut_tail_and_recomputed_chain() {
+fn expected_link_detects_truncated_or_recomputed_chain() {
     let e = history();
     let lines = e.lines();
     let proven = verify(lines.iter().map(String::as_str)).unwrap();
@@ -337,8 +389,11 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
     let (last, hash) = (proven.chain.last, proven.chain.hash);
     assert_eq!(check(last, hash, &lines), Ok(()));
     let other = Hash::of_bytes(b"another chain");
-    assert_eq!(check(last, other, &lines), Err(Broken::Recomputed { seq: last, expected: other, found: hash }));
-    // The person who cut it wrote header and end again.
+    assert_eq!(
+        check(last, other, &lines),
+        Err(Broken::Recomputed { seq: last, expected: other, found: hash })
+    );
+    // An attacker who cuts the chain also rewrites the header and the end.
     let mut cut = e.clone();
     cut.entries.truncate(2);
     cut.rest.clear();
@@ -347,17 +402,23 @@ fn expected_link_finds_cut_tail_and_recomputed_chain() {
 }
 
 #[test]
-fn later_part_proves_its_chain_only() {
+fn partial_export_proves_only_its_chain() {
     let lines = history().lines();
-    let sealed: Vec<&String> = lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
+    let sealed: Vec<&String> =
+        lines.iter().filter(|line| line.contains("\"type\":\"audit\"")).collect();
     let Ok(Line::Audit(before)) = serde_json::from_str(sealed[1]) else { panic!("an entry") };
-    let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else { panic!("an entry") };
+    let Ok(Line::Audit(last)) = serde_json::from_str(sealed[sealed.len() - 1]) else {
+        panic!("an entry")
+    };
     let totals = Totals { entries: sealed.len() as u64 - 2, ..Totals::default() };
     let header = Line::Header(Header { format: FORMAT, after: 2, end: last.seq, hash: last.hash });
     let end = Line::End(End { end: last.seq, hash: last.hash, totals });
     let text = |line: &Line| serde_json::to_string(line).unwrap();
-    let part: Vec<String> =
-        [text(&header)].into_iter().chain(sealed[2..].iter().map(|line| (*line).clone())).chain([text(&end)]).collect();
+    let part: Vec<String> = [text(&header)]
+        .into_iter()
+        .chain(sealed[2..].iter().map(|line| (*line).clone()))
+        .chain([text(&end)])
+        .collect();
     let proven = verify(part.iter().map(String::as_str)).unwrap();
     assert!(!proven.whole && proven.chain.from == before.hash);
     assert!(verify(part[..part.len() - 1].iter().map(String::as_str)).is_err());
@@ -365,15 +426,41 @@ fn later_part_proves_its_chain_only() {
 
 proptest! {
     #[test]
-    fn altered_byte_is_noticed(line in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+    fn altered_byte_is_detected(line in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
         let mut lines = history().lines();
         let line = line.index(lines.len());
         let mut bytes = lines[line].clone().into_bytes();
         let at = at.index(bytes.len());
-        // A letter or digit in a value; names of fields that nothing reads are the only other text.
+        // Changes a letter or digit. The only other text is the names of fields that nothing reads.
         prop_assume!(bytes[at].is_ascii_hexdigit());
         bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
         lines[line] = String::from_utf8(bytes).unwrap();
         prop_assert!(verify(lines.iter().map(String::as_str)).is_err(), "{}", lines[line]);
+    }
+}
+
+#[test]
+fn approval_from_before_disabling_does_not_count() {
+    let error = history_with(1).verify().unwrap_err().to_string();
+    assert!(error.contains("0 of the 1 approvals"), "{error}");
+}
+
+#[test]
+fn approval_of_access_from_an_author_does_not_count() {
+    for (at, by, counts) in [
+        ("2026-01-01T20:00:00+00:00", ADA, false),
+        ("2026-01-01T00:30:00+00:00", ADA, true),
+        ("2026-01-01T20:00:00+00:00", BO, true),
+    ] {
+        let mut e = history();
+        let change = json!({"id": 1, "person_id": BO, "kind": "link", "by": by, "at": at});
+        e.entry("access_change.insert", "1", &change);
+        match e.verify() {
+            Ok(()) => assert!(counts, "{at} {by}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!counts && error.contains("an author gave person"), "{at} {by}: {error}");
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Where a comment stands: the stable name of one change within a difference.
+//! Anchors of comments: a stable name for one change within a difference.
 //!
-//! A change is named by what it is about (document, then role or noderole, then the path of a value), never by its place on a page
-//! or by a hash: so a comment stays with its change when the plan is made anew, and a reader sees whether the change it speaks of is
-//! still there.
+//! An anchor names its subject: a document, then a role or noderole, then the path of a value. It
+//! never contains a position on a page or a hash. So a comment stays with its change when the plan
+//! is made again. A reader sees whether that change still exists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,33 +14,33 @@ use crate::cluster::NoderoleKey;
 use crate::data::Change;
 use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
 
-/// Longest anchor, in bytes.
+/// The maximum length of an anchor, in bytes.
 pub const MAX_ANCHOR: usize = 2_000;
 
-/// What a comment speaks of. As text: nothing, `policy`, `deployment/ID`, `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`,
-/// `node/ID`, `node/ID/noderole/ROLE`; the policy, a role and a noderole may end in `#` and the JSON pointer of a value.
+/// Subject of a comment. An empty text is the whole change. Others are `policy`, `deployment/ID`,
+/// `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`, `node/ID` and `node/ID/noderole/ROLE`.
+/// A policy, role or noderole may be followed by `#` and the JSON pointer of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_ANCHOR)))]
 #[serde(try_from = "String", into = "String")]
 pub enum Anchor {
-    /// The change as a whole.
+    /// The whole change.
     Whole,
-    /// The gate's policy, or one value of it.
+    /// The approval policy, or one of its values.
     Policy(Option<String>),
-    /// A deployment's document.
+    /// A deployment document.
     Deployment(DeploymentId),
-    /// A deployment's use of a barclamp.
+    /// A barclamp of a deployment.
     Barclamp(DeploymentId, BarclampName),
-    /// A deployment's role, or one value of its data.
+    /// A role of a deployment, or one value of its data.
     Role(DeploymentId, RoleName, Option<String>),
-    /// A node's document.
+    /// A node document.
     Node(NodeId),
     /// A noderole, or one value of its data.
     Noderole(NodeId, NoderoleKey, Option<String>),
 }
 
-/// A text that names no change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no change: leave it out for the whole, or write policy, deployment/ID, deployment/ID/role/NAME, node/ID or \
@@ -79,9 +79,12 @@ impl FromStr for Anchor {
             return Ok(Self::Whole);
         }
         let read = || {
-            let (path, value) = text.split_once('#').map_or((text, None), |(path, value)| (path, Some(value)));
+            let (path, value) =
+                text.split_once('#').map_or((text, None), |(path, value)| (path, Some(value)));
             let value = match value {
-                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => Some(pointer.to_owned()),
+                Some(pointer) if pointer.is_empty() || pointer.starts_with('/') => {
+                    Some(pointer.to_owned())
+                }
                 Some(_) => return None,
                 None => None,
             };
@@ -121,33 +124,40 @@ impl From<Anchor> for String {
 }
 
 impl Anchor {
-    /// Whether a difference has the change that this speaks of.
+    /// Whether a difference contains the subject of the comment.
     pub fn stands_in(&self, difference: &Difference) -> bool {
         let deployment = |id: &DeploymentId| difference.deployments.iter().find(|d| d.id == *id);
         let node = |id: &NodeId| difference.nodes.iter().find(|n| n.id == *id);
         match self {
             Self::Whole => true,
             Self::Policy(value) => difference.policy.as_ref().is_some_and(|Sides { old, new }| {
-                value.as_ref().is_none_or(|value| old.changes(new).iter().any(|change| change.pointer() == *value))
+                value.as_ref().is_none_or(|value| {
+                    old.changes(new).iter().any(|change| change.pointer() == *value)
+                })
             }),
             Self::Deployment(id) => deployment(id).is_some(),
-            Self::Barclamp(id, name) => deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name)),
+            Self::Barclamp(id, name) => {
+                deployment(id).is_some_and(|d| d.barclamps.iter().any(|b| b.barclamp == *name))
+            }
             Self::Role(id, name, value) => {
                 let role = deployment(id).and_then(|d| d.roles.iter().find(|r| r.role == *name));
                 role.is_some_and(|role| has(&role.data, value.as_deref()))
             }
             Self::Node(id) => node(id).is_some(),
             Self::Noderole(id, key, value) => {
-                let noderole = node(id).and_then(|n| n.noderoles.iter().find(|r| r.noderole == *key));
+                let noderole =
+                    node(id).and_then(|n| n.noderoles.iter().find(|r| r.noderole == *key));
                 noderole.is_some_and(|noderole| has(&noderole.data, value.as_deref()))
             }
         }
     }
 
-    /// The value that it speaks of, as a JSON pointer.
+    /// The JSON pointer of the value, if the subject is a value.
     pub fn value(&self) -> Option<&str> {
         match self {
-            Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => value.as_deref(),
+            Self::Policy(value) | Self::Role(_, _, value) | Self::Noderole(_, _, value) => {
+                value.as_deref()
+            }
             _ => None,
         }
     }
@@ -163,9 +173,10 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_anchor_is_read_as_it_is_written() {
+    fn anchor_round_trips_as_text_and_json() {
         let (deployment, node) = (DeploymentId(Uuid::from_u128(1)), NodeId(Uuid::from_u128(2)));
-        let (role, second) = (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
+        let (role, second) =
+            (RoleName::parse("app").unwrap(), "app/1".parse::<NoderoleKey>().unwrap());
         for anchor in [
             Anchor::Whole,
             Anchor::Policy(None),
@@ -179,12 +190,15 @@ mod tests {
             Anchor::Noderole(node, second, Some(String::new())),
         ] {
             assert_eq!(anchor.to_string().parse(), Ok(anchor.clone()));
-            assert_eq!(serde_json::from_value::<Anchor>(serde_json::to_value(&anchor).unwrap()).unwrap(), anchor);
+            assert_eq!(
+                serde_json::from_value::<Anchor>(serde_json::to_value(&anchor).unwrap()).unwrap(),
+                anchor
+            );
         }
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_anchor_is_rejected() {
         let id = Uuid::from_u128(1);
         let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR));
         for text in [

@@ -1,16 +1,22 @@
-//! What a change leads to: what people want to know before they let it pass.
+//! The impact of a change, for the people who decide on it.
 //!
-//! The difference says what is written down otherwise; this says what happens: what starts, what runs again, what is lost, what
-//! can't be undone, who stands downstream, and in which order it goes. All of it follows from the two blueprints and what projects
-//! between them, so the page, the command line and the gate never disagree. Where states of steps are given, it says besides what
-//! of it is in use at this moment; that part grows old, so no decision rests upon it.
+//! The difference shows which documents change. The impact shows the effect: the steps that start,
+//! run again or lose data, the noderoles downstream, and the order. All of it follows from the two
+//! blueprints and their projection. So the console, the CLI and the gate always agree. If the
+//! caller passes the states of steps, the impact also says what is in use now. That part becomes
+//! outdated, so no decision depends on it.
 //!
-//! ## Waves
+//! # Waves
 //!
-//! A wave holds what can run at the same time at best. A step stands one wave after the last of those that it waits for and that
-//! run too, and on one node no two exclusive steps share a wave. Instant steps run nowhere: they hold as soon as the wave that
-//! they wait for has ended, so they count with that wave, apart; wave 0 has those that wait for nothing. Lanes don't move steps to
-//! later waves (a lane of 5 over 1,000 nodes would make 200 of them): a wave says how many of its steps go at once instead.
+//! A wave contains the steps that can run at the same time, at best. A step is one wave after the
+//! last step that it waits for and that also runs. Two exclusive steps of one node are never in one
+//! wave.
+//!
+//! Immediate steps have no run and become ACTIVE when the wave that they wait for ends. They belong
+//! to that wave and are counted separately. Those that wait for nothing are in wave 0.
+//!
+//! Concurrency groups do not move steps to later waves: a limit of 5 over 1,000 nodes would make
+//! 200 waves. Instead, a wave says how many of its steps run at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,132 +32,141 @@ use crate::catalog::{Catalog, LaneMode};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
-use crate::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::ids::{
+    ActionName, BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName,
+    StepId,
+};
 use crate::plan::Effects;
 use crate::plan::base::is_below;
 
-/// What is listed by name in one place; beyond that it is counted.
+/// The maximum number of items in a list. Further items are only counted.
 pub const LISTED: usize = 200;
-/// Nodes that a role's part of a wave names, and roles that it waits for; beyond that they are counted.
+/// The maximum number of nodes of a role in a wave, and of roles that it waits for. Further ones
+/// are only counted.
 pub const NAMED: usize = 24;
 
-/// A change, as far as planning took it.
+/// A planned change.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned<'a> {
-    /// What is meant now.
+    /// The current desired state.
     pub old: &'a Blueprint,
-    /// What would be meant.
+    /// The desired state after the change.
     pub new: &'a Blueprint,
-    /// In what they differ.
+    /// The differences between the two.
     pub difference: &'a Difference,
-    /// What that means for steps.
+    /// The effect on steps.
     pub projection: &'a Projection,
-    /// What the edits come to; nothing when two targets are compared.
+    /// The effects of the edits. Empty when two targets are compared.
     pub effects: &'a Effects,
-    /// Everything that pins name.
+    /// Every object that the blueprints pin.
     pub catalog: &'a Catalog,
 }
 
-/// The state that a step is in now; None: it has none.
+/// The current state of a step. `None` if the step does not exist.
 pub type Progress<'a> = &'a dyn Fn(StepId) -> Option<StepState>;
 
-/// A noderole that something happens to.
+/// Noderole that the change affects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Touched {
-    /// Its role and instance.
+    /// Role and instance.
     pub noderole: NoderoleKey,
-    /// Its node's name.
+    /// Name of the node.
     pub fqdn: Fqdn,
-    /// The deployment that it is bound in.
+    /// The deployment in which the noderole is bound.
     pub deployment: DeploymentName,
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
 }
 
-/// `app on n1`.
+/// Such as `app on n1`.
 impl fmt::Display for Touched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a phantom carries is bound in the deployment that it stands for.
-        write!(f, "{} on {}", self.noderole, phantom::called(&self.fqdn, |_| Some(self.deployment.to_string())))
+        // The noderoles of a phantom are bound in the deployment that it represents.
+        write!(
+            f,
+            "{} on {}",
+            self.noderole,
+            phantom::called(&self.fqdn, |_| Some(self.deployment.to_string()))
+        )
     }
 }
 
-/// A noderole that runs again.
+/// Noderole that runs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Restart {
-    /// Which.
     #[serde(flatten)]
     pub touched: Touched,
-    /// Because of what.
+    /// Cause of the re-run.
     pub cause: RerunCause,
-    /// The reason that a person gave.
+    /// Reason that a person gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it is ACTIVE now, so that something that works is interrupted. None: nobody looked.
+    /// Whether the noderole is ACTIVE now, so that the re-run interrupts it. Absent if the step
+    /// states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use: Option<bool>,
 }
 
-/// Something that is gone afterwards. The kinds stand in the order in which they are told, the gravest first.
+/// Loss caused by the change. The kinds are in the order of the list, the most severe first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Loss {
-    /// All intent for a node.
+    /// A node leaves the blueprint.
     Node {
-        /// Its name.
+        /// Name of the node.
         fqdn: Fqdn,
-        /// Noderoles that go with it.
+        /// Number of noderoles that are removed with the node.
         noderoles: usize,
     },
-    /// A deployment.
+    /// A deployment is removed.
     Deployment {
-        /// Its name.
+        /// Name of the deployment.
         name: DeploymentName,
     },
-    /// A role that can't be bound any more.
+    /// A role is removed from a deployment.
     Role {
-        /// Which.
+        /// Name of the role.
         role: RoleName,
-        /// Where.
+        /// Name of the deployment.
         deployment: DeploymentName,
     },
-    /// A barclamp that is not in use any more.
+    /// A barclamp is removed from a deployment.
     Barclamp {
-        /// Which.
+        /// Name of the barclamp.
         barclamp: BarclampName,
-        /// Where.
+        /// Name of the deployment.
         deployment: DeploymentName,
     },
-    /// A noderole of a node that stays.
+    /// A noderole is removed from a node that stays.
     Noderole {
-        /// Which.
+        /// Role and instance.
         noderole: NoderoleKey,
-        /// Its node's name.
+        /// Name of the node.
         fqdn: Fqdn,
     },
-    /// What a version of a barclamp had and the one in its place has not.
+    /// The new version of a barclamp lacks something that the old version has.
     Content {
-        /// What, as [`disappeared`](crate::catalog::version::VersionDifference::disappeared) says it: `script 10-cut.sh of role saw`.
+        /// The missing part, such as `script 10-cut.sh of role saw`.
         what: String,
-        /// Of which barclamp.
+        /// Name of the barclamp.
         barclamp: BarclampName,
-        /// Where.
+        /// Name of the deployment.
         deployment: DeploymentName,
     },
-    /// Reviewed values.
+    /// Reviewed values are removed.
     Data {
-        /// Of what: `app in web`, `app on n1.example.com`.
+        /// The data, such as `app in web` or `app on n1.example.com`.
         of: String,
-        /// JSON pointers.
+        /// JSON pointers of the values.
         paths: Vec<String>,
     },
 }
 
 impl Loss {
-    /// Its place among others.
+    /// The position in the list.
     fn grade(&self) -> u8 {
         match self {
             Self::Node { .. } => 0,
@@ -165,89 +180,88 @@ impl Loss {
     }
 }
 
-/// Noderoles of a deployment that stand downstream.
+/// Noderoles of a deployment that depend on affected ones and do not run themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Downstream {
-    /// Where.
+    /// Name of the deployment.
     pub deployment: DeploymentName,
-    /// Which.
     #[serde(flatten)]
     pub noderoles: Counted<Touched>,
-    /// How many of them are ACTIVE now. None: nobody looked.
+    /// Number of these noderoles that are ACTIVE now. Absent if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use: Option<usize>,
 }
 
-/// What can run at the same time.
+/// Steps that can run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Wave {
-    /// From 1; 0 has instant steps alone.
+    /// Number of the wave, starting at 1. Wave 0 has only immediate steps.
     pub number: u32,
-    /// By role and deployment, in the order of names; instant ones last.
+    /// Steps by role and deployment, in the order of names. Immediate steps come last.
     pub groups: Vec<WaveGroup>,
-    /// Steps that run.
+    /// Number of steps with a run.
     pub runs: usize,
-    /// Steps that hold as soon as those have ended.
+    /// Number of immediate steps. They become ACTIVE when the runs of the wave end.
     pub instants: usize,
 }
 
-/// A role's steps in a wave.
+/// Steps of a role in a wave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaveGroup {
-    /// Which role.
+    /// Name of the role.
     pub role: RoleName,
-    /// Where it is bound.
+    /// The deployment in which the role is bound.
     pub deployment: DeploymentName,
-    /// On how many nodes; 1 where it stands for its deployment ([`WaveGroup::is_whole`]).
+    /// Number of nodes; 1 for the phantom node of the deployment.
     pub nodes: usize,
-    /// How many of them go at once; None: all.
+    /// Number of steps that run at once. Null if all do.
     pub at_once: Option<u32>,
-    /// Whether the next ones start when all of the last have ended.
+    /// Whether the next steps start only when all running ones have ended.
     pub in_chunks: bool,
-    /// Whether they run nowhere.
+    /// Whether the steps are immediate, without a run.
     pub instant: bool,
-    /// Whether they lose data.
+    /// Whether the steps lose data.
     pub destructive: bool,
-    /// The first of the nodes, by name.
+    /// The first 24 nodes, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<Fqdn>,
-    /// What they wait for of all that runs in the same change, the last to end first.
+    /// Roles in the same change that these steps wait for, the last to end first.
     #[serde(default)]
     pub after: Counted<Awaited>,
-    /// How many of them wait for nothing but their node, which runs one at a time.
+    /// Number of steps that wait only for their node, which runs one step at a time.
     #[serde(default)]
     pub queued: usize,
 }
 
 impl WaveGroup {
-    /// Whether it stands for its deployment as a whole, and is on no node that anybody has.
+    /// Whether this is the phantom node of a deployment.
     pub fn is_whole(&self) -> bool {
         self.first.first().is_some_and(|fqdn| phantom::stands_for(fqdn).is_some())
     }
 }
 
-/// A role's steps that others wait for.
+/// Steps of a role that others wait for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Awaited {
-    /// The last wave in which they are.
+    /// The last wave with such steps.
     pub wave: u32,
-    /// Which role.
+    /// Name of the role.
     pub role: RoleName,
-    /// Where it is bound.
+    /// The deployment in which the role is bound.
     pub deployment: DeploymentName,
 }
 
-/// A list that may be long: all of it counted, the first [`LISTED`] there. The difference has every one.
+/// List that may be truncated. The difference contains every item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Counted{T}"))]
 pub struct Counted<T> {
-    /// How many there are.
+    /// Number of all items.
     pub count: usize,
-    /// The first of them.
+    /// The first items, at most 200.
     pub first: Vec<T>,
 }
 
@@ -270,49 +284,51 @@ impl<T> Counted<T> {
         Self { count, first: all }
     }
 
-    /// How many are counted and not there.
+    /// The number of items that are left out.
     pub fn more(&self) -> usize {
         self.count - self.first.len()
     }
 }
 
-/// What a change leads to.
+/// Impact of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Consequences {
-    /// How many nodes something happens on: a step runs there, or a noderole goes. What stands for a deployment is none.
+    /// Number of nodes where a step runs or a noderole is removed. Phantom nodes are not counted.
     #[serde(default)]
     pub nodes: usize,
-    /// What runs for the first time, by name.
+    /// Noderoles that run for the first time, by name.
     pub starts: Counted<Touched>,
-    /// What runs again, by name.
+    /// Noderoles that run again. Those that are ACTIVE now come first, then by name.
     pub restarts: Counted<Restart>,
-    /// What gets another content or other data and does not run because of it, as its role says (`on-change: keep`): what is applied
-    /// stays, and its next run, which this change does not ask for, takes the new. Where states are given only what is ACTIVE: a
-    /// run that is due takes the new with it. Where nobody looked all of them, so that some may have nothing applied yet.
+    /// Noderoles with new content or data that do not run, because their role sets `on-change` to
+    /// `keep`. Their applied result stays, and a later run uses the new values. If the step states
+    /// are known, only ACTIVE noderoles are listed. Otherwise some may have no applied result yet.
     #[serde(default)]
     pub kept: Counted<Touched>,
-    /// How many of those that run again are ACTIVE now: they are interrupted. None: nobody looked.
+    /// Number of noderoles that run again and are ACTIVE now, so that they are interrupted. Absent
+    /// if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<usize>,
-    /// What is gone afterwards, the gravest first.
+    /// Losses, the most severe first.
     pub lost: Counted<Loss>,
-    /// How many of the noderoles that go are ACTIVE now. None: nobody looked.
+    /// Number of removed noderoles that are ACTIVE now. Absent if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_in_use: Option<usize>,
-    /// What loses data when it runs: no later change brings that back.
+    /// Noderoles that lose data when they run. No later change can restore it.
     pub irreversible: Counted<Touched>,
-    /// Who depends on what runs again or goes, and does not run itself; by deployment.
+    /// Noderoles that depend on others that run again or are removed, and do not run themselves. By
+    /// deployment.
     pub downstream: Vec<Downstream>,
-    /// The order; at most [`LISTED`] waves.
+    /// Order of the runs, at most 200 waves.
     pub waves: Vec<Wave>,
-    /// Waves behind those.
+    /// Number of further waves.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_waves: usize,
-    /// Every use of a secret that it adds, replaces or removes.
+    /// Every use of a secret that the change adds, replaces or removes.
     #[serde(default)]
     pub secrets: Vec<SecretChange>,
-    /// What makes it riskier than others.
+    /// Risk classes of the change.
     pub risks: BTreeSet<Risk>,
 }
 
@@ -322,13 +338,13 @@ fn is_zero(n: &usize) -> bool {
 }
 
 impl Consequences {
-    /// In how many waves it runs, those that are not listed too. What holds at once (wave 0) runs nowhere and is none of them.
+    /// The number of waves with runs, including those that are not listed. Wave 0 has no runs.
     pub fn waves_in_all(&self) -> usize {
         self.waves.iter().filter(|wave| wave.number > 0).count() + self.more_waves
     }
 }
 
-/// What a change leads to.
+/// Computes the impact of a change.
 pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Consequences {
     let names = Named(planned);
     let mut starts = Vec::new();
@@ -342,9 +358,13 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     for step in planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep) {
         irreversible.extend(names.touched(step).filter(|_| becomes_destructive(planned, step)));
     }
-    // As `reason`, but found by key: a slice of 20,000 steps would be looked through 20,000 times.
-    let reasons: BTreeMap<_, _> =
-        planned.effects.reruns.iter().map(|rerun| ((rerun.node, &rerun.noderole), &rerun.reason)).collect();
+    // A map, because `reason` would search 20,000 edits for each of 20,000 steps of a slice.
+    let reasons: BTreeMap<_, _> = planned
+        .effects
+        .reruns
+        .iter()
+        .map(|rerun| ((rerun.node, &rerun.noderole), &rerun.reason))
+        .collect();
     for step in running(planned.projection) {
         let Some(touched) = names.touched(step) else { continue };
         if step.destructive {
@@ -363,19 +383,23 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     kept.sort();
     starts.sort();
     irreversible.sort();
-    // What is interrupted stands first: of a long list that is what must not be left out.
-    restarts.sort_by(|a, b| (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched)));
+    // Interrupted noderoles come first, because a long list is cut at its end.
+    restarts.sort_by(|a, b| {
+        (a.in_use != Some(true), &a.touched).cmp(&(b.in_use != Some(true), &b.touched))
+    });
     let mut waves = waves(planned);
     let secrets = secret_changes(planned);
     let more_waves = waves.len().saturating_sub(LISTED);
     waves.truncate(LISTED);
     let removed = &planned.projection.removed;
-    let is_up =
-        |state: Progress<'_>, id: &NoderoleId| state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active);
+    let is_up = |state: Progress<'_>, id: &NoderoleId| {
+        state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
+    };
     Consequences {
         nodes: nodes(planned),
         starts: starts.into(),
-        interrupted: progress.map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
+        interrupted: progress
+            .map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
         kept: kept.into(),
         lost: lost(planned, &names).into(),
@@ -394,38 +418,43 @@ pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + C
     projection.steps.iter().filter(|step| step.change != StepChange::Keep)
 }
 
-/// Steps that keep their progress although they are told otherwise than before: their roles say so.
+/// Steps whose intent changes but whose role keeps their progress.
 pub fn kept<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
     let planned = *planned;
     let stays = planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep);
     stays.filter(move |step| is_told_otherwise(&planned, step))
 }
 
-/// The reason that a person gave for a step to run again.
+/// The reason that a person gave for the re-run of a step.
 pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
-    let found = effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
+    let found =
+        effects.reruns.iter().find(|rerun| rerun.node == step.node && rerun.noderole == step.key);
     found.map(|rerun| rerun.reason.as_str())
 }
 
-/// Whether reviewed intent tells a step something else than before.
+/// Whether the reviewed intent of a step changes.
 fn is_told_otherwise(planned: &Planned<'_>, step: &StepIntent) -> bool {
     let told = |blueprint: &'_ Blueprint| {
         let (_, noderole) = blueprint.noderole(step.node, &step.key)?;
         let deployment = blueprint.deployments.get(&noderole.deployment);
-        let of_role = deployment.and_then(|found| found.doc.roles.get(&step.key.role)).map(|role| role.data.clone());
+        let of_role = deployment
+            .and_then(|found| found.doc.roles.get(&step.key.role))
+            .map(|role| role.data.clone());
         let of_role = of_role.unwrap_or_else(|| serde_json::json!({}));
         Some((noderole.role, noderole.data.clone(), of_role))
     };
     told(planned.old) != told(planned.new)
 }
 
-/// Whether a step gets a role that destroys, although nothing runs because of it: what has not run yet, or runs again some day, will.
+/// Whether a step gets a destructive role although this change does not run it. Its next run, or
+/// its first, is then destructive.
 fn becomes_destructive(planned: &Planned<'_>, step: &StepIntent) -> bool {
     let before = planned.old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
     step.destructive && before.is_some_and(|role| role != step.role)
 }
 
-/// What makes a change riskier than others. Policies ask more approvals for it, and pages a typed name where it can't be undone.
+/// The risk classes of a change. Policies may require more approvals for them. If a change cannot
+/// be undone, the console asks the person to type a name.
 pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
     risks_with(planned, &secret_changes(planned))
 }
@@ -443,20 +472,28 @@ fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk>
             risks.insert(Risk::Rerun);
         }
     }
-    let goes = planned.difference.deployments.iter().any(|deployment| deployment.mark == Mark::Removed);
+    let goes =
+        planned.difference.deployments.iter().any(|deployment| deployment.mark == Mark::Removed);
     if goes || !planned.projection.removed.is_empty() || !planned.effects.expunged.is_empty() {
         risks.insert(Risk::Removal);
     }
     let asked = planned.effects.moved.iter().map(|moved| (moved.from, moved.to));
-    let seen = planned.difference.nodes.iter().filter_map(|node| node.moved).filter_map(|(from, to)| from.zip(to));
+    let seen = planned
+        .difference
+        .nodes
+        .iter()
+        .filter_map(|node| node.moved)
+        .filter_map(|(from, to)| from.zip(to));
     if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
         risks.insert(Risk::Move);
     }
-    let reached_otherwise = |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
+    let reached_otherwise =
+        |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
     if planned.difference.nodes.iter().any(reached_otherwise) {
         risks.insert(Risk::Connection);
     }
-    let switched = planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
+    let switched =
+        planned.difference.deployments.iter().flat_map(|deployment| &deployment.inactive_jigs);
     if switched.into_iter().any(|jig| jig.mark == Mark::Added) {
         risks.insert(Risk::Halt);
     }
@@ -489,7 +526,7 @@ impl Named<'_> {
     }
 }
 
-/// What is gone, the gravest first: of a long list that is what must not be left out.
+/// The losses, the most severe first, because a long list is cut at its end.
 fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
     let difference = planned.difference;
     let mut lost = Vec::new();
@@ -498,17 +535,22 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             lost.push(Loss::Deployment { name: deployment.name.clone() });
             continue;
         }
-        lost.extend(deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)));
+        lost.extend(
+            deployment.barclamps.iter().flat_map(|pin| lacking(planned, deployment, &pin.barclamp)),
+        );
         for role in &deployment.roles {
             if role.mark == Mark::Removed {
-                lost.push(Loss::Role { role: role.role.clone(), deployment: deployment.name.clone() });
+                lost.push(Loss::Role {
+                    role: role.role.clone(),
+                    deployment: deployment.name.clone(),
+                });
             } else {
                 lost.extend(dropped(format!("{} in {}", role.role, deployment.name), &role.data));
             }
         }
     }
     for node in &difference.nodes {
-        // What stands for a deployment is no node that anybody has: what it carries goes, if anything.
+        // A phantom node is not a machine. If it is removed, its noderoles are listed instead.
         if node.mark == Mark::Removed && phantom::stands_for(&node.fqdn).is_none() {
             lost.push(Loss::Node { fqdn: node.fqdn.clone(), noderoles: node.noderoles.len() });
             continue;
@@ -518,7 +560,8 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             if noderole.mark == Mark::Removed {
                 lost.push(Loss::Noderole { noderole: noderole.noderole.clone(), fqdn });
             } else {
-                let node = phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
+                let node =
+                    phantom::in_full(&fqdn, |id| names.deployment(id).map(|name| name.to_string()));
                 lost.extend(dropped(format!("{} on {node}", noderole.noderole), &noderole.data));
             }
         }
@@ -527,16 +570,24 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
     lost
 }
 
-/// What the version that a deployment had of a barclamp has, and the one in its place has not. Either may be from above.
-fn lacking(planned: &Planned<'_>, deployment: &DeploymentDifference, barclamp: &BarclampName) -> Vec<Loss> {
+/// The losses from another version of a barclamp, or from its removal. Either version may be
+/// inherited from an ancestor.
+fn lacking(
+    planned: &Planned<'_>,
+    deployment: &DeploymentDifference,
+    barclamp: &BarclampName,
+) -> Vec<Loss> {
     let Planned { old, new, catalog, .. } = planned;
     let Some(was) = old.version_in_sight(deployment.id, barclamp) else { return Vec::new() };
     let (barclamp, place) = (barclamp.clone(), deployment.name.clone());
     let Some(is) = new.version_in_sight(deployment.id, &barclamp) else {
         return vec![Loss::Barclamp { barclamp, deployment: place }];
     };
-    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else { return Vec::new() };
-    // A catalog that lacks one of their roles is no reason to say nothing of all the rest; the projection said that it does.
+    let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
+        return Vec::new();
+    };
+    // If the catalog lacks a role, the other losses are still listed. The projection reports the
+    // missing role.
     let lines = compare(was, is, catalog).map(|found| found.disappeared()).unwrap_or_default();
     let loss = |what| Loss::Content { what, barclamp: barclamp.clone(), deployment: place.clone() };
     lines.into_iter().map(loss).collect()
@@ -548,10 +599,11 @@ fn dropped(of: String, data: &[Change]) -> Option<Loss> {
     (!paths.is_empty()).then_some(Loss::Data { of, paths })
 }
 
-/// How many nodes a step runs on, or lose a noderole.
+/// The number of nodes where a step runs or a noderole is removed, without phantom nodes.
 fn nodes(planned: &Planned<'_>) -> usize {
     let goes = planned.difference.nodes.iter().filter(|node| {
-        node.mark == Mark::Removed || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
+        node.mark == Mark::Removed
+            || node.noderoles.iter().any(|noderole| noderole.mark == Mark::Removed)
     });
     let mut all: BTreeSet<NodeId> =
         running(planned.projection).map(|step| step.node).chain(goes.map(|node| node.id)).collect();
@@ -563,28 +615,34 @@ fn nodes(planned: &Planned<'_>) -> usize {
     all.len()
 }
 
-/// A noderole with its place.
+/// A noderole with its node.
 type Placed<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
 
-/// The blast radius: everything that depends on what runs again or goes and does not run itself, over edges that carry data, however
-/// far; parents before children.
+/// The noderoles that depend on others that run again or are removed, and do not run themselves.
+/// They depend via hard edges, over any number of hops. Parents come before children.
 pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
-    let again = running(planned.projection).filter(|step| step.change != StepChange::New).map(|step| step.noderole);
-    let mut upstream: BTreeSet<NoderoleId> = again.chain(planned.projection.removed.iter().copied()).collect();
+    let again = running(planned.projection)
+        .filter(|step| step.change != StepChange::New)
+        .map(|step| step.noderole);
+    let mut upstream: BTreeSet<NoderoleId> =
+        again.chain(planned.projection.removed.iter().copied()).collect();
     if upstream.is_empty() {
         return Vec::new();
     }
     let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
     let mut by_rank: BTreeMap<u32, Vec<Placed<'a>>> = BTreeMap::new();
     for (id, stored) in &planned.new.nodes {
-        for (key, noderole) in stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty()) {
+        for (key, noderole) in
+            stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty())
+        {
             by_rank.entry(noderole.rank).or_default().push((*id, key, noderole));
         }
     }
     // Ranks rise along edges, so one pass meets every parent before its children.
     let mut found = Vec::new();
     for (node, key, noderole) in by_rank.into_values().flatten() {
-        let depends = |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
+        let depends =
+            |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
         if !noderole.parents.iter().any(depends) {
             continue;
         }
@@ -602,10 +660,14 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
     let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
     for (node, key, noderole) in below(planned) {
         let id = key.id(node);
-        let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node)) else { continue };
+        let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node))
+        else {
+            continue;
+        };
         let step = StepId::of(id, &ActionName::run());
         let (touched, in_use) = found.entry(deployment.clone()).or_default();
-        *in_use += usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
+        *in_use +=
+            usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
         touched.push(Touched { noderole: key.clone(), fqdn, deployment, id });
     }
     let group = |(deployment, (mut noderoles, in_use)): (DeploymentName, (Vec<Touched>, usize))| {
@@ -620,22 +682,28 @@ pub fn placed(projection: &Projection) -> BTreeMap<StepId, u32> {
     order(projection).into_iter().map(|(step, place)| (step, place.wave)).collect()
 }
 
-/// Where a step stands in the order.
+/// The position of a step in the order.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     wave: u32,
-    /// Whether what it waits for would have let it run earlier, but its node was taken.
+    /// Whether it runs later than its parents allow, because its node is busy.
     queued: bool,
 }
 
 fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
     let mut placed: BTreeMap<StepId, Place> = BTreeMap::new();
-    let instants: BTreeSet<StepId> = running(projection).filter(|step| step.instant).map(|step| step.id).collect();
+    let instants: BTreeSet<StepId> =
+        running(projection).filter(|step| step.instant).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
     // Parents come before children.
     for step in running(projection) {
-        let waits =
-            step.parents.iter().filter_map(|(parent, _)| placed.get(parent)).map(|at| at.wave).max().unwrap_or(0);
+        let waits = step
+            .parents
+            .iter()
+            .filter_map(|(parent, _)| placed.get(parent))
+            .map(|at| at.wave)
+            .max()
+            .unwrap_or(0);
         if instants.contains(&step.id) {
             placed.insert(step.id, Place { wave: waits, queued: false });
             continue;
@@ -649,7 +717,7 @@ fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
     placed
 }
 
-/// What is gathered of a role's part of a wave before it is bounded.
+/// A role's steps in a wave, before the lists are cut.
 struct Gathered<'a> {
     group: WaveGroup,
     nodes: BTreeSet<Fqdn>,
@@ -659,16 +727,22 @@ struct Gathered<'a> {
 fn waves(planned: &Planned<'_>) -> Vec<Wave> {
     let names = Named(planned);
     let placed = order(planned.projection);
-    let by_id: BTreeMap<StepId, &StepIntent> = running(planned.projection).map(|step| (step.id, step)).collect();
-    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> = BTreeMap::new();
+    let by_id: BTreeMap<StepId, &StepIntent> =
+        running(planned.projection).map(|step| (step.id, step)).collect();
+    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> =
+        BTreeMap::new();
     for step in running(planned.projection) {
-        let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment)) else { continue };
+        let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment))
+        else {
+            continue;
+        };
         let key = (step.instant, &step.key.role, step.deployment);
-        let gathered = waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
-            group: group(step, deployment),
-            nodes: BTreeSet::new(),
-            after: BTreeMap::new(),
-        });
+        let gathered =
+            waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
+                group: group(step, deployment),
+                nodes: BTreeSet::new(),
+                after: BTreeMap::new(),
+            });
         gathered.group.nodes += 1;
         gathered.group.at_once = step.lane.max_running;
         gathered.group.queued += usize::from(place.queued);
@@ -683,9 +757,13 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
         }
     }
     let wave = |(number, groups): (u32, BTreeMap<_, Gathered<'_>>)| {
-        let mut groups: Vec<WaveGroup> = groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
-        groups.sort_by(|a, b| (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment)));
-        let of = |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
+        let mut groups: Vec<WaveGroup> =
+            groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
+        groups.sort_by(|a, b| {
+            (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment))
+        });
+        let of =
+            |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
         Wave { number, runs: of(false), instants: of(true), groups }
     };
     waves.into_iter().map(wave).collect()
@@ -708,8 +786,10 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
 
 fn bounded(gathered: Gathered<'_>, names: &Named<'_>) -> WaveGroup {
     let Gathered { mut group, nodes, after } = gathered;
-    // A limit that nothing of the wave meets is none.
-    group.at_once = group.at_once.filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
+    // A limit that the wave does not reach has no effect.
+    group.at_once = group
+        .at_once
+        .filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
     group.in_chunks &= group.at_once.is_some();
     group.first = nodes.into_iter().collect();
     let awaited = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {

@@ -1,14 +1,16 @@
-//! The difference of two blueprints, for people.
+//! The difference between two blueprints, for people.
 //!
-//! What did not change is counted, never listed: Reconfigurator prints every row of a changed sled, and one golden file came to
-//! 10,225 lines for an input of 515. Values are shown with both sides; secrets by name and version, never their content.
+//! Unchanged items are counted, never listed. Reconfigurator prints every row of a changed sled,
+//! and one golden file had 10,225 lines for an input of 515. Values are shown with both sides.
+//! Secrets are shown by name and version, never their content.
 //!
-//! ## Invariants
+//! Invariants:
 //!
-//! * Complete: two documents that differ at all differ here, in every field that they have. A change that no reviewer can see would
-//!   be approved unseen; so each document is taken apart field by field, and a new field does not compile until it is shown.
-//! * Symmetric: the difference from B to A is the one from A to B seen in the mirror ([`Difference::mirrored`]).
-//! * In one order, whatever the order in which documents came: by name.
+//! * Complete: the difference covers every field of the documents, because reviewers would approve
+//!   an invisible change unseen. Each document is destructured, so a new field does not compile
+//!   until it is handled.
+//! * Symmetric: the difference from B to A mirrors the one from A to B ([`Difference::mirrored`]).
+//! * Sorted by name, independent of the order of the documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +19,25 @@ use serde_json::Value;
 
 use super::{Anchor, DocumentChange};
 use crate::canonical::Hash;
-use crate::cluster::{Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use crate::cluster::{
+    Blueprint, Connection, DeploymentDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+};
 use crate::data::{self, Change, ChangeKind, DataError};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
-/// How something differs.
+/// Kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// It is new.
+    /// The item is new.
     Added,
-    /// It goes.
+    /// The item is removed.
     Removed,
-    /// It is another than before.
+    /// The item exists on both sides with different content.
     Changed,
 }
 
@@ -45,20 +51,23 @@ impl Mark {
     }
 }
 
-/// A value that both have, but not the same.
+/// Value before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "SidesOf{T}"))]
 pub struct Sides<T> {
-    /// Before.
+    /// Value before the change.
     pub old: T,
-    /// After.
+    /// Value after the change.
     pub new: T,
 }
 
 impl<T: PartialEq + Clone> Sides<T> {
-    /// None when both sides are the same, or when one is not there: then the whole came or went.
+    /// `None` if both sides are equal, or if one is absent. An absent side means that the whole
+    /// document is added or removed.
     pub fn differing(old: Option<&T>, new: Option<&T>) -> Option<Self> {
-        old.zip(new).filter(|(old, new)| old != new).map(|(old, new)| Self { old: old.clone(), new: new.clone() })
+        old.zip(new)
+            .filter(|(old, new)| old != new)
+            .map(|(old, new)| Self { old: old.clone(), new: new.clone() })
     }
 }
 
@@ -68,182 +77,183 @@ impl<T> Sides<T> {
     }
 }
 
-/// Everything in which two blueprints differ.
+/// Differences between two blueprints.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
-    /// Deployments, in the order of their names.
+    /// Deployments that differ, by name.
     pub deployments: Vec<DeploymentDifference>,
-    /// Nodes, in the order of their names.
+    /// Nodes that differ, by name.
     pub nodes: Vec<NodeDifference>,
-    /// Documents that both have.
+    /// Number of unchanged documents.
     pub unchanged: usize,
-    /// The gate's policy, if that differs. It is no document: whoever knows both puts it here.
+    /// The approval policy, if it differs. It is not part of a blueprint and is added separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Sides<Policy>>,
 }
 
-/// How a deployment differs.
+/// Difference of a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentDifference {
-    /// Which.
+    /// Id of the deployment.
     pub id: DeploymentId,
-    /// Its name.
+    /// Name of the deployment.
     pub name: DeploymentName,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// Its name, if that differs.
+    /// The name, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed: Option<Sides<DeploymentName>>,
-    /// The deployment above it, if that differs; of a new one, and of one that goes, where it is or was.
+    /// The parent deployment, if it differs or if the deployment is added or removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Sides<Option<DeploymentId>>>,
-    /// Its phantom node, if that differs.
+    /// The phantom node, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Sides<NodeId>>,
-    /// Jigs that are switched: `added` ones go off, `removed` ones come on again.
+    /// Jigs that are switched: `added` jigs are switched off, `removed` jigs are switched on again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inactive_jigs: Vec<JigDifference>,
-    /// Barclamps that it uses: the versions' short hashes before and after.
+    /// Barclamps that differ.
     pub barclamps: Vec<BarclampDifference>,
-    /// Its roles.
+    /// Roles that differ.
     pub roles: Vec<RoleDifference>,
 }
 
-/// A jig that is switched on one side only.
+/// Jig that is switched on or off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigDifference {
-    /// Which.
+    /// Name of the jig.
     pub jig: JigName,
-    /// `added`: it is off from now on. `removed`: it was off.
+    /// `added` if the jig is switched off, `removed` if it is switched on again.
     pub mark: Mark,
 }
 
-/// How a deployment's use of a barclamp differs.
+/// Difference of a barclamp in a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampDifference {
-    /// Which.
+    /// Name of the barclamp.
     pub barclamp: BarclampName,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// Short hash before.
+    /// Short hash of the old version. Null if the barclamp is added.
     pub old: Option<String>,
-    /// Short hash after.
+    /// Short hash of the new version. Null if the barclamp is removed.
     pub new: Option<String>,
 }
 
-/// How a deployment's role differs.
+/// Difference of a role in a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleDifference {
-    /// Which.
+    /// Name of the role.
     pub role: RoleName,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// Whether another content of the role (definition, scripts, schemas) is meant.
+    /// Whether the content of the role (definition, scripts, schemas) differs.
     pub content: bool,
-    /// The role's content on each side, if it differs.
+    /// Hashes of the content on each side, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Sides<Option<Hash>>>,
-    /// Its data.
+    /// Values of the role's data that differ.
     pub data: Vec<Change>,
 }
 
-/// How a node differs.
+/// Difference of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDifference {
-    /// Which.
+    /// Id of the node.
     pub id: NodeId,
-    /// Its name.
+    /// Name of the node.
     pub fqdn: Fqdn,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// Its name, if that differs.
+    /// The name, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renamed: Option<Sides<Fqdn>>,
-    /// Whether it stands for a deployment, if that differs.
+    /// Whether it is a phantom node, if that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phantom: Option<Sides<bool>>,
-    /// Where it was and will be, if that differs.
+    /// Old and new deployment of the node, if they differ. A side is null if the node is added or
+    /// removed.
     pub moved: Option<(Option<DeploymentId>, Option<DeploymentId>)>,
-    /// How it is reached, if that differs. None on the old side: this is its first document.
+    /// The connection, if it differs. The old side is null in the first document of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Sides<Option<Connection>>>,
-    /// Its hints.
+    /// Hints that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<Change>,
-    /// Its noderoles.
+    /// Noderoles that differ.
     pub noderoles: Vec<NoderoleDifference>,
-    /// Noderoles that stay as they are.
+    /// Number of unchanged noderoles.
     pub unchanged: usize,
 }
 
-/// How a noderole differs.
+/// Difference of a noderole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDifference {
-    /// Which.
+    /// Id of the noderole.
     pub id: NoderoleId,
-    /// Its role and instance.
+    /// Role and instance.
     pub noderole: NoderoleKey,
-    /// Where it is bound.
+    /// The deployment in which the noderole is bound.
     pub deployment: DeploymentId,
-    /// How.
+    /// Kind of the difference.
     pub mark: Mark,
-    /// Whether another content of the role is meant.
+    /// Whether the content of the role differs.
     pub content: bool,
-    /// The role's content on each side, if it differs.
+    /// Hashes of the role's content on each side, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<Sides<Option<Hash>>>,
-    /// Where it is bound on each side, if that differs.
+    /// The deployments in which the noderole is bound, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Sides<DeploymentId>>,
-    /// Whether somebody asked for it to run again.
+    /// Whether a re-run is requested.
     pub rerun: bool,
-    /// How often that was asked for, if it differs.
+    /// Number of requested re-runs, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reruns: Option<Sides<u32>>,
-    /// Its place in the order, if that differs.
+    /// Rank in the order of the steps, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<Sides<u32>>,
-    /// Whether it waits for other noderoles than before.
+    /// Whether its parents differ.
     pub rewired: bool,
-    /// What it waits for, as far as that differs, in the order of ids.
+    /// Edges to parents that differ, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<EdgeDifference>,
-    /// Its own data.
+    /// Values of the noderole's own data that differ.
     pub data: Vec<Change>,
 }
 
-/// How an edge to a parent differs.
+/// Difference of an edge to a parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeDifference {
-    /// The parent.
+    /// Id of the parent noderole.
     pub parent: NoderoleId,
-    /// What the edge meant; None: it is new.
+    /// Old kind of the edge. Null if the edge is added.
     pub old: Option<EdgeKind>,
-    /// What it means; None: it goes.
+    /// New kind of the edge. Null if the edge is removed.
     pub new: Option<EdgeKind>,
 }
 
 impl Difference {
-    /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.deployments.is_empty() && self.nodes.is_empty() && self.policy.is_none()
     }
 
-    /// Its documents, in their order.
+    /// Anchors of the documents that differ, in order.
     pub fn documents(&self) -> impl Iterator<Item = Anchor> {
-        let deployments = self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
+        let deployments =
+            self.deployments.iter().map(|deployment| Anchor::Deployment(deployment.id));
         deployments.chain(self.nodes.iter().map(|node| Anchor::Node(node.id)))
     }
 
-    /// So many of its documents, in their order, after so many that are left out.
+    /// At most `most` of the documents, after the first `skip`.
     #[must_use]
     pub fn part(mut self, skip: usize, most: usize) -> Self {
         let before = skip.min(self.deployments.len());
@@ -254,8 +264,12 @@ impl Difference {
         self
     }
 
-    /// What of it concerns these deployments (their documents, what is bound in them, nodes that come to them and leave them, and what
-    /// holds everywhere: the policy, and which jigs are off), and how many documents differ beside that.
+    /// The part that concerns these deployments, and the number of the other documents that differ.
+    /// The part contains:
+    ///
+    /// * the documents of the deployments, and the noderoles that are bound in them;
+    /// * nodes that move to or from them, or whose connection or hints change;
+    /// * the policy and the switched jigs, which apply to every deployment.
     #[must_use]
     pub fn of_deployments(mut self, ids: &BTreeSet<DeploymentId>) -> (Self, usize) {
         let mut beside = self.deployments.len() + self.nodes.len();
@@ -268,20 +282,23 @@ impl Difference {
         });
         self.nodes.retain_mut(|node| {
             let here = |noderole: &NoderoleDifference| {
-                ids.contains(&noderole.deployment) || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
+                ids.contains(&noderole.deployment)
+                    || noderole.bound.is_some_and(|sides| ids.contains(&sides.old))
             };
             node.noderoles.retain(here);
             let theirs = |place: Option<DeploymentId>| place.is_some_and(|id| ids.contains(&id));
             let moved = node.moved.is_some_and(|(from, to)| theirs(from) || theirs(to));
-            // The difference does not say where a node is that stays there, so these are shown for every deployment.
-            let itself = node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
+            // The difference does not name the deployment of a node that does not move. So every
+            // deployment shows such nodes.
+            let itself =
+                node.mark == Mark::Changed && (node.connection.is_some() || !node.hints.is_empty());
             moved || itself || !node.noderoles.is_empty()
         });
         beside -= self.nodes.len();
         (self, beside)
     }
 
-    /// The difference the other way round.
+    /// The difference in the other direction.
     #[must_use]
     pub fn mirrored(self) -> Self {
         let Self { deployments, nodes, unchanged, policy } = self;
@@ -302,29 +319,40 @@ impl Difference {
 }
 
 impl DeploymentDifference {
-    /// Takes out all but which jigs are off; says whether there was anything else.
+    /// Removes everything except the switched jigs. Returns whether there was anything else.
     fn leave_jigs(&mut self) -> bool {
-        let parts = [self.renamed.take().is_some(), self.parent.take().is_some(), self.phantom.take().is_some()];
-        let had_parts = parts.contains(&true) || !self.barclamps.is_empty() || !self.roles.is_empty();
+        let parts = [
+            self.renamed.take().is_some(),
+            self.parent.take().is_some(),
+            self.phantom.take().is_some(),
+        ];
+        let had_parts =
+            parts.contains(&true) || !self.barclamps.is_empty() || !self.roles.is_empty();
         self.barclamps.clear();
         self.roles.clear();
         had_parts
     }
 
     fn mirrored(self) -> Self {
-        let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } = self;
+        let Self { id, name, mark, renamed, parent, phantom, inactive_jigs, barclamps, roles } =
+            self;
         let jigs = inactive_jigs.into_iter();
-        let inactive_jigs = jigs.map(|JigDifference { jig, mark }| JigDifference { jig, mark: mark.mirrored() });
-        let barclamps = barclamps.into_iter().map(|BarclampDifference { barclamp, mark, old, new }| {
-            BarclampDifference { barclamp, mark: mark.mirrored(), old: new, new: old }
-        });
-        let roles = roles.into_iter().map(|RoleDifference { role, mark, content, contents, data }| RoleDifference {
-            role,
-            mark: mark.mirrored(),
-            content,
-            contents: contents.map(Sides::mirrored),
-            data: data.into_iter().map(mirrored_value).collect(),
-        });
+        let inactive_jigs =
+            jigs.map(|JigDifference { jig, mark }| JigDifference { jig, mark: mark.mirrored() });
+        let barclamps =
+            barclamps.into_iter().map(|BarclampDifference { barclamp, mark, old, new }| {
+                BarclampDifference { barclamp, mark: mark.mirrored(), old: new, new: old }
+            });
+        let roles =
+            roles.into_iter().map(|RoleDifference { role, mark, content, contents, data }| {
+                RoleDifference {
+                    role,
+                    mark: mark.mirrored(),
+                    content,
+                    contents: contents.map(Sides::mirrored),
+                    data: data.into_iter().map(mirrored_value).collect(),
+                }
+            });
         Self {
             id,
             name: renamed.as_ref().map_or(name, |sides| sides.old.clone()),
@@ -341,7 +369,18 @@ impl DeploymentDifference {
 
 impl NodeDifference {
     fn mirrored(self) -> Self {
-        let Self { id, fqdn, mark, renamed, phantom, moved, connection, hints, noderoles, unchanged } = self;
+        let Self {
+            id,
+            fqdn,
+            mark,
+            renamed,
+            phantom,
+            moved,
+            connection,
+            hints,
+            noderoles,
+            unchanged,
+        } = self;
         Self {
             id,
             fqdn: renamed.as_ref().map_or(fqdn, |sides| sides.old.clone()),
@@ -359,7 +398,11 @@ impl NodeDifference {
 
 impl NoderoleDifference {
     fn mirrored(self) -> Self {
-        let edges = self.edges.into_iter().map(|edge| EdgeDifference { old: edge.new, new: edge.old, ..edge });
+        let edges = self.edges.into_iter().map(|edge| EdgeDifference {
+            old: edge.new,
+            new: edge.old,
+            ..edge
+        });
         Self {
             deployment: self.bound.map_or(self.deployment, |sides| sides.old),
             mark: self.mark.mirrored(),
@@ -383,11 +426,15 @@ fn mirrored_value(change: Change) -> Change {
     Change { kind, old: change.new, new: change.old, ..change }
 }
 
-/// The difference of two blueprints, given the documents in which they differ.
+/// The difference of two blueprints, from the documents that differ.
 ///
 /// # Errors
-/// For data that is nested deeper than data may be.
-pub fn difference(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> Result<Difference, DataError> {
+/// If data is nested too deeply.
+pub fn difference(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+) -> Result<Difference, DataError> {
     let mut found = Difference::default();
     for change in changes {
         match change {
@@ -402,8 +449,8 @@ pub fn difference(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) 
         }
     }
     found.sort();
-    let there =
-        (new.deployments.len() + new.nodes.len()).saturating_sub(changes.iter().filter(|c| is_there(c)).count());
+    let there = (new.deployments.len() + new.nodes.len())
+        .saturating_sub(changes.iter().filter(|c| is_there(c)).count());
     found.unchanged = there;
     Ok(found)
 }
@@ -422,8 +469,11 @@ fn mark<T>(was: Option<T>, is: Option<T>) -> Mark {
     }
 }
 
-/// Every key of either, in order.
-fn keys<'m, K: Ord, V>(was: Option<&'m BTreeMap<K, V>>, is: Option<&'m BTreeMap<K, V>>) -> BTreeSet<&'m K> {
+/// The keys of both maps, in order.
+fn keys<'m, K: Ord, V>(
+    was: Option<&'m BTreeMap<K, V>>,
+    is: Option<&'m BTreeMap<K, V>>,
+) -> BTreeSet<&'m K> {
     was.into_iter().chain(is).flat_map(BTreeMap::keys).collect()
 }
 
@@ -432,11 +482,13 @@ fn deployment(
     is: Option<&DeploymentDoc>,
 ) -> Result<Option<DeploymentDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    // Every field is named, so that a new one can't be forgotten here.
-    let DeploymentDoc { id, name, parent: _, phantom: _, barclamps: _, roles: _, inactive_jigs: _ } = known;
+    // Names every field, so that a new one does not compile until it is handled.
+    let DeploymentDoc { id, name, parent: _, phantom: _, barclamps: _, roles: _, inactive_jigs: _ } =
+        known;
     let (pins_was, pins_is) = (was.map(|d| &d.barclamps), is.map(|d| &d.barclamps));
     let barclamps = keys(pins_was, pins_is).into_iter().filter_map(|name| {
-        let (old, new) = (pins_was.and_then(|pins| pins.get(name)), pins_is.and_then(|pins| pins.get(name)));
+        let (old, new) =
+            (pins_was.and_then(|pins| pins.get(name)), pins_is.and_then(|pins| pins.get(name)));
         (old != new).then(|| BarclampDifference {
             barclamp: name.clone(),
             mark: mark(old, new),
@@ -444,7 +496,8 @@ fn deployment(
             new: new.map(Hash::short),
         })
     });
-    let off = |side: Option<&DeploymentDoc>| side.map(|d| d.inactive_jigs.clone()).unwrap_or_default();
+    let off =
+        |side: Option<&DeploymentDoc>| side.map(|d| d.inactive_jigs.clone()).unwrap_or_default();
     let (off_was, off_is) = (off(was), off(is));
     let switched = off_was.symmetric_difference(&off_is).map(|jig| JigDifference {
         jig: jig.clone(),
@@ -456,7 +509,8 @@ fn deployment(
         name: name.clone(),
         mark: mark(was, is),
         renamed: Sides::differing(was.map(|d| &d.name), is.map(|d| &d.name)),
-        parent: (above_was != above_is).then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
+        parent: (above_was != above_is)
+            .then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
         phantom: Sides::differing(was.map(|d| &d.phantom), is.map(|d| &d.phantom)),
         inactive_jigs: switched.collect(),
         barclamps: barclamps.collect(),
@@ -464,12 +518,16 @@ fn deployment(
     }))
 }
 
-fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<RoleDifference>, DataError> {
+fn roles(
+    was: Option<&DeploymentDoc>,
+    is: Option<&DeploymentDoc>,
+) -> Result<Vec<RoleDifference>, DataError> {
     let (was, is) = (was.map(|d| &d.roles), is.map(|d| &d.roles));
     let empty = serde_json::json!({});
     let mut found = Vec::new();
     for name in keys(was, is) {
-        let (old, new) = (was.and_then(|roles| roles.get(name)), is.and_then(|roles| roles.get(name)));
+        let (old, new) =
+            (was.and_then(|roles| roles.get(name)), is.and_then(|roles| roles.get(name)));
         if old == new {
             continue;
         }
@@ -487,21 +545,24 @@ fn roles(was: Option<&DeploymentDoc>, is: Option<&DeploymentDoc>) -> Result<Vec<
 
 fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDifference>, DataError> {
     let Some(known) = is.or(was) else { return Ok(None) };
-    let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } = known;
+    let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } =
+        known;
     let (carried_was, carried_is) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
     let keys = keys(carried_was, carried_is);
     let total = keys.len();
     let noderoles: Vec<_> = keys
         .into_iter()
         .filter_map(|key| {
-            let (was, is) = (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
+            let (was, is) =
+                (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
             noderole(*id, key, was, is).transpose()
         })
         .collect::<Result<_, _>>()?;
     let (from, to) = (was.map(|n| n.deployment), is.map(|n| n.deployment));
     let connection = |side: Option<&NodeDoc>| side.and_then(|n| n.connection.clone());
     let connections = Sides { old: connection(was), new: connection(is) };
-    let hints = |side: Option<&NodeDoc>| Value::Object(side.map(|n| n.hints.clone()).unwrap_or_default());
+    let hints =
+        |side: Option<&NodeDoc>| Value::Object(side.map(|n| n.hints.clone()).unwrap_or_default());
     Ok(Some(NodeDifference {
         id: *id,
         fqdn: fqdn.clone(),

@@ -1,13 +1,17 @@
-//! Blueprints compared, and turned into work.
+//! Comparisons of blueprints.
 //!
-//! Views of "from this blueprint to that", each derived from the hashes of the two roots, so each costs what differs:
+//! Each view of the change between two blueprints starts from the hashes of their roots. So it
+//! costs only the differences:
 //!
-//! * [`changes`]: the documents that differ, by hash. A submission lists them and a commit may change nothing else. Exact: laid
-//!   over the one root they give the other ([`apply`]).
-//! * [`Difference`](difference::Difference): the same for people, down to single values; [`text`] writes it down.
-//! * [`Consequences`](consequences::Consequences): what it leads to, for those who decide.
-//! * [`SecretChange`](secret_uses::SecretChange): the secrets that it uses, by name and version.
-//! * [`Projection`](projection::Projection): the same for the annealer: steps that come, run again or change their place.
+//! * [`changes`]: the documents that differ, by hash. A submission lists them, and its commit may
+//!   change nothing else. Applied to the old root they give exactly the new one ([`apply`]).
+//! * [`Difference`](difference::Difference): the same for people, down to single values; [`text`]
+//!   formats it.
+//! * [`Consequences`](consequences::Consequences): the impact, for the people who decide.
+//! * [`SecretChange`](secret_uses::SecretChange): the secrets that the change uses, by name and
+//!   version.
+//! * [`Projection`](projection::Projection): the same for the annealer: steps that are added, run
+//!   again or move in the order.
 
 use std::collections::BTreeMap;
 
@@ -33,37 +37,40 @@ pub use projection::{Projection, project};
 pub use secret_uses::{SecretChange, secret_changes};
 pub use shift::Shift;
 
-/// A document that differs between two blueprints.
+/// Document that differs between two blueprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DocumentChange {
-    /// A deployment's.
+    /// A deployment document.
     Deployment {
-        /// Which.
+        /// Id of the deployment.
         id: DeploymentId,
-        /// None: it is new.
+        /// Hash of the old document. Null if the deployment is new.
         old: Option<Hash>,
-        /// None: it goes.
+        /// Hash of the new document. Null if the deployment is removed.
         new: Option<Hash>,
     },
-    /// A node's.
+    /// A node document.
     Node {
-        /// Which.
+        /// Id of the node.
         id: NodeId,
-        /// None: it is new.
+        /// Hash of the old document. Null if the node is new.
         old: Option<Hash>,
-        /// None: it goes.
+        /// Hash of the new document. Null if the node is removed.
         new: Option<Hash>,
     },
 }
 
-/// The documents in which two roots differ: deployments first, each kind in the order of ids.
+/// The documents that differ between two roots: first deployments, then nodes, each by id.
 pub fn changes(old: &RootDoc, new: &RootDoc) -> Vec<DocumentChange> {
-    listed(differing(&old.deployments, &new.deployments, |hash| *hash), differing(&old.nodes, &new.nodes, |hash| *hash))
+    listed(
+        differing(&old.deployments, &new.deployments, |hash| *hash),
+        differing(&old.nodes, &new.nodes, |hash| *hash),
+    )
 }
 
-/// The documents in which two blueprints differ, as [`changes`] of their roots, without writing these first.
+/// Like [`changes`], but compares two blueprints without writing their roots first.
 pub fn compare(old: &Blueprint, new: &Blueprint) -> Vec<DocumentChange> {
     listed(
         differing(&old.deployments, &new.deployments, |stored| stored.hash),
@@ -81,18 +88,20 @@ fn listed(
     deployments.chain(nodes.map(|(id, old, new)| DocumentChange::Node { id, old, new })).collect()
 }
 
-/// A change that was made on another root.
+/// The change belongs to another root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the change was made on another state: it names an old document that is not the one here; plan it again")]
+#[error(
+    "the change was made on another state: it names an old document that is not the one here; plan it again"
+)]
 pub struct OtherRoot {
-    /// What does not fit.
+    /// The first document that does not match.
     pub change: DocumentChange,
 }
 
-/// The root that a change leads to.
+/// Applies a change to a root.
 ///
 /// # Errors
-/// [`OtherRoot`] when any document is not the one that the change was made on.
+/// [`OtherRoot`] if a document is not the old document of the change.
 pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, OtherRoot> {
     fn put<K: Ord>(map: &mut BTreeMap<K, Hash>, id: K, new: Option<Hash>) -> Option<Hash> {
         match new {
@@ -103,7 +112,9 @@ pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, Othe
     let mut applied = root.clone();
     for change in changes {
         let (found, old) = match *change {
-            DocumentChange::Deployment { id, old, new } => (put(&mut applied.deployments, id, new), old),
+            DocumentChange::Deployment { id, old, new } => {
+                (put(&mut applied.deployments, id, new), old)
+            }
             DocumentChange::Node { id, old, new } => (put(&mut applied.nodes, id, new), old),
         };
         if found != old {
@@ -113,10 +124,10 @@ pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, Othe
     Ok(applied)
 }
 
-/// The hash that stands for a change as a whole: of the list of its documents.
+/// The hash that identifies a change: the hash of the list of its documents.
 ///
 /// # Errors
-/// Never for lists made by [`changes`]; the type comes from the writer.
+/// Never for lists from [`changes`]. The type comes from the serializer.
 pub fn change_hash(changes: &[DocumentChange]) -> Result<Hash, serde_json::Error> {
     canonical::hash(&changes)
 }
@@ -146,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_are_exactly_what_differs(
+        fn changes_list_exactly_the_differing_documents(
             old in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
             new in prop::collection::btree_map(0u128..20, 0u8..3, 0..12),
         ) {

@@ -1,11 +1,12 @@
-//! How much of a change somebody has opened: what a mark stands on.
+//! Content hashes of the changes that a reviewer has viewed.
 //!
-//! A mark says that a person had one document's change before their eyes. It is kept under the change's content, not under the
-//! submission: a newer submission keeps the marks of what is the same in it, and loses those of what differs, be it one value. It is
-//! information and no rule of the gate: nobody can tell that what was opened was read.
+//! A *viewed* mark says that a person has seen the change of one document. It is stored with the
+//! content of the change, not with the submission. So a newer submission keeps the marks of
+//! unchanged content and loses the others, even if only one value differs. The gate ignores these
+//! marks, because Gantry cannot verify that a person has read the content.
 //!
-//! Invariant: two changes of a document have the same content exactly if a reader is shown the same. So what is only counted beside
-//! it (noderoles that stay as they are) does not count.
+//! Invariant: two changes of a document have the same hash exactly if a reviewer sees the same
+//! content. So the number of unchanged noderoles is not part of the hash.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,11 @@ use super::anchor::Anchor;
 use super::difference::{Difference, NodeDifference};
 use crate::canonical::{self, Hash};
 
-/// The content of each document's change, by its anchor ([`Anchor::Deployment`] or [`Anchor::Node`]), and of the policy's
-/// ([`Anchor::Policy`]), which is no document and looked at like one.
+/// The content hash of each document's change, by its anchor ([`Anchor::Deployment`] or
+/// [`Anchor::Node`]). Includes the policy ([`Anchor::Policy`]), which is viewed like a document.
 ///
 /// # Errors
-/// A value that JSON can't hold.
+/// If JSON cannot represent a value.
 pub fn contents(difference: &Difference) -> Result<BTreeMap<Anchor, Hash>, serde_json::Error> {
     let mut contents = BTreeMap::new();
     if let Some(policy) = &difference.policy {

@@ -1,12 +1,12 @@
-//! The projection: what a change means for the annealer's rows.
+//! The projection: the steps that a change adds, changes or removes.
 //!
-//! Documents are the truth of intent; rows follow from them. A commit writes the projection of the difference between the old root
-//! and the new, and nothing else writes intent. Because it is pure, rebuilding all rows from a blueprint is the same function with
-//! an empty blueprint on the left, and that is how a database is verified.
+//! Documents are the source of truth for intent, and rows follow from them. A commit writes the
+//! projection of the difference between the old and the new root, and nothing else writes intent.
+//! The projection is pure. So `gantry verify` rebuilds all rows with an empty old blueprint.
 //!
-//! A step runs again when what it was told by reviewed intent is another than before: its role's content, its own data, its
-//! deployment's data for the role, or a re-run that somebody asked for. Edges and rank alone don't make it run. A role may say that
-//! changed data is no reason ([`OnChange::Keep`]).
+//! A step runs again if its reviewed intent changes: its role's content, its own data, its
+//! deployment's data for the role, or a requested re-run. Edges and rank alone do not re-run it. A
+//! role may exclude changes of content and data ([`OnChange::Keep`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,122 +15,119 @@ use serde::{Deserialize, Serialize};
 use super::DocumentChange;
 use crate::canonical::{self, Hash};
 use crate::catalog::{
-    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role, RunPolicy,
+    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role,
+    RunPolicy,
 };
 use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::ids::{ActionName, DeploymentId, JigName, LaneName, NodeId, NoderoleId, StepId};
 
-/// What a change means for the annealer.
+/// The rows that a change affects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Projection {
-    /// Steps that come or change, in the order of rank, then id: parents before children.
+    /// Steps that are added or changed, by rank, then id: parents before children.
     pub steps: Vec<StepIntent>,
-    /// Noderoles that are no longer meant.
+    /// Noderoles that are no longer part of the desired state.
     pub removed: Vec<NoderoleId>,
 }
 
-/// What is meant for a step.
+/// The desired state of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepIntent {
     /// Derived from noderole and action.
     pub id: StepId,
-    /// Whose it is.
     pub noderole: NoderoleId,
-    /// Where.
     pub node: NodeId,
     /// Role and instance.
     pub key: NoderoleKey,
-    /// Where it is bound.
+    /// The deployment in which it is bound.
     pub deployment: DeploymentId,
-    /// Which action of the noderole.
     pub action: ActionName,
-    /// The role's content.
+    /// Hash of the role's content.
     pub role: Hash,
-    /// What the wrapper on the node compares: role, own data, the deployment's data for the role, and re-runs.
+    /// The hash that the wrapper on the node compares: role, own data, the deployment's data for
+    /// the role, and re-runs.
     pub content: Hash,
-    /// Topological.
+    /// Longest path from a root.
     pub rank: u32,
-    /// Limits it shares.
+    /// Its concurrency group.
     pub lane: LaneIntent,
-    /// How it is carried out.
+    /// The jig that executes it.
     pub jig: JigName,
-    /// The class of that.
+    /// The class of the jig.
     pub jig_class: JigClass,
-    /// Whether it loses data and runs once for each generation.
+    /// Whether it loses data, and so runs once per generation.
     pub destructive: bool,
-    /// Whether it is ACTIVE as soon as its join holds, without a run.
+    /// Whether it becomes ACTIVE without a run as soon as its join holds.
     pub instant: bool,
-    /// What else its role asks for.
+    /// Other rules of its role.
     pub run: RunPolicy,
-    /// What it waits for.
+    /// The steps that it waits for.
     pub parents: Vec<(StepId, EdgeKind)>,
-    /// What the change means for its progress.
+    /// The effect of the change on its progress.
     pub change: StepChange,
 }
 
-/// A lane as a step wants it.
+/// The concurrency group of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaneIntent {
     /// Unique in the deployment.
     pub name: LaneName,
-    /// None: no limit.
+    /// `None` means no limit.
     pub max_running: Option<u32>,
-    /// How it fills.
     pub mode: LaneMode,
 }
 
-/// What a change means for a step's progress.
+/// Effect of a change on a step's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepChange {
-    /// It did not exist.
+    /// The step is new.
     New,
-    /// It runs again, for this reason.
+    /// The step runs again.
     Rerun(RerunCause),
-    /// It keeps its progress.
+    /// The step keeps its progress.
     Keep,
 }
 
-/// Why a reviewed change makes a step run again.
+/// Reason why a reviewed change re-runs a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RerunCause {
-    /// Somebody asked for it.
+    /// The change requests the re-run.
     Asked,
-    /// Its role has another content.
+    /// The content of the role changed.
     RoleChanged,
-    /// Its own data or the deployment's data for its role changed.
+    /// The data of the noderole, or the deployment's data for the role, changed.
     DataChanged,
 }
 
 impl StepIntent {
-    /// What an ERROR of it stops.
+    /// Whether an ERROR of it freezes its node.
     pub fn freezes_node(&self) -> bool {
         self.run.on_error == OnError::Node
     }
 
-    /// What it needs of its node.
+    /// The state that its node must have.
     pub fn needs(&self) -> Needs {
         self.run.needs
     }
 
-    /// Where it happens.
+    /// Whether it runs on the node, or elsewhere for the node.
     pub fn place(&self) -> Place {
         self.run.place
     }
 
-    /// When its parents are enough.
     pub fn join(&self) -> Join {
         self.run.join
     }
 }
 
-/// What the difference between two blueprints means for the annealer.
+/// The effect of the difference between two blueprints on the steps.
 ///
 /// # Errors
-/// When the catalog lacks a role that the new blueprint pins.
+/// If the catalog lacks a role that the new blueprint pins.
 pub fn project(
     old: &Blueprint,
     new: &Blueprint,
@@ -164,9 +161,11 @@ fn project_node(
         let role_was = before.and_then(|n| role_doc(old, n, key));
         let role_is = role_doc(new, noderole, key);
         let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
-        // One that keeps its progress has another content all the same once its deployment says something else.
+        // A step that keeps its progress also gets another content hash if its deployment's data
+        // changed.
         let told = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
-        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is) {
+        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is)
+        {
             found.steps.push(intent(node, key, noderole, role_is, change, catalog)?);
         }
     }
@@ -180,7 +179,7 @@ fn project_node(
     Ok(())
 }
 
-/// Noderoles whose own documents stayed, but whose deployment says something else about their role.
+/// Adds noderoles on unchanged nodes if their deployment's data for their role changed.
 fn project_role_data(
     old: &Blueprint,
     new: &Blueprint,
@@ -192,7 +191,9 @@ fn project_role_data(
     let mut touched = BTreeMap::new();
     for change in changes {
         let DocumentChange::Deployment { id, .. } = change else { continue };
-        let (Some(was), Some(is)) = (old.deployments.get(id), new.deployments.get(id)) else { continue };
+        let (Some(was), Some(is)) = (old.deployments.get(id), new.deployments.get(id)) else {
+            continue;
+        };
         for (name, role) in &is.doc.roles {
             let before = was.doc.roles.get(name);
             if before.is_some_and(|before| before.data != role.data) {
@@ -208,7 +209,9 @@ fn project_role_data(
             continue;
         }
         for (key, noderole) in &node.doc.noderoles {
-            let Some((was, is)) = touched.get(&(noderole.deployment, key.role.clone())) else { continue };
+            let Some((was, is)) = touched.get(&(noderole.deployment, key.role.clone())) else {
+                continue;
+            };
             let role = catalog.role(noderole.role)?;
             let change = step_change(role, Some(noderole), noderole, *was, Some(is));
             found.steps.push(intent(&node.doc, key, noderole, Some(is), change, catalog)?);
@@ -217,7 +220,11 @@ fn project_role_data(
     Ok(())
 }
 
-fn role_doc<'b>(blueprint: &'b Blueprint, noderole: &NoderoleDoc, key: &NoderoleKey) -> Option<&'b DeploymentRoleDoc> {
+fn role_doc<'b>(
+    blueprint: &'b Blueprint,
+    noderole: &NoderoleDoc,
+    key: &NoderoleKey,
+) -> Option<&'b DeploymentRoleDoc> {
     blueprint.deployments.get(&noderole.deployment)?.doc.roles.get(&key.role)
 }
 
@@ -238,7 +245,9 @@ fn step_change(
     if before.role != after.role {
         return StepChange::Rerun(RerunCause::RoleChanged);
     }
-    let told = |data: Option<&DeploymentRoleDoc>| data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}));
+    let told = |data: Option<&DeploymentRoleDoc>| {
+        data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}))
+    };
     if before.data != after.data || told(role_was) != told(role_is) {
         return StepChange::Rerun(RerunCause::DataChanged);
     }
@@ -278,11 +287,14 @@ fn intent(
     })
 }
 
-/// What the node's ledger compares with: reviewed intent alone, never walls.
+/// The hash that the node's ledger compares. It covers only reviewed intent, never outputs.
 ///
 /// # Errors
-/// When the data has no canonical form.
-pub fn content(noderole: &NoderoleDoc, role: Option<&DeploymentRoleDoc>) -> Result<Hash, CatalogError> {
+/// If the data has no canonical form.
+pub fn content(
+    noderole: &NoderoleDoc,
+    role: Option<&DeploymentRoleDoc>,
+) -> Result<Hash, CatalogError> {
     let parts = (noderole.role, noderole.reruns, &noderole.data, role.map(|r| &r.data));
     canonical::hash(&parts).map_err(|e| CatalogError::Unreadable {
         kind: "noderole document",

@@ -1,13 +1,15 @@
-//! Which secrets a change uses, replaces or drops, by name and version.
+//! The secrets that a change adds, replaces or removes, by name and version.
 //!
-//! A noderole uses the secrets that its own reviewed data names: the role's template, its deployment's data for the role, and the
-//! data of the noderole itself. A noderole that is new, or that gets new parents, also receives secrets from the data of other
-//! noderoles on its node and of its ancestors; these uses are marked [`SecretChange::inherited`].
+//! A noderole uses the secrets that its own reviewed data names: the role's template, its
+//! deployment's data for the role, and the data of the noderole itself. A noderole that is new or
+//! gets new parents also receives secrets from other data: that of its ancestors and of the other
+//! noderoles on its node. These uses are marked [`SecretChange::inherited`].
 //!
-//! ## Invariants
+//! Invariants:
 //!
-//! * Every reference that a change adds to a document is in the result. A reviewer approves each of them by name.
-//! * Names and versions only. The plain text is on the workers, and nowhere in the engine.
+//! * The result contains every reference that a change adds to a document. A reviewer approves each
+//!   of them by name.
+//! * The result contains only names and versions. The engine never has the plain text; workers do.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,66 +24,69 @@ use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, holds_reference, located};
 use crate::data::{OwnData, layers};
-use crate::ids::{ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId};
+use crate::ids::{
+    ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
+};
 
-/// What a change does to a use of a secret.
+/// Kind of a change of a secret's use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UseChange {
     /// The use is new.
     Added,
-    /// Another secret, or another version, takes its place.
+    /// The use has another secret or another version.
     Replaced,
-    /// The secret is no longer used there.
+    /// The secret is no longer used.
     Removed,
 }
 
-/// What a secret is used for.
+/// Purpose of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SecretKind {
-    /// A value in the data of roles. Scripts receive it in plain text.
+    /// Value in the data of roles. Scripts receive it in plain text.
     Data,
-    /// The key with which workers connect to nodes. Scripts never receive it.
+    /// Key with which workers connect to nodes. Scripts never receive it.
     NodeKey,
 }
 
-/// A use of a secret that a change adds, replaces or removes.
+/// Use of a secret that a change adds, replaces or removes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretChange {
     /// Whether the use is added, replaced or removed.
     pub change: UseChange,
-    /// The secret. For a removed use, the one that was used.
+    /// The secret. For a removed use, the previous secret.
     pub secret: SecretRef,
-    /// The secret that it replaces.
+    /// The secret that it replaces. Absent unless `change` is `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<SecretRef>,
-    /// What it is used for.
+    /// Purpose of the secret.
     pub kind: SecretKind,
-    /// The deployment that uses it.
+    /// The deployment that uses the secret.
     pub deployment: DeploymentName,
-    /// The role whose data names it, or that receives it.
+    /// The role whose data names the secret, or that receives it. Absent for node keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<RoleName>,
-    /// Whether the role receives it from the data of other noderoles: on the same node, or of ancestors.
+    /// Whether the role receives the secret from the data of other noderoles, on the same node or
+    /// of ancestors.
     #[serde(default)]
     pub inherited: bool,
-    /// The nodes of that role, by name. None: the role is not bound on any node yet.
+    /// Names of the nodes with this role or key. Empty if the role is not bound on any node.
     pub nodes: Counted<Fqdn>,
 }
 
 impl SecretChange {
-    /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do not count: a node's connection
-    /// is reviewed as such.
+    /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do
+    /// not count, because the review shows a node's connection separately.
     pub fn is_new_to_runs(&self) -> bool {
         self.change != UseChange::Removed && self.kind == SecretKind::Data
     }
 }
 
-/// `uses secret db/password version 2 (was version 1) in app of web on n1, n2`
+/// Such as `uses secret db/password version 2 (was version 1) in app of web on n1, n2`.
 impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { change, secret, was, kind, deployment, role, inherited, nodes } = self;
@@ -101,7 +106,8 @@ impl fmt::Display for SecretChange {
             Some(role) => write!(f, " in {role} of {deployment}")?,
             None => write!(f, " in {deployment}")?,
         }
-        let called = |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
+        let called =
+            |fqdn: &Fqdn| phantom::called(fqdn, |_| Some(deployment.to_string())).into_owned();
         let named: Vec<String> = nodes.first.iter().map(called).collect();
         if !named.is_empty() {
             write!(f, " on {}", named.join(", "))?;
@@ -113,18 +119,21 @@ impl fmt::Display for SecretChange {
     }
 }
 
-/// Every use of a secret that a change adds, replaces or removes; added ones first, then by secret.
+/// Every use of a secret that a change adds, replaces or removes: added ones first, then by secret.
 pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     let old = Side::of(planned.old, planned.catalog);
     let new = Side::of(planned.new, planned.catalog);
     let mut found = Gathered::default();
     for deployment in &planned.difference.deployments {
-        // A renamed deployment is another one for the worker, which goes by the name.
+        // Workers identify a deployment by name, so a renamed one counts as another one.
         let renamed = deployment.renamed.is_some();
         let changed = deployment.roles.iter().map(|role| &role.role);
-        let all = [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
+        let all =
+            [&old, &new].into_iter().flat_map(|side| side.roles(deployment.id)).filter(|_| renamed);
         for role in changed.chain(all).collect::<BTreeSet<_>>() {
-            let user = |side: &Side<'_>| Some(User { deployment: side.name(deployment.id)?, role: Some(role.clone()) });
+            let user = |side: &Side<'_>| {
+                Some(User { deployment: side.name(deployment.id)?, role: Some(role.clone()) })
+            };
             let (was, is) = (old.of_role(deployment.id, role), new.of_role(deployment.id, role));
             found.compare(SecretKind::Data, (user(&old), was), (user(&new), is), None);
         }
@@ -132,21 +141,29 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     for (node, key, follows) in affected(planned.difference, [&old, &new]) {
         let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
         let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
-        let (was, is) = (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
+        let (was, is) =
+            (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
         found.compare(SecretKind::Data, was, is, fqdn);
     }
     for node in &planned.difference.nodes {
-        found.compare(SecretKind::NodeKey, old.node_key(node.id), new.node_key(node.id), Some(node.fqdn.clone()));
+        found.compare(
+            SecretKind::NodeKey,
+            old.node_key(node.id),
+            new.node_key(node.id),
+            Some(node.fqdn.clone()),
+        );
     }
     found.close()
 }
 
-/// The noderoles whose secrets may differ, each with whether it may also receive other noderoles' secrets for the first time.
+/// The noderoles whose secrets may differ. The flag says whether a noderole may also receive the
+/// secrets of other noderoles for the first time.
 fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, NoderoleKey, bool)> {
     let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
     for node in &difference.nodes {
         for noderole in &node.noderoles {
-            let follows = noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
+            let follows =
+                noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
             found.insert((node.id, noderole.noderole.clone()), follows);
         }
     }
@@ -164,7 +181,7 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
             for (key, noderole) in &stored.doc.noderoles {
                 let Some(roles) = told.get(&noderole.deployment) else { continue };
                 if roles.as_ref().is_none_or(|roles| roles.contains(&key.role)) {
-                    // A rename may take away what the deployment was allowed to receive, or allow it more.
+                    // A rename can change which secrets the deployment may receive.
                     *found.entry((*id, key.clone())).or_default() |= roles.is_none();
                 }
             }
@@ -173,15 +190,15 @@ fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, Node
     found.into_iter().map(|((node, key), follows)| (node, key, follows)).collect()
 }
 
-/// Who uses a secret.
+/// The user of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct User {
     deployment: DeploymentName,
-    /// None: the node itself.
+    /// `None` means the node itself.
     role: Option<RoleName>,
 }
 
-/// A place that names a secret: the noderole if it is another one than the user, and a JSON pointer.
+/// The position of a reference: the noderole, if it is not the user, and a JSON pointer.
 type At = (Option<NoderoleId>, String);
 type Uses = BTreeMap<At, SecretRef>;
 
@@ -189,7 +206,7 @@ fn at_pointers(value: &Value) -> Uses {
     located(value).into_iter().map(|(pointer, secret)| ((None, pointer), secret)).collect()
 }
 
-/// A blueprint, and where its noderoles are.
+/// A blueprint with an index of its noderoles.
 struct Side<'a> {
     blueprint: &'a Blueprint,
     catalog: &'a Catalog,
@@ -209,10 +226,13 @@ impl<'a> Side<'a> {
         self.blueprint.deployments.get(&id).into_iter().flat_map(|stored| stored.doc.roles.keys())
     }
 
-    /// The secrets that a deployment's data for a role names, whether or not the role is bound.
+    /// The secrets that a deployment's data for a role names, even if the role is not bound.
     fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> Uses {
         let stored = self.blueprint.deployments.get(&deployment);
-        stored.and_then(|stored| stored.doc.roles.get(role)).map(|role| at_pointers(&role.data)).unwrap_or_default()
+        stored
+            .and_then(|stored| stored.doc.roles.get(role))
+            .map(|role| at_pointers(&role.data))
+            .unwrap_or_default()
     }
 
     /// The secrets that a noderole's own data names.
@@ -221,28 +241,45 @@ impl<'a> Side<'a> {
         let role = self.catalog.role(noderole.role).ok();
         let deployment = self.blueprint.deployments.get(&noderole.deployment);
         let template = role.map_or(&none, |role| &role.template);
-        let of_role = deployment.and_then(|stored| stored.doc.roles.get(&key.role)).map_or(&none, |role| &role.data);
+        let of_role = deployment
+            .and_then(|stored| stored.doc.roles.get(&key.role))
+            .map_or(&none, |role| &role.data);
         if ![template, of_role, &noderole.data].into_iter().any(holds_reference) {
             return Uses::new();
         }
-        let own = OwnData { template, profiles: &[], deployment_role: of_role, system: &none, user: &noderole.data };
+        let own = OwnData {
+            template,
+            profiles: &[],
+            deployment_role: of_role,
+            system: &none,
+            user: &noderole.data,
+        };
         match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
             Ok(layered) => at_pointers(&layered.value),
-            // Such data runs nowhere. Its references are named all the same.
-            Err(_) => [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect(),
+            // Such data can never run. Its references are still listed.
+            Err(_) => {
+                [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect()
+            }
         }
     }
 
-    /// Who a noderole is, and the secrets that it receives; with those of other noderoles' data if `follows`.
+    /// The noderole as a user, and the secrets that it receives. If `follows`, this includes
+    /// secrets from the data of other noderoles.
     fn of_noderole(&self, node: NodeId, key: &NoderoleKey, follows: bool) -> (Option<User>, Uses) {
-        let Some((_, noderole)) = self.blueprint.noderole(node, key) else { return (None, Uses::new()) };
+        let Some((_, noderole)) = self.blueprint.noderole(node, key) else {
+            return (None, Uses::new());
+        };
         let Some(deployment) = self.name(noderole.deployment) else { return (None, Uses::new()) };
         let mut uses = self.own(node, key, noderole);
         if follows {
             for (node, other) in self.seen(node, key, noderole) {
                 let Some((_, noderole)) = self.blueprint.noderole(node, other) else { continue };
                 let id = other.id(node);
-                uses.extend(self.own(node, other, noderole).into_iter().map(|((_, at), s)| ((Some(id), at), s)));
+                uses.extend(
+                    self.own(node, other, noderole)
+                        .into_iter()
+                        .map(|((_, at), s)| ((Some(id), at), s)),
+                );
             }
         }
         (Some(User { deployment, role: Some(key.role.clone()) }), uses)
@@ -250,24 +287,45 @@ impl<'a> Side<'a> {
 
     /// The key with which workers connect to a node.
     fn node_key(&self, node: NodeId) -> (Option<User>, Uses) {
-        let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else { return (None, Uses::new()) };
+        let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else {
+            return (None, Uses::new());
+        };
         let user = self.name(doc.deployment).map(|deployment| User { deployment, role: None });
         let Some(Connection::Ssh(ssh)) = &doc.connection else { return (user, Uses::new()) };
         (user, [((None, "/connection/key".to_owned()), ssh.key.clone())].into())
     }
 
-    /// The noderoles whose data a noderole sees: all others on its node, and its ancestors by hard edges.
-    fn seen(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
+    /// The noderoles whose data a noderole receives: all others on its node, and its ancestors via
+    /// hard edges.
+    fn seen(
+        &self,
+        node: NodeId,
+        key: &NoderoleKey,
+        noderole: &NoderoleDoc,
+    ) -> BTreeSet<(NodeId, &'a NoderoleKey)> {
         let stored = self.blueprint.nodes.get(&node);
         let here = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
-        let mut seen: BTreeSet<_> = here.filter(|other| *other != key).map(|other| (node, other)).collect();
+        let mut seen: BTreeSet<_> =
+            here.filter(|other| *other != key).map(|other| (node, other)).collect();
         let hard = |noderole: &NoderoleDoc| -> Vec<NoderoleId> {
-            noderole.parents.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent).collect()
+            noderole
+                .parents
+                .iter()
+                .filter(|edge| edge.kind == EdgeKind::Hard)
+                .map(|edge| edge.parent)
+                .collect()
         };
         let (mut next, mut done) = (hard(noderole), BTreeSet::new());
         while let Some(id) = next.pop() {
-            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else { continue };
-            next.extend(self.blueprint.noderole(*node, key).into_iter().flat_map(|(_, noderole)| hard(noderole)));
+            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else {
+                continue;
+            };
+            next.extend(
+                self.blueprint
+                    .noderole(*node, key)
+                    .into_iter()
+                    .flat_map(|(_, noderole)| hard(noderole)),
+            );
             seen.insert((*node, *key));
         }
         seen
@@ -276,13 +334,16 @@ impl<'a> Side<'a> {
     fn places(&self) -> &BTreeMap<NoderoleId, (NodeId, &'a NoderoleKey)> {
         self.places.get_or_init(|| {
             let nodes = self.blueprint.nodes.iter();
-            nodes.flat_map(|(id, n)| n.doc.noderoles.keys().map(|key| (key.id(*id), (*id, key)))).collect()
+            nodes
+                .flat_map(|(id, n)| n.doc.noderoles.keys().map(|key| (key.id(*id), (*id, key))))
+                .collect()
         })
     }
 }
 
-/// What uses have in common that are told as one.
-type Group = (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
+/// The properties of uses that are reported as one change.
+type Group =
+    (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
 
 #[derive(Default)]
 struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
@@ -296,9 +357,14 @@ impl Gathered {
         node: Option<Fqdn>,
     ) {
         let same = was_of == is_of;
-        let mut add = |change, secret: &SecretRef, before: Option<&SecretRef>, user: &Option<User>, at: &At| {
+        let mut add = |change,
+                       secret: &SecretRef,
+                       before: Option<&SecretRef>,
+                       user: &Option<User>,
+                       at: &At| {
             let Some(User { deployment, role }) = user.clone() else { return };
-            let group = (change, secret.clone(), before.cloned(), kind, deployment, role, at.0.is_some());
+            let group =
+                (change, secret.clone(), before.cloned(), kind, deployment, role, at.0.is_some());
             self.0.entry(group).or_default().extend(node.clone());
         };
         for (at, secret) in &is {
@@ -314,7 +380,10 @@ impl Gathered {
     }
 
     fn close(self) -> Vec<SecretChange> {
-        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (Group, BTreeSet<Fqdn>)| {
+        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (
+            Group,
+            BTreeSet<Fqdn>,
+        )| {
             let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());
             SecretChange { change, secret, was, kind, deployment, role, inherited, nodes }
         };

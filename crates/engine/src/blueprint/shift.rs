@@ -1,49 +1,55 @@
-//! How the effect of a change shifts when it is planned anew on another base.
+//! How the effect of a change differs after it is planned again on another base.
 //!
-//! Both plans are taken as the difference from *their own* base, and what is in both is left out. So what other people changed
-//! meanwhile is in neither, and a reviewer whose base moved reads only what became of the change itself; mostly nothing, and that is
-//! then said as *effect unchanged*.
+//! Each plan is compared with *its own* base, and the common part is left out. So neither side
+//! contains the changes of other people, and a reviewer reads only the differences in the change
+//! itself. Usually there are none, which is reported as *effect unchanged*.
 //!
-//! Three things are no effect of the change and are not compared: how much around it stays as it is, how often something was asked to
-//! run again before (that it runs again is compared), and whether a node has a document yet. A new node has none until something is
-//! first meant of it; where another change came first with that, this one writes no document any more and moves no record into one,
-//! and does the same as before.
+//! Three differences do not count as an effect of the change:
 //!
-//! A base may move under a change of a whole cluster, so both plans are compared document by document, each looked up by its id.
+//! * the number of unchanged documents and noderoles;
+//! * the number of earlier re-run requests (that a step runs again does count);
+//! * whether a node has a document yet. A new node gets its document with the first change of it.
+//!   If another change was first, this one adds no document and copies no record into one. Its
+//!   effect is the same.
+//!
+//! The base of a change to a whole cluster may move, so documents are matched by id.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::difference::{DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference};
+use super::difference::{
+    DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
 
-/// What only the plan before had, and what only the new one has. A value that differs is in both.
+/// Difference between two plans of the same change. A value that differs is in both parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shift {
-    /// As it was planned before.
+    /// The part that only the earlier plan has.
     pub before: Difference,
-    /// As it is planned now.
+    /// The part that only the new plan has.
     pub after: Difference,
 }
 
 impl Shift {
-    /// Between two plans of the same edits.
+    /// Compares two plans of the same edits.
     pub fn between(before: &Difference, after: &Difference) -> Self {
         Self { before: beyond(before, after), after: beyond(after, before) }
     }
 
-    /// Whether both plans do the same.
+    /// Whether both plans have the same effect.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty() && self.after.is_empty()
     }
 }
 
-/// What one difference has beyond another.
+/// The part of `one` that `other` does not have.
 fn beyond(one: &Difference, other: &Difference) -> Difference {
-    let known: BTreeMap<DeploymentId, &DeploymentDifference> = other.deployments.iter().map(|d| (d.id, d)).collect();
+    let known: BTreeMap<DeploymentId, &DeploymentDifference> =
+        other.deployments.iter().map(|d| (d.id, d)).collect();
     let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
         Some(twin) => deployment_beyond(d, twin),
         None => Some(d.clone()),
@@ -57,13 +63,18 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
     Difference { deployments: deployments.collect(), nodes: nodes.collect(), unchanged: 0, policy }
 }
 
-/// None: all of it is in the other, too. What the document itself says goes along with what differs inside.
-fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -> Option<DeploymentDifference> {
+/// `None` if `other` contains all of it. If a part differs, the deployment's own fields are
+/// included.
+fn deployment_beyond(
+    one: &DeploymentDifference,
+    other: &DeploymentDifference,
+) -> Option<DeploymentDifference> {
     if one == other {
         return None;
     }
     let mut left = one.clone();
-    let roles: BTreeMap<&RoleName, &RoleDifference> = other.roles.iter().map(|role| (&role.role, role)).collect();
+    let roles: BTreeMap<&RoleName, &RoleDifference> =
+        other.roles.iter().map(|role| (&role.role, role)).collect();
     left.barclamps.retain(|barclamp| !other.barclamps.contains(barclamp));
     left.roles.retain(|role| roles.get(&role.role) != Some(&role));
     left.inactive_jigs.retain(|jig| !other.inactive_jigs.contains(jig));
@@ -79,12 +90,13 @@ fn deployment_beyond(one: &DeploymentDifference, other: &DeploymentDifference) -
 
 fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
     let (mut left, twin) = (plain(one), plain(other));
-    let known: BTreeMap<&NoderoleKey, &NoderoleDifference> = twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
+    let known: BTreeMap<&NoderoleKey, &NoderoleDifference> =
+        twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
     left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
     (!left.noderoles.is_empty() || !are_alike(&left, &twin)).then_some(left)
 }
 
-/// Whether two differences say the same of a node itself.
+/// Whether two differences agree on the node itself, without its noderoles.
 fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
     let (new, known) = match (one.mark, other.mark) {
@@ -92,10 +104,11 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
         (Mark::Changed, Mark::Added) => (other, one),
         _ => return itself(one) == itself(other),
     };
-    // Where a node goes is said of one with a document only when it goes elsewhere.
+    // A node with a document has `moved` only if its deployment changes.
     let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
     let goes_elsewhere = known.moved.is_some() && to(known) != to(new);
-    // A first document takes over the record; where another change came first with that, the record is in its document.
+    // The first document of a node copies its record. If another change did this first, its
+    // document already contains the record.
     let shown = |n: &NodeDifference| NodeDifference {
         mark: Mark::Changed,
         moved: None,
@@ -106,10 +119,14 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     !goes_elsewhere && shown(new) == shown(known)
 }
 
-/// A node's difference without what is no effect.
+/// Removes the parts that do not count as an effect.
 fn plain(node: &NodeDifference) -> NodeDifference {
     let noderole = |n: &NoderoleDifference| NoderoleDifference { reruns: None, ..n.clone() };
-    NodeDifference { unchanged: 0, noderoles: node.noderoles.iter().map(noderole).collect(), ..node.clone() }
+    NodeDifference {
+        unchanged: 0,
+        noderoles: node.noderoles.iter().map(noderole).collect(),
+        ..node.clone()
+    }
 }
 
 #[cfg(test)]
@@ -162,31 +179,46 @@ mod tests {
     }
 
     #[test]
-    fn that_a_node_has_a_document_by_now_is_no_effect_and_where_it_goes_is_one() {
+    fn shift_ignores_first_document_and_reports_new_destination() {
         let (web, edge) = (DeploymentId(Uuid::from_u128(2)), DeploymentId(Uuid::from_u128(3)));
-        let with = |mark, moved| of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }]);
+        let with = |mark, moved| {
+            of(vec![NodeDifference { mark, moved, ..node(1, vec![noderole("app", 1, 0)], 0) }])
+        };
         let first = with(Mark::Added, Some((None, Some(web))));
-        assert!(Shift::between(&first, &with(Mark::Changed, None)).is_empty(), "somebody else moved it before");
-        assert!(Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty());
-        assert!(!Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty());
+        assert!(
+            Shift::between(&first, &with(Mark::Changed, None)).is_empty(),
+            "somebody else moved it before"
+        );
+        assert!(
+            Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty()
+        );
+        assert!(
+            !Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty()
+        );
         assert!(!Shift::between(&first, &with(Mark::Removed, Some((Some(web), None)))).is_empty());
         let mut other = with(Mark::Changed, None);
         other.nodes[0].noderoles = vec![noderole("app", 2, 0)];
-        assert_eq!(Shift::between(&first, &other).after, other, "what it carries is compared as before");
+        assert_eq!(
+            Shift::between(&first, &other).after,
+            other,
+            "what it carries is compared as before"
+        );
     }
 
     #[test]
-    fn what_stays_around_and_earlier_reruns_are_no_effect() {
+    fn shift_ignores_unchanged_counts_and_earlier_reruns() {
         let before = of(vec![node(1, vec![noderole("app", 1, 1)], 3)]);
-        let after = Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
+        let after =
+            Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
         assert!(Shift::between(&before, &after).is_empty());
         let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
         assert!(!Shift::between(&before, &stays).is_empty(), "that it runs again is one");
     }
 
     #[test]
-    fn a_policy_that_stood_for_more_before_is_a_shift() {
-        let policy = |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
+    fn changed_base_policy_is_reported_as_shift() {
+        let policy =
+            |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
         let sides = |old, new| Difference {
             policy: Some(Sides { old: policy(old), new: policy(new) }),
             ..Difference::default()
@@ -197,26 +229,35 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_left() {
-        let before = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0), node(2, vec![], 0)]);
+    fn shift_contains_only_differences() {
+        let before = of(vec![
+            node(1, vec![noderole("app", 1, 0), noderole("db", 2, 0)], 0),
+            node(2, vec![], 0),
+        ]);
         let after = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 3, 0)], 0)]);
         let shift = Shift::between(&before, &after);
         let roles = |d: &Difference| {
-            let of_node = |n: &NodeDifference| n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>();
+            let of_node = |n: &NodeDifference| {
+                n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>()
+            };
             d.nodes.iter().map(|n| (n.fqdn.short().to_owned(), of_node(n))).collect::<Vec<_>>()
         };
-        assert_eq!(roles(&shift.before), [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]);
+        assert_eq!(
+            roles(&shift.before),
+            [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]
+        );
         assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-    fn a_plan_of_a_whole_cluster_is_compared_at_once() {
-        let of_all = |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
+    fn shift_of_large_cluster_is_fast() {
+        let of_all =
+            |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
         let (before, after) = (of_all(1), of_all(1));
         let began = std::time::Instant::now();
         assert!(Shift::between(&before, &after).is_empty());
-        // Looking for each node among all others takes minutes.
+        // A linear search for each node would take minutes.
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
@@ -229,7 +270,10 @@ mod tests {
             let one = |(n, (roles, unchanged)): (u128, (Roles, usize))| {
                 node(
                     n,
-                    roles.into_iter().map(|(role, (port, reruns))| noderole(&role, port, reruns)).collect(),
+                    roles
+                        .into_iter()
+                        .map(|(role, (port, reruns))| noderole(&role, port, reruns))
+                        .collect(),
                     unchanged,
                 )
             };
@@ -239,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_does_not_shift_from_itself_and_a_shift_has_two_sides(one in any_difference(), other in any_difference()) {
+        fn shift_is_symmetric_and_empty_for_equal_plans(one in any_difference(), other in any_difference()) {
             prop_assert!(Shift::between(&one, &one).is_empty());
             let (there, back) = (Shift::between(&one, &other), Shift::between(&other, &one));
             prop_assert_eq!((&there.before, &there.after), (&back.after, &back.before));

@@ -1,12 +1,13 @@
 //! A difference as text, for terminals, mails and files.
 //!
-//! Made to be read from the top by somebody who must decide: what goes comes first, then what changes, then what comes, each by
-//! name. One line for one thing; what belongs to it is indented below. What stays is one number. Names, never ids: an id stands
-//! only where nothing has a name for it. The order depends on the two blueprints alone, so two people see the same text.
+//! A reviewer reads it from the top: first removals, then changes, then additions, each by name.
+//! One line describes one thing; its parts are indented below. Unchanged documents are only
+//! counted. An id appears only if there is no name. The order depends only on the two blueprints,
+//! so every reader gets the same text.
 //!
-//! Blueprints name versions and contents by hash. Whoever has the catalog gives in words what stands behind them ([`Behind`]): another
-//! version is one line in a blueprint, and all that it runs may be other scripts. What two contents of a role differ in is told once, where
-//! they come first.
+//! Blueprints name versions and contents by hash. A caller with the catalog passes their
+//! descriptions in [`Behind`]. Otherwise a new version is one line, although it may change every
+//! script. The differences between two contents of a role appear once, where they occur first.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,8 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use super::difference::{
-    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference,
-    RoleDifference, Sides,
+    BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
+    NoderoleDifference, RoleDifference, Sides,
 };
 use crate::canonical::Hash;
 use crate::cluster::connection::FieldChange;
@@ -26,51 +27,53 @@ use crate::data::Change;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName};
 
-/// Names of what a difference speaks of only by id.
+/// Names of the ids in a difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Names {
-    /// Deployments.
+    /// Names of the deployments.
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
-    /// Noderoles that others wait for.
+    /// Locations of the noderoles that others wait for.
     pub noderoles: BTreeMap<NoderoleId, Place>,
 }
 
-/// Where a noderole is.
+/// Location of a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Place {
-    /// Its role and instance.
+    /// Role and instance.
     pub noderole: NoderoleKey,
-    /// Its node.
+    /// Id of the node.
     pub node: NodeId,
-    /// The node's name.
+    /// Name of the node.
     pub fqdn: Fqdn,
 }
 
-/// What stands behind the hashes of a difference, in words.
+/// Descriptions of the hashes in a difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// The versions of a barclamp that a deployment had and has, of its own or from above.
+    /// The old and the new version of a barclamp in a deployment, its own or inherited from an
+    /// ancestor.
     pub pins: BTreeMap<(DeploymentId, BarclampName), PinBehind>,
-    /// In what an old and a new content of a role differ: one line each.
+    /// The differences between two contents of a role, one line each.
     pub contents: BTreeMap<(Hash, Hash), Vec<String>>,
 }
 
-/// What stands behind another version of a barclamp.
+/// A description of the change of a barclamp's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinBehind {
-    /// As people call them: `2 (77d03a91)`; none where the deployment has no such barclamp.
+    /// As shown to people: `2 (77d03a91)`. `None` if the deployment does not have the barclamp.
     pub versions: Sides<Option<String>>,
-    /// Roles that differ between the two and that the deployment does not use, with their contents.
+    /// Roles that differ between the versions and that the deployment does not use.
     pub roles: Vec<(RoleName, Sides<Option<Hash>>)>,
 }
 
 impl Names {
-    /// What the difference of these blueprints needs. Only a parent on a node that does not change makes it look further than at
-    /// what changed.
+    /// The names that the difference of these blueprints needs. Searches unchanged nodes only if a
+    /// parent is on one of them.
     pub fn of(difference: &Difference, old: &Blueprint, new: &Blueprint) -> Self {
-        let deployments = old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
+        let deployments =
+            old.deployments.iter().chain(&new.deployments).map(|(id, d)| (*id, d.doc.name.clone()));
         let mut names = Self { deployments: deployments.collect(), noderoles: BTreeMap::new() };
         let mut wanted = parents(difference);
         let changed = difference.nodes.iter().map(|node| node.id);
@@ -81,13 +84,17 @@ impl Names {
         names
     }
 
-    /// Only what these differences speak of: for parts of those that the names were made for.
+    /// Keeps only the names that these differences need. They must be parts of the differences that
+    /// the names were made for.
     #[must_use]
     pub fn only(mut self, differences: &[&Difference]) -> Self {
-        let deployments: BTreeSet<_> = differences.iter().flat_map(|difference| deployments(difference)).collect();
-        let noderoles: BTreeSet<_> = differences.iter().flat_map(|difference| parents(difference)).collect();
+        let deployments: BTreeSet<_> =
+            differences.iter().flat_map(|difference| deployments(difference)).collect();
+        let noderoles: BTreeSet<_> =
+            differences.iter().flat_map(|difference| parents(difference)).collect();
         self.noderoles.retain(|id, _| noderoles.contains(id));
-        let whole: BTreeSet<_> = self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
+        let whole: BTreeSet<_> =
+            self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
         self.deployments.retain(|id, _| deployments.contains(id) || whole.contains(id));
         self
     }
@@ -107,7 +114,11 @@ impl Names {
                     }
                     let noderole = key.id(id);
                     if wanted.remove(&noderole) {
-                        let place = Place { noderole: key.clone(), node: id, fqdn: stored.doc.fqdn.clone() };
+                        let place = Place {
+                            noderole: key.clone(),
+                            node: id,
+                            fqdn: stored.doc.fqdn.clone(),
+                        };
                         self.noderoles.insert(noderole, place);
                     }
                 }
@@ -116,15 +127,18 @@ impl Names {
     }
 
     fn deployment(&self, id: DeploymentId) -> String {
-        self.deployments.get(&id).map(ToString::to_string).unwrap_or_else(|| format!("deployment {id}"))
+        self.deployments
+            .get(&id)
+            .map(ToString::to_string)
+            .unwrap_or_else(|| format!("deployment {id}"))
     }
 
-    /// A node as people call it.
+    /// The name of a node. A phantom is named after its deployment.
     pub fn node<'f>(&self, fqdn: &'f Fqdn) -> Cow<'f, str> {
         phantom::in_full(fqdn, |id| self.deployments.get(&id).map(ToString::to_string))
     }
 
-    /// A parent as somebody on `node` would call it.
+    /// The name of a parent, seen from `node`: the node's name is left out if it is the same.
     pub fn parent(&self, id: NoderoleId, node: NodeId) -> String {
         match self.noderoles.get(&id) {
             Some(place) if place.node == node => place.noderole.to_string(),
@@ -134,13 +148,13 @@ impl Names {
     }
 }
 
-/// Noderoles that the difference names as parents.
+/// The noderoles that the difference names as parents.
 pub fn parents(difference: &Difference) -> BTreeSet<NoderoleId> {
     let noderoles = difference.nodes.iter().flat_map(|node| &node.noderoles);
     noderoles.flat_map(|noderole| &noderole.edges).map(|edge| edge.parent).collect()
 }
 
-/// Deployments that the difference names.
+/// The deployments that the difference names.
 pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
     let own = difference.deployments.iter().flat_map(|deployment| {
         let above = deployment.parent.iter().flat_map(|sides| [sides.old, sides.new]).flatten();
@@ -180,7 +194,7 @@ struct Page<'a> {
     text: String,
     names: &'a Names,
     behind: &'a Behind,
-    /// The pairs of contents that were told.
+    /// The pairs of contents whose differences are in the text.
     told: BTreeSet<(Hash, Hash)>,
 }
 
@@ -234,15 +248,22 @@ impl Page<'_> {
     }
 
     fn deployment(&mut self, deployment: &DeploymentDifference) {
-        let place = |id: Option<DeploymentId>| id.map_or_else(|| "the top".into(), |id| self.names.deployment(id));
+        let place = |id: Option<DeploymentId>| {
+            id.map_or_else(|| "the top".into(), |id| self.names.deployment(id))
+        };
         let above = match (deployment.mark, &deployment.parent) {
             (Mark::Added, Some(sides)) => format!(", below {}", place(sides.new)),
             (Mark::Removed, Some(sides)) => format!(", was below {}", place(sides.old)),
             _ => String::new(),
         };
         let moved = deployment.parent.as_ref().filter(|_| deployment.mark == Mark::Changed);
-        let moved = moved.map(|sides| format!("moves from below {} to below {}", place(sides.old), place(sides.new)));
-        self.line(0, format_args!("{} deployment {}{above}", sign(deployment.mark), deployment.name));
+        let moved = moved.map(|sides| {
+            format!("moves from below {} to below {}", place(sides.old), place(sides.new))
+        });
+        self.line(
+            0,
+            format_args!("{} deployment {}{above}", sign(deployment.mark), deployment.name),
+        );
         if let Some(Sides { old, new }) = &deployment.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }
@@ -266,7 +287,8 @@ impl Page<'_> {
             None => (old, new),
         };
         let (mark, versions) = match (old, new) {
-            // One of its own in place of one from above, or the other way round, is another version.
+            // A change between an own and an inherited version is a change of version, not an
+            // addition or removal.
             (Some(old), Some(new)) => (Mark::Changed, format!(": {old} -> {new}")),
             (Some(one), None) | (None, Some(one)) => (*mark, format!(" {one}")),
             (None, None) => (*mark, String::new()),
@@ -280,12 +302,17 @@ impl Page<'_> {
         }
     }
 
-    /// In what contents differ, unless that was told before.
+    /// Adds the differences between two contents, unless they are in the text already.
     fn contents(&mut self, depth: usize, sides: Option<Sides<Option<Hash>>>) {
         let Some(pair) = sides.and_then(|sides| sides.old.zip(sides.new)) else { return };
         let behind = self.behind;
         if self.told.insert(pair) {
-            behind.contents.get(&pair).into_iter().flatten().for_each(|line| self.line(depth, line));
+            behind
+                .contents
+                .get(&pair)
+                .into_iter()
+                .flatten()
+                .for_each(|line| self.line(depth, line));
         }
     }
 
@@ -297,32 +324,52 @@ impl Page<'_> {
     }
 
     fn node(&mut self, node: &NodeDifference) {
-        let place = |id: Option<DeploymentId>| id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id));
+        let place = |id: Option<DeploymentId>| {
+            id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id))
+        };
         let (place, moved) = match (node.mark, node.moved) {
             (Mark::Added, Some((_, to))) => (format!(" in {}", place(to)), None),
             (Mark::Removed, Some((from, _))) => (format!(", was in {}", place(from)), None),
-            (_, Some((from, to))) => (String::new(), Some(format!("moves from {} to {}", place(from), place(to)))),
+            (_, Some((from, to))) => {
+                (String::new(), Some(format!("moves from {} to {}", place(from), place(to))))
+            }
             (_, None) => (String::new(), None),
         };
-        self.line(0, format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)));
+        self.line(
+            0,
+            format_args!("{} node {}{place}", sign(node.mark), self.names.node(&node.fqdn)),
+        );
         if let Some(Sides { old, new }) = &node.renamed {
             self.line(1, format_args!("name: {old} -> {new}"));
         }
         if let Some(Sides { new, .. }) = node.phantom {
             self.line(
                 1,
-                if new { "becomes a phantom: no machine any more" } else { "becomes a machine: no phantom any more" },
+                if new {
+                    "becomes a phantom: no machine any more"
+                } else {
+                    "becomes a machine: no phantom any more"
+                },
             );
         }
         moved.into_iter().for_each(|text| self.line(1, text));
         match &node.connection {
             None => {}
-            Some(Sides { old: None, new: Some(new) }) => self.line(1, format_args!("+ connection: {}", new.line())),
-            Some(Sides { old: Some(old), new: None }) => self.line(1, format_args!("- connection: {}", old.line())),
+            Some(Sides { old: None, new: Some(new) }) => {
+                self.line(1, format_args!("+ connection: {}", new.line()))
+            }
+            Some(Sides { old: Some(old), new: None }) => {
+                self.line(1, format_args!("- connection: {}", old.line()))
+            }
             Some(Sides { old, new }) => {
-                for FieldChange { name, old, new } in Connection::changes(old.as_ref(), new.as_ref()) {
+                for FieldChange { name, old, new } in
+                    Connection::changes(old.as_ref(), new.as_ref())
+                {
                     let side = |side: Option<String>| side.unwrap_or_else(|| "nothing".into());
-                    self.line(1, format_args!("* connection, {name}: {} -> {}", side(old), side(new)));
+                    self.line(
+                        1,
+                        format_args!("* connection, {name}: {} -> {}", side(old), side(new)),
+                    );
                 }
             }
         }
@@ -331,7 +378,10 @@ impl Page<'_> {
             self.values(2, &node.hints);
         }
         for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
-            node.noderoles.iter().filter(|n| n.mark == mark).for_each(|n| self.noderole(node.id, n));
+            node.noderoles
+                .iter()
+                .filter(|n| n.mark == mark)
+                .for_each(|n| self.noderole(node.id, n));
         }
         match node.unchanged {
             0 => {}
@@ -373,7 +423,9 @@ impl Page<'_> {
         }
         match change.reruns {
             Some(Sides { old, new }) if new > old => self.line(2, "runs again: asked for"),
-            Some(Sides { old, new }) => self.line(2, format_args!("re-runs asked for: {old} -> {new}")),
+            Some(Sides { old, new }) => {
+                self.line(2, format_args!("re-runs asked for: {old} -> {new}"))
+            }
             None => {}
         }
         if let Some(Sides { old, new }) = change.rank {

@@ -1,17 +1,20 @@
-//! The catalog: what can be bound.
+//! The catalog: barclamps, roles and scripts that deployments can use.
 //!
-//! A **barclamp** is a versioned set of roles; a **role** says what binding it brings along, how its step runs and which data it
-//! takes. Both are content-addressed objects: a barclamp names its roles by hash, a role names its scripts by hash. A deployment
-//! pins barclamps and a noderole pins its role, so importing a newer file adds objects and changes nothing that runs.
+//! A barclamp is a versioned set of roles. A role says what binding it also adds, how its step runs
+//! and which data it takes. Barclamps, roles and scripts are content-addressed objects. A barclamp
+//! names its roles by hash, and a role names its scripts by hash. A deployment pins barclamps and a
+//! noderole pins its role. Importing a newer file therefore adds objects and changes nothing that
+//! runs.
 //!
-//! Invariants (kept by [`read`], relied on by everything else):
-//! * every role of a barclamp carries that barclamp's name;
-//! * within what one deployment sees, a role name means one role;
-//! * `requires` among the roles that are seen together has no cycle.
+//! Invariants, which [`read`] enforces and the rest of the engine relies on:
 //!
-//! The file format is OpenCrowbar's barclamp metadata and more: keys of our own (`lane`, `retry`, `timeout`, `on-error`, ...)
-//! have defaults that give OpenCrowbar's behaviour where that was sound. Source: the barclamp files of opencrowbar/core and
-//! digitalrebar.
+//! * Every role of a barclamp has that barclamp's name.
+//! * Within the barclamps that one deployment sees, a role name refers to one role.
+//! * `requires` among roles that are visible together has no cycle.
+//!
+//! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`lane`, `retry`,
+//! `timeout`, `on-error`, ...) default to OpenCrowbar's behaviour where that was sound. Source: the
+//! barclamp files of opencrowbar/core and digitalrebar.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,70 +28,72 @@ use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
 pub mod read;
 pub mod version;
 
-/// Most bytes of one script.
+/// Maximum size of one script, in bytes.
 pub const MAX_SCRIPT: usize = 256 * 1024;
-/// Most roles of one barclamp.
+/// Maximum number of roles in one barclamp.
 pub const MAX_ROLES: usize = 500;
 
-/// A versioned set of roles, as stored.
+/// A stored barclamp: a versioned set of roles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Barclamp {
-    /// Unique together with `version`.
+    /// The barclamp's name, unique together with `version`.
     pub name: BarclampName,
-    /// Free text, as the file has it; two contents never share a name and a version.
+    /// The version as the file spells it, free text. A name and version never have two contents.
     pub version: String,
-    /// For people.
+    /// The name that the console shows.
     #[serde(default)]
     pub display: String,
-    /// For people.
+    /// A description for users.
     #[serde(default)]
     pub description: String,
-    /// The content of every role.
+    /// The content hash of each role.
     pub roles: BTreeMap<RoleName, Hash>,
     /// The jigs that this barclamp declares.
     #[serde(default)]
     pub jigs: BTreeMap<JigName, Jig>,
-    /// The attributes that belong to nodes rather than to a role: a role may want them, and they bring no parent along.
+    /// Attributes that belong to nodes and not to a role. A role that wants one gets no extra
+    /// parent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attribs: Vec<Attrib>,
-    /// Whatever else the file says; kept, shown, not interpreted.
+    /// All other keys of the file. Gantry stores and shows them but does not interpret them.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
 }
 
-/// A way to carry out steps.
+/// A method to run steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Jig {
-    /// Which program of the worker does it.
+    /// The program of the worker that runs the steps.
     pub class: JigClass,
-    /// For people.
+    /// A description for users.
     #[serde(default)]
     pub description: String,
-    /// The role that a node must carry before this jig can work on it (OpenCrowbar's `implementor`).
+    /// The role that a node must have before this jig can work on it (OpenCrowbar's `implementor`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_role: Option<RoleName>,
 }
 
-/// The worker's programs for steps. Files of other systems name classes that no worker here has; they import, with a finding, as
-/// [`JigClass::Other`], and no step that needs one is ever claimed.
+/// The worker's programs that run steps. Files of other systems can name a class that no worker
+/// has. Such a file imports with a finding, the class becomes [`JigClass::Other`], and no step that
+/// needs it is ever claimed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JigClass {
-    /// Scripts, run on the node through the node-side wrapper.
+    /// Runs scripts on the node through the node-side wrapper.
     Script,
     /// A real run that does nothing.
     Noop,
-    /// A run that does what its data tells it: fail, take time, return data.
+    /// A run that its data controls: it can fail, take time or return data.
     Test,
     /// A class that this worker does not have.
     Other(String),
 }
 
 impl JigClass {
-    /// The class that every worker has under this word; jigs of these names need no declaration.
+    /// The built-in class with this name. Jigs with these names need no declaration.
     pub fn built_in(word: &str) -> Option<Self> {
         match word {
             "script" => Some(Self::Script),
@@ -98,7 +103,7 @@ impl JigClass {
         }
     }
 
-    /// The word in files and in the database.
+    /// The class as files and the database spell it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Script => "script",
@@ -109,75 +114,78 @@ impl JigClass {
     }
 }
 
-/// What binding a role means and how its step runs. The content of a noderole's `role` hash.
+/// Defines what binding a role adds and how its step runs. A noderole's `role` is its content hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Role {
-    /// The role.
+    /// The role's name.
     pub name: RoleName,
-    /// Where it comes from.
+    /// The barclamp that contains the role.
     pub barclamp: BarclampName,
-    /// How its step is carried out.
+    /// The jig that runs its step.
     pub jig: JigName,
-    /// The class of that jig, so that a noderole's pinned content alone says how to run it. As the files say that came with it.
+    /// The class of that jig, so that a noderole's pinned content alone says how to run it. Read
+    /// from the barclamp files that were imported together.
     pub jig_class: JigClass,
-    /// For people.
+    /// A description for users.
     #[serde(default)]
     pub description: String,
-    /// What it is.
+    /// The kind of role and how the planner treats it.
     #[serde(default)]
     pub flags: Flags,
-    /// Roles whose noderoles become parents; the client role of its jig is among them where that came with it. (Binding asks what is in
-    /// sight for the client roles of jigs in any case.)
+    /// Roles whose noderoles become parents. Contains the client role of the jig if that role was
+    /// imported together with this one. Binding also looks for the client roles of jigs among the
+    /// visible roles.
     #[serde(default)]
     pub requires: Vec<RoleName>,
-    /// Other names that this role answers to when one is required.
+    /// Other names under which this role satisfies a requirement.
     #[serde(default)]
     pub provides: BTreeSet<RoleName>,
     /// Roles that must not be on the same node.
     #[serde(default)]
     pub conflicts: BTreeSet<RoleName>,
-    /// Roles that wait for this one where both exist.
+    /// Roles that run after this one where both exist.
     #[serde(default)]
     pub preceeds: BTreeSet<RoleName>,
     /// Attributes whose owners become parents.
     #[serde(default)]
     pub wants: Vec<AttribName>,
-    /// Default data; the lowest layer.
+    /// Default data, the lowest layer.
     #[serde(default)]
     pub template: Value,
     /// The attributes that this role owns.
     #[serde(default)]
     pub attribs: Vec<Attrib>,
-    /// What its step asks of the annealer.
+    /// How the annealer and the worker run its step.
     #[serde(default)]
     pub run: RunPolicy,
     /// The scripts of its step, in the order in which they run.
     #[serde(default)]
     pub scripts: Vec<Script>,
-    /// For a barrier: the role whose noderoles in a deployment it stands for. See [`Role::barrier`].
+    /// For a barrier: the role whose noderoles in a deployment the barrier represents. See
+    /// [`Role::barrier`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gathers: Option<RoleName>,
-    /// Whatever else the file says; kept, shown, not interpreted.
+    /// All other keys of the file. Gantry stores and shows them but does not interpret them.
     #[serde(default)]
     pub metadata: Value,
 }
 
-/// OpenCrowbar's role flags, and one more.
+/// OpenCrowbar's role flags, plus `facts`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Flags {
-    /// Comes along on the node of whoever requires it, never from elsewhere.
+    /// Always bound to the same node as the role that requires it.
     pub implicit: bool,
-    /// Can't be bound: others provide it.
+    /// Cannot be bound; other roles provide it.
     #[serde(rename = "abstract")]
     pub is_abstract: bool,
     /// A point in the graph that people wait for; listed first.
     pub milestone: bool,
-    /// Its step loses data and runs once for each generation.
+    /// Its step destroys data and runs once per generation.
     pub destructive: bool,
-    /// Bound to every node that is discovered.
+    /// Bound to every discovered node.
     pub discovery: bool,
     /// Bound to the first admin node.
     pub bootstrap: bool,
@@ -185,14 +193,15 @@ pub struct Flags {
     pub cluster: bool,
     /// Runs on the deployment's phantom node.
     pub service: bool,
-    /// Never bound by itself.
+    /// Never bound on its own.
     #[serde(rename = "library")]
     pub is_library: bool,
-    /// The node may be switched off when it is done.
+    /// The node may be switched off when the step is done.
     pub powersave: bool,
-    /// Keeps the log of its last successful run.
+    /// Retains the log of its last successful run.
     pub leaverunlog: bool,
-    /// What its runs return under `facts` are facts of their node. Ours, and left out where it is not set: roles from before it keep their hash.
+    /// The `facts` that its runs return become facts of the node. A Gantry flag. It is omitted if
+    /// false, so that roles from before the flag existed keep their hash.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub facts: bool,
 }
@@ -201,57 +210,59 @@ pub struct Flags {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attrib {
-    /// Unique in the catalog.
+    /// The attribute's name, unique in the catalog.
     pub name: AttribName,
-    /// Where its value sits in the noderole's data, as keys from the top.
+    /// The path of its value in the noderole's data, as keys from the top.
     pub map: Vec<String>,
-    /// For people.
+    /// A description for users.
     #[serde(default)]
     pub description: String,
-    /// Used when no layer has a value.
+    /// The value if no layer sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// What a value that a person writes must look like.
+    /// The JSON Schema for values that users enter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
 }
 
-/// One script of a role. Its bytes are an object of their own.
+/// One script of a role. Its bytes are a separate object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Script {
-    /// The file's name, for logs.
+    /// The file name, shown in logs.
     pub name: String,
     /// SHA-256 of its bytes.
     pub hash: Hash,
 }
 
-/// What the step of a role asks of the annealer and the worker.
+/// How the annealer and the worker run a role's step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunPolicy {
-    /// What its node must be.
+    /// The state that its node must be in.
     pub needs: Needs,
-    /// Where it happens.
+    /// Whether the step runs on its node or on the worker.
     pub place: Place,
-    /// Whether it wants its node for itself.
+    /// Whether the step needs its node exclusively.
     pub exclusive: bool,
-    /// The lane that limits it; without one, a lane of the role's own name and no limit.
+    /// The concurrency group that limits the step. By default, a group with the role's name and no
+    /// limit.
     pub lane: Option<Lane>,
-    /// What an error of it stops.
+    /// The steps that an ERROR of this step stops.
     pub on_error: OnError,
-    /// What changed data means for it.
+    /// The effect of changed data on an applied step.
     pub on_change: OnChange,
-    /// How many failures it may have before it is an ERROR; 0 is an error at once.
+    /// Number of failures before the step becomes ERROR. With 0, the first failure is an ERROR.
     pub retries: u32,
-    /// Seconds until the first retry; each further one waits twice as long, an hour at most.
+    /// Seconds until the first retry. Each further retry waits twice as long, at most one hour.
     pub backoff: u32,
-    /// Seconds that one run may take.
+    /// Maximum duration of one run, in seconds.
     pub timeout: u32,
-    /// Edges below it: all, any or at least n of its parents, after success or after end.
+    /// How many parents must finish before the step starts, and whether failed parents count.
     pub join: Join,
-    /// Of what may start, the higher comes first; 0 usually. Left out where it is 0, so that roles from before it keep their hash.
+    /// Steps with a higher priority start first. The default is 0. It is omitted if 0, so that
+    /// roles from before the field existed keep their hash.
     #[serde(skip_serializing_if = "is_usual")]
     pub priority: i32,
 }
@@ -278,7 +289,7 @@ impl Default for RunPolicy {
     }
 }
 
-/// What a step needs its node to be.
+/// The state that a step needs its node to be in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -286,13 +297,13 @@ pub enum Needs {
     /// Up and available.
     #[default]
     Alive,
-    /// It does not matter.
+    /// Any state.
     Any,
     /// Known to be down.
     Dead,
 }
 
-/// Whether a step runs on its node or elsewhere for it.
+/// Where a step runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -300,36 +311,36 @@ pub enum Place {
     /// On the node, through its wrapper and ledger.
     #[default]
     On,
-    /// For the node, on the worker.
+    /// On the worker, on behalf of the node.
     For,
 }
 
-/// A limit that steps share.
+/// A concurrency group: a limit that steps share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lane {
-    /// Unique in the deployment.
+    /// The group's name, unique in the deployment.
     pub name: LaneName,
-    /// How many of its steps run at once.
+    /// Maximum number of its steps that run at once.
     pub max_running: u32,
-    /// Whether a node keeps its place between its steps of the lane.
+    /// When the next steps of the group start.
     #[serde(default)]
     pub mode: LaneMode,
 }
 
-/// How a lane fills.
+/// When the next steps of a concurrency group start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LaneMode {
-    /// The next starts as soon as one ends.
+    /// The next step starts as soon as one ends.
     #[default]
     Rolling,
-    /// The next group starts when all of the last have ended.
+    /// The next chunk starts when all steps of the previous one have ended.
     Chunk,
 }
 
-/// What an ERROR of a step stops.
+/// The steps that an ERROR of a step stops.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -337,44 +348,44 @@ pub enum OnError {
     /// Its descendants.
     #[default]
     Descendants,
-    /// Everything on its node (OpenCrowbar's rule).
+    /// All steps on its node (OpenCrowbar's rule).
     Node,
 }
 
-/// What changed data of a noderole means for what it applied before.
+/// The effect of changed noderole data on an applied step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// It runs again.
+    /// The step runs again.
     #[default]
     Rerun,
-    /// It keeps what it applied; the next re-run sees the new data.
+    /// The step keeps its applied result. Its next run uses the new data.
     Keep,
 }
 
-/// When a child's parents are enough.
+/// When enough of a step's parents have finished.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Join {
-    /// How many of them.
+    /// How many parents must finish.
     pub need: JoinNeed,
-    /// What counts.
+    /// Which parents count as finished.
     pub after: JoinAfter,
 }
 
-/// How many parents a join asks for.
+/// How many parents a join requires.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinNeed {
-    /// All of them.
+    /// All parents.
     #[default]
     All,
-    /// One of them.
+    /// One parent.
     Any,
-    /// That many of them.
+    /// At least this many parents.
     AtLeast(u32),
 }
 
@@ -383,51 +394,59 @@ pub enum JoinNeed {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinAfter {
-    /// ACTIVE ones.
+    /// Only ACTIVE parents.
     #[default]
     Success,
-    /// ACTIVE and ERROR ones.
+    /// ACTIVE and ERROR parents.
     End,
 }
 
 /// A barclamp that a deployment sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InSight<'p> {
-    /// Which.
     pub barclamp: &'p BarclampName,
-    /// The version that counts there.
+    /// The version that applies in that deployment.
     pub version: Hash,
-    /// How many deployments up it is pinned.
+    /// Number of levels above the deployment at which the barclamp is pinned; 0 is the deployment
+    /// itself.
     pub up: usize,
 }
 
-/// The barclamps that a deployment sees, from its own pins and those of each ancestor, nearest first. Each barclamp comes once: a pin
-/// hides every pin of the same barclamp above it, with all that is in that version.
-pub fn in_sight<'p>(chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>) -> Vec<InSight<'p>> {
+/// The barclamps that a deployment sees: its own pins and those of its ancestors, nearest first.
+/// Each barclamp appears once. A pin hides all pins of the same barclamp above it, including roles
+/// that only the hidden version has.
+pub fn in_sight<'p>(
+    chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>,
+) -> Vec<InSight<'p>> {
     let (mut seen, mut sight) = (BTreeSet::new(), Vec::new());
     for (up, pins) in chain.into_iter().enumerate() {
         let nearest = pins.iter().filter(|(barclamp, _)| seen.insert(*barclamp));
-        sight.extend(nearest.map(|(barclamp, version)| InSight { barclamp, version: *version, up }));
+        sight.extend(nearest.map(|(barclamp, version)| InSight {
+            barclamp,
+            version: *version,
+            up,
+        }));
     }
     sight
 }
 
 impl Role {
-    /// Whether the role is what somebody means who requires `name`.
+    /// Whether the role satisfies a requirement of `name`.
     pub fn answers_to(&self, name: &RoleName) -> bool {
         self.name == *name || self.provides.contains(name)
     }
 
-    /// Every name that it answers to.
+    /// Every name under which the role satisfies a requirement.
     pub fn names(&self) -> impl Iterator<Item = &RoleName> {
         std::iter::once(&self.name).chain(&self.provides)
     }
 
-    /// The barrier of a cluster role, and none for other roles.
+    /// The barrier of a cluster role; `None` for other roles.
     ///
-    /// All noderoles of a cluster role in a deployment act as one parent. Without a barrier N members and M children would need
-    /// N x M edges; with one noderole between them, on the deployment's phantom node, N + M do. It has no run of its own and is
-    /// ACTIVE as soon as all members are. It follows from the role, so nobody writes it down, binds it or adds it.
+    /// All noderoles of a cluster role in a deployment act as one parent. Without a barrier, N
+    /// members and M children need N x M edges. One noderole between them, on the deployment's
+    /// phantom node, reduces this to N + M. The barrier has no run and becomes ACTIVE as soon as
+    /// all members are ACTIVE. It is derived from the role, so users never write, bind or add it.
     pub fn barrier(&self) -> Option<Self> {
         let jig = JigName::parse(JigClass::Noop.as_str()).ok().filter(|_| self.flags.cluster)?;
         Some(Self {
@@ -444,14 +463,19 @@ impl Role {
             wants: Vec::new(),
             template: Value::Null,
             attribs: Vec::new(),
-            run: RunPolicy { needs: Needs::Any, place: Place::For, exclusive: false, ..RunPolicy::default() },
+            run: RunPolicy {
+                needs: Needs::Any,
+                place: Place::For,
+                exclusive: false,
+                ..RunPolicy::default()
+            },
             scripts: Vec::new(),
             gathers: Some(self.name.clone()),
             metadata: Value::Null,
         })
     }
 
-    /// The lane of its step and the limit there.
+    /// The concurrency group of its step, with the group's limit.
     pub fn lane(&self) -> (LaneName, Option<u32>, LaneMode) {
         match &self.run.lane {
             Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
@@ -460,45 +484,37 @@ impl Role {
     }
 }
 
-/// Everything that planning may look up: the barclamps and roles that pins name.
+/// All barclamps and roles that planning may look up because something pins them.
 ///
-/// Holds only parsed objects, each under the hash that it was stored by.
+/// Contains only parsed objects, each under the hash of its stored bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     barclamps: BTreeMap<Hash, Arc<Barclamp>>,
     roles: BTreeMap<Hash, Arc<Role>>,
-    /// The barrier of each cluster role. Derived.
+    /// The barrier of each cluster role, derived from `roles`.
     barriers: BTreeMap<Hash, Hash>,
 }
 
-/// What a catalog lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// A pinned object is not there.
+    /// A pinned object does not exist.
     #[error("the catalog has no {kind} {hash}: import the barclamp that has it")]
-    Missing {
-        /// What it should be.
-        kind: &'static str,
-        /// Its hash.
-        hash: Hash,
-    },
-    /// Bytes that are not what their kind says.
+    Missing { kind: &'static str, hash: Hash },
+    /// The bytes do not parse as an object of their kind.
     #[error("object {hash} is not a {kind}: {reason}")]
     Unreadable {
-        /// What it should be.
         kind: &'static str,
-        /// Its hash.
         hash: Hash,
-        /// From the parser.
+        /// The parser's message.
         reason: String,
     },
 }
 
 impl Catalog {
-    /// Adds an object of the catalog; others are passed over.
+    /// Adds a catalog object and ignores objects of other kinds.
     ///
     /// # Errors
-    /// [`CatalogError::Unreadable`] when its bytes don't parse.
+    /// [`CatalogError::Unreadable`] if its bytes do not parse.
     pub fn add(&mut self, object: &Object) -> Result<(), CatalogError> {
         let unreadable = |kind, error: serde_json::Error| CatalogError::Unreadable {
             kind,
@@ -507,11 +523,13 @@ impl Catalog {
         };
         match object.kind {
             ObjectKind::Barclamp => {
-                let barclamp = serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
+                let barclamp =
+                    serde_json::from_slice(&object.body).map_err(|e| unreadable("barclamp", e))?;
                 self.barclamps.insert(object.hash, Arc::new(barclamp));
             }
             ObjectKind::Role => {
-                let role = serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
+                let role =
+                    serde_json::from_slice(&object.body).map_err(|e| unreadable("role", e))?;
                 self.add_role(object.hash, Arc::new(role));
             }
             _ => {}
@@ -519,9 +537,9 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds a role under its hash (for callers that hold parsed roles, such as the browser).
+    /// Adds a parsed role under its hash, for callers such as the browser that have no bytes.
     pub fn add_role(&mut self, hash: Hash, role: Arc<Role>) {
-        // A barrier holds names and flags alone, which canonical JSON always can say.
+        // A barrier contains only names and flags, so canonical JSON can always represent it.
         if let Some(barrier) = role.barrier()
             && let Ok(of_barrier) = canonical::hash(&barrier)
         {
@@ -531,32 +549,29 @@ impl Catalog {
         self.roles.insert(hash, role);
     }
 
-    /// The barrier of a cluster role, by hash.
+    /// The hash of a cluster role's barrier.
     pub fn barrier(&self, role: Hash) -> Option<Hash> {
         self.barriers.get(&role).copied()
     }
 
-    /// Adds a barclamp under its hash.
     pub fn add_barclamp(&mut self, hash: Hash, barclamp: Arc<Barclamp>) {
         self.barclamps.insert(hash, barclamp);
     }
 
-    /// The role that this hash names.
     pub fn role(&self, hash: Hash) -> Result<&Arc<Role>, CatalogError> {
         self.roles.get(&hash).ok_or(CatalogError::Missing { kind: "role", hash })
     }
 
-    /// The barclamp that this hash names.
     pub fn barclamp(&self, hash: Hash) -> Result<&Arc<Barclamp>, CatalogError> {
         self.barclamps.get(&hash).ok_or(CatalogError::Missing { kind: "barclamp", hash })
     }
 
-    /// All barclamps, in the order of their hashes.
+    /// All barclamps, ordered by hash.
     pub fn barclamps(&self) -> impl Iterator<Item = (Hash, &Arc<Barclamp>)> {
         self.barclamps.iter().map(|(hash, barclamp)| (*hash, barclamp))
     }
 
-    /// All roles, in the order of their hashes.
+    /// All roles, ordered by hash.
     pub fn roles(&self) -> impl Iterator<Item = (Hash, &Arc<Role>)> {
         self.roles.iter().map(|(hash, role)| (*hash, role))
     }

@@ -1,8 +1,9 @@
-//! Two versions of a barclamp compared.
+//! Compares two versions of a barclamp and orders version numbers.
 //!
-//! Importing a version changes nothing that is meant, and using it is an edit. What a person must know before that edit is what the
-//! newer version does *not* have any more: OpenCrowbar's import updated by name and kept for ever what a file had dropped, so nobody
-//! saw it go. What is new or other is told beside it.
+//! Importing a version does not change the desired state; using it is an edit. Before that edit, a
+//! user must see above all what the newer version no longer has. OpenCrowbar's import updated by
+//! name and silently retained everything that a file had dropped. Gantry lists removals, additions
+//! and changes.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,74 +17,88 @@ use crate::Hash;
 use crate::data::{self, Change, DataError};
 use crate::ids::{AttribName, BarclampName, JigName, RoleName};
 
-/// In what a newer version of a barclamp differs from an older one.
+/// Differences between an older and a newer version of a barclamp.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VersionDifference {
-    /// Roles that are gone.
+    /// Removed roles.
     pub roles_gone: Vec<RoleName>,
-    /// Roles that are new.
+    /// Added roles.
     pub roles_new: Vec<RoleName>,
-    /// Roles of the same name and other content.
+    /// Roles with the same name but different content.
     pub roles_changed: Vec<RoleChange>,
-    /// Jigs that are gone.
+    /// Removed jigs.
     pub jigs_gone: Vec<JigName>,
-    /// Attributes of nodes that are gone.
+    /// Removed node attributes.
     pub attribs_gone: Vec<AttribName>,
 }
 
-/// What is gone of a role that both versions have.
+/// The removals in a role that both versions have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleChange {
-    /// Which.
+    /// The role's name.
     pub role: RoleName,
-    /// Attributes that it does not own any more.
+    /// Attributes that the role no longer owns.
     pub attribs_gone: Vec<AttribName>,
-    /// Names that it does not answer to any more.
+    /// Names that the role no longer provides.
     pub provides_gone: Vec<RoleName>,
-    /// Scripts that it does not have any more.
+    /// Scripts that the role no longer has.
     pub scripts_gone: Vec<String>,
 }
 
 impl VersionDifference {
-    /// What disappeared, in words, one line each.
+    /// The removals as text, one per line.
     pub fn disappeared(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.roles_gone.iter().map(|role| format!("role {role}")).collect();
+        let mut lines: Vec<String> =
+            self.roles_gone.iter().map(|role| format!("role {role}")).collect();
         lines.extend(self.jigs_gone.iter().map(|jig| format!("jig {jig}")));
         lines.extend(self.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of nodes")));
         for change in &self.roles_changed {
             let role = &change.role;
-            lines.extend(change.attribs_gone.iter().map(|attrib| format!("attribute {attrib} of role {role}")));
-            lines.extend(change.provides_gone.iter().map(|name| format!("{name}, which role {role} provided")));
-            lines.extend(change.scripts_gone.iter().map(|script| format!("script {script} of role {role}")));
+            lines.extend(
+                change
+                    .attribs_gone
+                    .iter()
+                    .map(|attrib| format!("attribute {attrib} of role {role}")),
+            );
+            lines.extend(
+                change
+                    .provides_gone
+                    .iter()
+                    .map(|name| format!("{name}, which role {role} provided")),
+            );
+            lines.extend(
+                change.scripts_gone.iter().map(|script| format!("script {script} of role {role}")),
+            );
         }
         lines
     }
 }
 
-/// How two versions stand to each other by what their files call them.
+/// Orders two versions as their files spell them.
 ///
-/// A version is read as a row of segments: digits make numbers, letters make words, everything else parts them. Rows are compared
-/// segment by segment, and of two that begin alike the shorter one is older. What stands in one place counts in this order:
+/// A version consists of segments: digits form numbers, letters form words, and all other
+/// characters separate them. Versions are compared segment by segment. The kinds of segments, from
+/// old to new:
 ///
-/// 1. a word behind a hyphen, which names what comes before a version: `2.0-rc1` is older than `2.0`;
-/// 2. nothing more: `2` is older than `2.0`, and `2.0` than `2.0.1`;
-/// 3. a number, however long, as a number: `1.9` is older than `1.10`;
-/// 4. any other word, letter by letter in whatever case: `2.A` is older than `2.E`. OpenCrowbar counted on with letters beside the
-///    numbers of its files (`2.0`, later `2.E`), so letters come behind numbers.
+/// 1. A word after a hyphen, which marks a pre-release: `2.0-rc1` is older than `2.0`.
+/// 2. The end of the version: `2` is older than `2.0`, and `2.0` than `2.0.1`.
+/// 3. A number of any length, compared numerically: `1.9` is older than `1.10`.
+/// 4. Any other word, compared without case: `2.A` is older than `2.E`. OpenCrowbar continued its
+///    numbers with letters (`2.0`, later `2.E`), so letters come after numbers.
 ///
-/// A `v` before the first number means nothing. Two that differ in nothing but what parts them (other than a hyphen before a word, which
-/// rule 1 counts), in zeros before a number or in the case of letters are equal; every two can be compared, and the order is one
-/// ([`by_number`] tells equal ones apart by their text).
+/// A `v` before the first number is ignored. Versions are equal if they differ only in separators
+/// (except for rule 1), leading zeros or case. The order is total; [`by_number`] orders equal
+/// versions by their text.
 pub fn order(a: &str, b: &str) -> Ordering {
     segments(a).cmp(&segments(b))
 }
 
-/// Longest version, in bytes.
+/// Maximum length of a version, in bytes.
 pub const LONGEST: usize = 64;
 
-/// A text that cannot be a version.
+/// The text is not a valid version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid version {0:?}: use 1 to {LONGEST} of the characters A-Z, a-z, 0-9, '.', '_', '+' and '-'; the first and the last one must be \
@@ -91,11 +106,11 @@ pub const LONGEST: usize = 64;
 )]
 pub struct InvalidVersion(pub String);
 
-/// Checks that a text can be a version. Only visible ASCII characters are allowed and no spaces, so two versions that look alike are
-/// alike. The database checks the same (`guard_barclamp_version`).
+/// Checks that a text can be a version. Only visible ASCII characters are allowed, so two versions
+/// that look the same are the same. The database makes the same check (`guard_barclamp_version`).
 ///
 /// # Errors
-/// [`InvalidVersion`].
+/// [`InvalidVersion`] for any other character, or if the text is empty or too long.
 pub fn check(version: &str) -> Result<(), InvalidVersion> {
     let ends = |end: Option<char>| end.is_some_and(|c| c.is_ascii_alphanumeric());
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
@@ -106,23 +121,25 @@ pub fn check(version: &str) -> Result<(), InvalidVersion> {
     if valid { Ok(()) } else { Err(InvalidVersion(version.chars().take(LONGEST).collect())) }
 }
 
-/// Whether two texts name one version: `1` and `01`, `v1` and `1`, `1.0` and `1-0`. A catalog has only one of them.
+/// Whether two texts mean the same version, such as `1` and `01`, `v1` and `1`, or `1.0` and `1-0`.
+/// A catalog contains only one of them.
 pub fn is_same(a: &str, b: &str) -> bool {
     order(a, b).is_eq()
 }
 
-/// A part of a version. The order of the kinds is the order that [`order`] promises.
+/// A part of a version. The order of the variants implements the order of [`order`].
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
     Before(String),
     End,
-    /// Its length and its digits, without zeros in front.
+    /// The number of digits and the digits, without leading zeros.
     Number(usize, String),
     Word(String),
 }
 
 fn segments(version: &str) -> Vec<Segment> {
-    let mut rest = version.strip_prefix(['v', 'V']).filter(|rest| starts_with_digit(rest)).unwrap_or(version);
+    let mut rest =
+        version.strip_prefix(['v', 'V']).filter(|rest| starts_with_digit(rest)).unwrap_or(version);
     let (mut segments, mut hyphen) = (Vec::new(), false);
     while let Some(first) = rest.chars().next() {
         let kind = |c: char| (c.is_ascii_digit(), c.is_alphanumeric());
@@ -148,7 +165,7 @@ fn starts_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The newest version of each barclamp, by its number, whenever it was imported.
+/// The newest version of each barclamp, by version number and not by time of import.
 pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> {
     let mut newest: BTreeMap<&BarclampName, (Hash, &Arc<Barclamp>)> = BTreeMap::new();
     for (hash, barclamp) in catalog.barclamps() {
@@ -160,26 +177,36 @@ pub fn newest(catalog: &Catalog) -> BTreeMap<&BarclampName, (Hash, &Arc<Barclamp
     newest
 }
 
-/// The version before one of this number, if there is one.
-pub fn before<'c>(catalog: &'c Catalog, barclamp: &BarclampName, version: &str) -> Option<&'c Arc<Barclamp>> {
+/// The highest version below this one.
+pub fn before<'c>(
+    catalog: &'c Catalog,
+    barclamp: &BarclampName,
+    version: &str,
+) -> Option<&'c Arc<Barclamp>> {
     let of_it = catalog.barclamps().filter(|(_, other)| other.name == *barclamp);
     let older = of_it.filter(|(_, other)| order(&other.version, version).is_lt());
-    older.max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version))).map(|(_, barclamp)| barclamp)
+    older
+        .max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version)))
+        .map(|(_, barclamp)| barclamp)
 }
 
-/// Two that count as the same number stand in the order of their texts, so that there is always one that is the newest.
+/// Orders versions with the same number by their text, so that one is always the newest.
 fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
     order(a.1, b.1).then_with(|| a.1.cmp(b.1)).then(a.0.cmp(&b.0))
 }
 
-/// Whether two contents of a version differ in nothing but what the older took from jigs that its own files don't declare.
+/// Whether two contents of a version differ only in jig values that their own files do not declare.
 ///
-/// Roles once took class and client role of such a jig from whatever was imported before them. What was stored that way stays as it is,
-/// and the same files are still the same version.
+/// Earlier releases took the class and client role of such a jig from any barclamp imported before.
+/// Content stored then is unchanged, and the same files still count as the same version.
 ///
 /// # Errors
-/// When the catalog lacks a role of one of them.
-pub fn same_but_for_jigs(stored: &Barclamp, read: &Barclamp, catalog: &Catalog) -> Result<bool, CatalogError> {
+/// [`CatalogError`] if the catalog lacks a role of one of them.
+pub fn same_but_for_jigs(
+    stored: &Barclamp,
+    read: &Barclamp,
+    catalog: &Catalog,
+) -> Result<bool, CatalogError> {
     let bare = |barclamp: &Barclamp| Barclamp { roles: BTreeMap::new(), ..barclamp.clone() };
     if bare(stored) != bare(read) || !stored.roles.keys().eq(read.roles.keys()) {
         return Ok(false);
@@ -207,19 +234,33 @@ fn resolved_elsewhere(was: &Role, is: &Role, catalog: &Catalog) -> bool {
     was == *is
 }
 
-/// Compares two versions of a barclamp; the catalog has the roles of both.
+/// Compares two versions of a barclamp.
 ///
 /// # Errors
-/// When it lacks one.
-pub fn compare(old: &Barclamp, new: &Barclamp, catalog: &Catalog) -> Result<VersionDifference, CatalogError> {
+/// [`CatalogError`] if the catalog lacks a role of one of them.
+pub fn compare(
+    old: &Barclamp,
+    new: &Barclamp,
+    catalog: &Catalog,
+) -> Result<VersionDifference, CatalogError> {
     let mut changed = Vec::new();
     for (name, was) in &old.roles {
         let Some(is) = new.roles.get(name).filter(|is| *is != was) else { continue };
         changed.push(change(catalog.role(*was)?, catalog.role(*is)?));
     }
     Ok(VersionDifference {
-        roles_gone: old.roles.keys().filter(|name| !new.roles.contains_key(*name)).cloned().collect(),
-        roles_new: new.roles.keys().filter(|name| !old.roles.contains_key(*name)).cloned().collect(),
+        roles_gone: old
+            .roles
+            .keys()
+            .filter(|name| !new.roles.contains_key(*name))
+            .cloned()
+            .collect(),
+        roles_new: new
+            .roles
+            .keys()
+            .filter(|name| !old.roles.contains_key(*name))
+            .cloned()
+            .collect(),
         roles_changed: changed,
         jigs_gone: old.jigs.keys().filter(|name| !new.jigs.contains_key(*name)).cloned().collect(),
         attribs_gone: gone(&old.attribs, &new.attribs),
@@ -237,10 +278,11 @@ fn change(was: &Role, is: &Role) -> RoleChange {
     }
 }
 
-/// In what two contents of a role differ, value by value: its definition, and which scripts it runs in which place.
+/// Lists the differences between two contents of a role value by value, including the order of its
+/// scripts.
 ///
 /// # Errors
-/// For a template or schema that is nested deeper than data may be.
+/// [`DataError`] if a template or schema exceeds the nesting limit of data.
 pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
     data::diff(&definition(was), &definition(is))
 }
@@ -248,14 +290,15 @@ pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
 fn definition(role: &Role) -> Value {
     let mut scripts = Map::new();
     for (place, Script { name, hash }) in (1..).zip(&role.scripts) {
-        // The same file may run twice.
-        let name = if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
+        // A role may run the same file twice.
+        let name =
+            if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
         scripts.insert(name, json!({"content": hash.short(), "place": place}));
     }
     let attribs: Map<String, Value> =
         role.attribs.iter().map(|attrib| (attrib.name.to_string(), json!(attrib))).collect();
     let mut definition = json!(role);
-    // By name and not by place: one that comes first does not make all others look like new ones.
+    // Keyed by name, so that a new first entry does not make all others look changed.
     definition["scripts"] = scripts.into();
     definition["attribs"] = attribs.into();
     definition
@@ -282,46 +325,60 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newer_version_lacks_is_told_line_by_line() {
+    fn removals_in_newer_version_are_listed() {
         let mut catalog = Catalog::default();
         let role = |name: &str, more: &str| format!("  - name: {name}\n    jig: noop\n{more}");
         let attribs = |names: &[&str]| {
             let one = |name: &&str| format!("      - name: {name}\n        map: {name}\n");
             format!("    attribs:\n{}", names.iter().map(one).collect::<String>())
         };
-        let head = |version: u32| format!("barclamp:\n  name: b\n  version: \"{version}\"\nroles:\n");
+        let head =
+            |version: u32| format!("barclamp:\n  name: b\n  version: \"{version}\"\nroles:\n");
         let old = head(1)
             + &role("app", &(attribs(&["port", "host"]) + "    provides: [web]\n"))
             + &role("old", "")
             + &role("same", "");
-        let new = head(2) + &role("app", &attribs(&["port"])) + &role("fresh", "") + &role("same", "");
+        let new =
+            head(2) + &role("app", &attribs(&["port"])) + &role("fresh", "") + &role("same", "");
         let (old, new) = (version(&mut catalog, &old), version(&mut catalog, &new));
         let found = compare(&old, &new, &catalog).unwrap();
-        assert_eq!(found.disappeared(), ["role old", "attribute host of role app", "web, which role app provided"]);
+        assert_eq!(
+            found.disappeared(),
+            ["role old", "attribute host of role app", "web, which role app provided"]
+        );
         assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));
         assert_eq!(compare(&old, &old, &catalog).unwrap(), VersionDifference::default());
     }
 
     #[test]
-    fn contents_differ_by_value_and_by_script() {
+    fn content_differences_list_values_and_scripts() {
         let mut catalog = Catalog::default();
         let text = |more: &str| {
-            format!("barclamp:\n  name: b\n  version: \"1\"\nroles:\n  - name: app\n    jig: noop\n{more}")
+            format!(
+                "barclamp:\n  name: b\n  version: \"1\"\nroles:\n  - name: app\n    jig: noop\n{more}"
+            )
         };
         let role = |catalog: &mut Catalog, more: &str| {
             let barclamp = version(catalog, &text(more));
             (**catalog.role(barclamp.roles[&RoleName::parse("app").unwrap()]).unwrap()).clone()
         };
-        let script = |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
+        let script =
+            |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
         let mut old = role(&mut catalog, "    provides: [web]\n");
         let mut new = role(&mut catalog, "    provides: [web, front]\n");
         old.scripts = vec![script("10-a.sh", b"a"), script("20-b.sh", b"b")];
-        new.scripts = vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
+        new.scripts =
+            vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
         let told = |old: &Role, new: &Role| {
             contents(old, new).unwrap().into_iter().map(|change| change.path).collect::<Vec<_>>()
         };
         let paths = told(&old, &new);
-        for path in ["/provides", "/scripts/05-new.sh", "/scripts/10-a.sh/place", "/scripts/20-b.sh/content"] {
+        for path in [
+            "/provides",
+            "/scripts/05-new.sh",
+            "/scripts/10-a.sh/place",
+            "/scripts/20-b.sh/content",
+        ] {
             assert!(paths.iter().any(|found| found == path), "{path} in {paths:?}");
         }
         assert!(!paths.contains(&"/scripts/10-a.sh/content".to_owned()), "{paths:?}");
@@ -329,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_stand_in_the_order_of_their_numbers() {
+    fn versions_are_ordered_by_number() {
         let sorted = [
             "",
             "1",
@@ -368,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn version_that_reads_as_another_is_invalid() {
+    fn deceptive_version_is_invalid() {
         for good in ["1", "2.E", "v1", "2024-12-01", "1.0+git_4", "0", &"9".repeat(LONGEST)] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
@@ -390,22 +447,30 @@ mod tests {
             assert!(error.to_string().starts_with("invalid version \""), "{error}");
         }
         assert!(check(&"9".repeat(LONGEST + 1)).is_err());
-        for (one, other, same) in
-            [("1", "01", true), ("v1", "1", true), ("1.0", "1-0", true), ("1", "1.0", false), ("1", "10", false)]
-        {
+        for (one, other, same) in [
+            ("1", "01", true),
+            ("v1", "1", true),
+            ("1.0", "1-0", true),
+            ("1", "1.0", false),
+            ("1", "10", false),
+        ] {
             assert_eq!(is_same(one, other), same, "{one} {other}");
         }
     }
 
     fn any_version() -> impl Strategy<Value = String> {
-        prop_oneof!["[v]?[0-9]{1,3}([.+_-]([0-9]{1,2}|[A-Ea-e]|rc[0-9])){0,3}", "[ -~]{0,6}", "[2][.]([0-9]|[A-E])"]
+        prop_oneof![
+            "[v]?[0-9]{1,3}([.+_-]([0-9]{1,2}|[A-Ea-e]|rc[0-9])){0,3}",
+            "[ -~]{0,6}",
+            "[2][.]([0-9]|[A-E])"
+        ]
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_three_versions_have_one_order(a in any_version(), b in any_version(), c in any_version()) {
+        fn version_order_is_transitive(a in any_version(), b in any_version(), c in any_version()) {
             prop_assert_eq!(order(&a, &a), Ordering::Equal);
             prop_assert_eq!(order(&a, &b), order(&b, &a).reverse());
             if order(&a, &b).is_le() && order(&b, &c).is_le() {
@@ -417,7 +482,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_count_as_numbers(head in "[0-9]{1,2}([.][0-9]{1,2}){0,2}", a in any::<u64>(), b in any::<u64>(), word in "[A-Za-z]{1,4}") {
+        fn version_numbers_compare_numerically(head in "[0-9]{1,2}([.][0-9]{1,2}){0,2}", a in any::<u64>(), b in any::<u64>(), word in "[A-Za-z]{1,4}") {
             let with = |n: u64| format!("{head}.{n}");
             prop_assert_eq!(order(&with(a), &with(b)), a.cmp(&b));
             prop_assert_eq!(order(&with(a), &format!("{head}.{word}")), Ordering::Less, "letters come behind numbers");
@@ -426,16 +491,21 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_the_highest_number() {
+    fn newest_version_has_highest_number() {
         let mut catalog = Catalog::default();
         let name = BarclampName::parse("b").unwrap();
         assert!(newest(&catalog).is_empty() && before(&catalog, &name, "9").is_none());
         for number in ["2.0", "1.9", "1.10"] {
-            let text = format!("barclamp:\n  name: b\n  version: \"{number}\"\nroles:\n  - name: app\n    jig: noop\n");
+            let text = format!(
+                "barclamp:\n  name: b\n  version: \"{number}\"\nroles:\n  - name: app\n    jig: noop\n"
+            );
             version(&mut catalog, &text);
         }
         assert_eq!(newest(&catalog)[&name].1.version, "2.0");
         let number = |of: &str| before(&catalog, &name, of).map(|found| found.version.as_str());
-        assert_eq!(["3", "2.0", "1.10", "1.9"].map(number), [Some("2.0"), Some("1.10"), Some("1.9"), None]);
+        assert_eq!(
+            ["3", "2.0", "1.10", "1.9"].map(number),
+            [Some("2.0"), Some("1.10"), Some("1.9"), None]
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! How a worker reaches a node, and what people may write there.
+//! How a worker connects to a node, with the validation of each field.
 //!
-//! The connection decides which machine runs an approved step, so it is part of the node's document: hashed, reviewed and used by the
-//! worker from there. A record of a node without a document has the same fields, checked by the same rules. A key is named, never part
-//! of it.
+//! The connection decides which machine runs an approved step. It is therefore part of the node's
+//! document: hashed, reviewed, and read from there by the worker. The record of a node without a
+//! document has the same fields and the same rules. A connection names its key and never contains
+//! it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,16 +16,16 @@ use sha2::{Digest as _, Sha256};
 use crate::data::secret::SecretRef;
 use crate::text::deceiving;
 
-/// Most addresses of one node.
+/// Maximum number of addresses per node.
 pub const ADDRESSES: usize = 8;
-/// The port of SSH.
 pub const SSH_PORT: u16 = 22;
 /// Host key types that workers accept. RSA is not supported.
-const KEY_TYPES: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
-/// Longest root, name of a key and host key, in bytes.
+const KEY_TYPES: [&str; 4] =
+    ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"];
+/// Maximum lengths of the root folder, the key's name and the host key, in bytes.
 const LONGEST: [usize; 3] = [4_096, 200, 2_000];
 
-/// How a worker reaches a node.
+/// How a worker connects to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "transport", rename_all = "snake_case")]
@@ -44,12 +45,12 @@ pub enum Connection {
 pub struct Ssh {
     /// Host names or IP addresses, tried in this order.
     pub addresses: Vec<String>,
-    /// The port.
+    /// The SSH port, 22 by default.
     #[serde(default = "ssh_port")]
     pub port: u16,
-    /// The account.
+    /// The user account on the node.
     pub user: String,
-    /// The secret that has the private key.
+    /// The secret that contains the private key.
     pub key: SecretRef,
     /// The only host key that the worker accepts: its type and the key in base64.
     pub host_key: String,
@@ -66,7 +67,7 @@ fn whole_machine() -> String {
     "/".to_owned()
 }
 
-/// The fields of a connection that an edit changes. Fields that are left out stay as they are.
+/// The connection fields that an edit changes. Omitted fields keep their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -74,19 +75,19 @@ pub struct ConnectionChange {
     /// Host names or IP addresses, tried in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<String>>,
-    /// The port.
+    /// The SSH port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The account.
+    /// The user account on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The name of the secret that has the private key.
+    /// The name of the secret that contains the private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The version of that secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_version: Option<i64>,
-    /// The only host key that the worker accepts.
+    /// The only host key that the worker accepts: its type and the key in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_key: Option<String>,
     /// The folder that is the node's root.
@@ -94,13 +95,12 @@ pub struct ConnectionChange {
     pub root: Option<String>,
 }
 
-/// A connection that can't be used.
+/// An invalid connection field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct ConnectionError {
-    /// The field.
     pub field: &'static str,
-    /// What is wrong with it, and what to do.
+    /// The problem and how to fix it.
     pub reason: String,
 }
 
@@ -108,30 +108,26 @@ fn wrong<T>(field: &'static str, reason: impl Into<String>) -> Result<T, Connect
     Err(ConnectionError { field, reason: reason.into() })
 }
 
-/// A field of a connection, as people read it.
+/// A connection field for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
     pub name: &'static str,
-    /// Its whole value.
+    /// The full value.
     value: String,
-    /// The value as it is shown: of a host key its fingerprint.
+    /// The displayed value; a host key is shown as its fingerprint.
     pub shown: String,
 }
 
-/// A field in which two connections differ. None: that side has no such field.
+/// A field in which two connections differ. `None`: that connection does not have the field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldChange {
-    /// Its name.
     pub name: &'static str,
-    /// Before.
     pub old: Option<String>,
-    /// After.
     pub new: Option<String>,
 }
 
 impl Connection {
-    /// The word for the transport in the database.
+    /// The transport as the database spells it.
     pub fn transport(&self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
@@ -139,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// The addresses of the node; none of a local one.
+    /// The node's addresses; empty for a local connection.
     pub fn addresses(&self) -> &[String] {
         match self {
             Self::Local { .. } => &[],
@@ -155,10 +151,10 @@ impl Connection {
         }
     }
 
-    /// The same connection in canonical spelling.
+    /// Validates the connection and returns it in canonical spelling.
     ///
     /// # Errors
-    /// The first field that can't be used.
+    /// [`ConnectionError`] for the first invalid field.
     pub fn checked(self) -> Result<Self, ConnectionError> {
         match self {
             Self::Local { root } => Ok(Self::Local { root: checked_root(&root)? }),
@@ -173,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Every field, for people.
+    /// All fields for display.
     pub fn fields(&self) -> Vec<Field> {
         let plain = |name, value: String| Field { name, shown: value.clone(), value };
         let mut fields = vec![plain("transport", self.transport().to_owned())];
@@ -181,7 +177,8 @@ impl Connection {
             fields.push(plain("addresses", ssh.addresses.join(", ")));
             fields.push(plain("port", ssh.port.to_string()));
             fields.push(plain("user", ssh.user.clone()));
-            fields.push(plain("key", format!("secret {} version {}", ssh.key.name, ssh.key.version)));
+            fields
+                .push(plain("key", format!("secret {} version {}", ssh.key.name, ssh.key.version)));
             let key_type = ssh.host_key.split_whitespace().next().unwrap_or_default();
             let shown = match fingerprint(&ssh.host_key) {
                 Some(fingerprint) => format!("{key_type} {fingerprint}"),
@@ -205,7 +202,8 @@ impl Connection {
             if old == new {
                 return None;
             }
-            // Two host keys with one fingerprint are shown in full, so that the difference can be seen.
+            // Two host keys with the same fingerprint are shown in full to make the difference
+            // visible.
             let alike = old.as_ref().map(|f| &f.shown) == new.as_ref().map(|f| &f.shown);
             let shown = |field: Field| if alike { field.value } else { field.shown };
             Some(FieldChange { name, old: old.map(shown), new: new.map(shown) })
@@ -213,19 +211,25 @@ impl Connection {
         changed.collect()
     }
 
-    /// The connection in one line: `ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 SHA256:..., root /`.
+    /// The connection on one line: `ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key
+    /// ssh-ed25519 SHA256:..., root /`.
     pub fn line(&self) -> String {
         let Self::Ssh(ssh) = self else { return format!("local, root {}", self.root()) };
-        let addresses: Vec<String> =
-            ssh.addresses.iter().map(|address| format!("{}@{}:{}", ssh.user, bracketed(address), ssh.port)).collect();
+        let addresses: Vec<String> = ssh
+            .addresses
+            .iter()
+            .map(|address| format!("{}@{}:{}", ssh.user, bracketed(address), ssh.port))
+            .collect();
         let fields = self.fields();
-        let behind = fields.iter().filter(|field| matches!(field.name, "key" | "host key" | "root"));
-        let behind: String = behind.map(|field| format!(", {} {}", field.name, field.shown)).collect();
+        let behind =
+            fields.iter().filter(|field| matches!(field.name, "key" | "host key" | "root"));
+        let behind: String =
+            behind.map(|field| format!(", {} {}", field.name, field.shown)).collect();
         format!("ssh {}{behind}", addresses.join(" or "))
     }
 }
 
-/// An IPv6 address in brackets, so that a port can follow.
+/// Puts an IPv6 address in brackets so that a port can follow.
 fn bracketed(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
 }
@@ -252,7 +256,7 @@ impl ConnectionChange {
         *self == Self::default()
     }
 
-    /// Both changes, where this one comes after the other.
+    /// Combines two changes; this one overrides the earlier one.
     #[must_use]
     pub fn after(self, earlier: Self) -> Self {
         Self {
@@ -266,10 +270,10 @@ impl ConnectionChange {
         }
     }
 
-    /// The same change in canonical spelling.
+    /// Validates the change and returns it in canonical spelling.
     ///
     /// # Errors
-    /// The first field that can't be used.
+    /// [`ConnectionError`] for the first invalid field.
     pub fn checked(&self) -> Result<Self, ConnectionError> {
         Ok(Self {
             addresses: self.addresses.as_deref().map(checked_addresses).transpose()?,
@@ -283,18 +287,20 @@ impl ConnectionChange {
                 .map(|key| key.name),
             key_version: self
                 .key_version
-                .map(|version| checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version))
+                .map(|version| {
+                    checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version)
+                })
                 .transpose()?,
             host_key: self.host_key.as_deref().map(checked_host_key).transpose()?,
             root: self.root.as_deref().map(checked_root).transpose()?,
         })
     }
 
-    /// The connection that this change makes of another one. A document from before connections were part of it has none: then the
-    /// change has to name every field.
+    /// Applies the change to a connection. Older documents have no connection; then the change must
+    /// set every field.
     ///
     /// # Errors
-    /// When a field is missing, or the transport has no such field.
+    /// [`ConnectionError`] if a field is missing or does not exist for the transport.
     pub fn apply(&self, base: Option<&Connection>) -> Result<Connection, ConnectionError> {
         let of_ssh = self.addresses.is_some()
             || self.port.is_some()
@@ -304,7 +310,10 @@ impl ConnectionChange {
             || self.host_key.is_some();
         let ssh = match base {
             Some(Connection::Local { root }) if !of_ssh => {
-                return Connection::Local { root: self.root.clone().unwrap_or_else(|| root.clone()) }.checked();
+                return Connection::Local {
+                    root: self.root.clone().unwrap_or_else(|| root.clone()),
+                }
+                .checked();
             }
             Some(Connection::Local { .. }) => {
                 return wrong(
@@ -320,10 +329,16 @@ impl ConnectionChange {
             Some(Connection::Ssh(ssh)) => Some(ssh),
             None => None,
         };
-        fn given<T: Clone>(field: &'static str, new: Option<&T>, old: Option<&T>) -> Result<T, ConnectionError> {
+        fn given<T: Clone>(
+            field: &'static str,
+            new: Option<&T>,
+            old: Option<&T>,
+        ) -> Result<T, ConnectionError> {
             match new.or(old) {
                 Some(value) => Ok(value.clone()),
-                None => wrong(field, "The node's document has no connection yet: name every field."),
+                None => {
+                    wrong(field, "The node's document has no connection yet: name every field.")
+                }
             }
         }
         Connection::Ssh(Ssh {
@@ -335,12 +350,16 @@ impl ConnectionChange {
                 version: self.key_version.or(ssh.map(|ssh| ssh.key.version)).unwrap_or(1),
             },
             host_key: given("host_key", self.host_key.as_ref(), ssh.map(|ssh| &ssh.host_key))?,
-            root: self.root.clone().or_else(|| ssh.map(|ssh| ssh.root.clone())).unwrap_or_else(whole_machine),
+            root: self
+                .root
+                .clone()
+                .or_else(|| ssh.map(|ssh| ssh.root.clone()))
+                .unwrap_or_else(whole_machine),
         })
         .checked()
     }
 
-    /// The fields that it changes, with their new values in JSON.
+    /// The changed fields with their new values as JSON.
     pub fn fields(&self) -> Vec<(String, String)> {
         let written = serde_json::to_value(self).unwrap_or_default();
         let fields = written.as_object().into_iter().flatten();
@@ -348,28 +367,37 @@ impl ConnectionChange {
     }
 }
 
-/// A public key in short, as `ssh-keygen -l` prints it. None: the text is not a public key.
+/// The SHA-256 fingerprint of a public key, as `ssh-keygen -l` prints it. `None` if the text is not
+/// a public key.
 pub fn fingerprint(key: &str) -> Option<String> {
     let blob = STANDARD.decode(key.split_whitespace().nth(1)?).ok()?;
     Some(format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob))))
 }
 
-/// An address in canonical spelling: an IP address in its shortest form, a name in lower case. A zone after `%` stays as it is.
+/// Returns an address in canonical spelling: an IP address in its shortest form, a host name in
+/// lower case. A zone after `%` is unchanged.
 pub fn canonical_address(address: &str) -> String {
     let (host, zone) = address.split_at(address.find('%').unwrap_or(address.len()));
-    let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
+    let host = host
+        .parse::<IpAddr>()
+        .map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_canonical().to_string());
     host + zone
 }
 
 fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
     if addresses.is_empty() || addresses.len() > ADDRESSES {
-        return wrong("addresses", format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."));
+        return wrong(
+            "addresses",
+            format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."),
+        );
     }
     if let Some(other) = addresses.iter().find(|address| !is_address(address)) {
         return wrong("addresses", format!("{other:?} is neither a host name nor an IP address."));
     }
-    let canonical: Vec<String> = addresses.iter().map(|address| canonical_address(address)).collect();
-    let twice = canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
+    let canonical: Vec<String> =
+        addresses.iter().map(|address| canonical_address(address)).collect();
+    let twice =
+        canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
     match twice {
         Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once.")),
         None => Ok(canonical),
@@ -379,7 +407,7 @@ fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionErro
 fn is_address(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '%' | '_');
     let host = text.split('%').next().unwrap_or_default();
-    // Resolvers read `127.1` and `0x7f000001` as numbers, people read them as names.
+    // Resolvers read `127.1` and `0x7f000001` as IP addresses, but people read them as names.
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let is_number = match hex {
@@ -400,7 +428,10 @@ fn checked_port(port: u16) -> Result<u16, ConnectionError> {
 fn checked_user(user: &str) -> Result<String, ConnectionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
     if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
-        return wrong("user", format!("{:?} is not the name of an account.", crate::text::shown(user)));
+        return wrong(
+            "user",
+            format!("{:?} is not the name of an account.", crate::text::shown(user)),
+        );
     }
     Ok(user.to_owned())
 }
@@ -418,10 +449,12 @@ fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
 fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
     let mut words = text.split_whitespace();
     let key_type = words.next().filter(|word| KEY_TYPES.contains(word));
-    let base64 =
-        |key: &&str| key.len() >= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='));
+    let base64 = |key: &&str| {
+        key.len() >= 60
+            && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '='))
+    };
     match (key_type, words.next().filter(base64)) {
-        // A comment after the key is left out.
+        // The comment after the key is dropped.
         (Some(key_type), Some(key)) if text.len() <= LONGEST[2] => Ok(format!("{key_type} {key}")),
         _ => wrong(
             "host_key",
@@ -441,7 +474,10 @@ fn checked_root(root: &str) -> Result<String, ConnectionError> {
     };
     let leads_up = root.split('/').any(|part| part == "..");
     if !root.starts_with('/') || root.len() > LONGEST[0] || leads_up || deceiving(root).is_some() {
-        return wrong("root", "Give an absolute path without '..', or leave it out for the whole machine.");
+        return wrong(
+            "root",
+            "Give an absolute path without '..', or leave it out for the whole machine.",
+        );
     }
     Ok(root.to_owned())
 }
@@ -451,7 +487,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    const HOST_KEY: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
     fn ssh() -> Ssh {
         Ssh {
@@ -465,9 +502,13 @@ mod tests {
     }
 
     #[test]
-    fn connection_is_spelled_canonically() {
+    fn connection_is_canonicalized() {
         let written = Ssh {
-            addresses: vec!["N1.Example.com".into(), "::ffff:10.0.0.1".into(), "fe80::1%eth0".into()],
+            addresses: vec![
+                "N1.Example.com".into(),
+                "::ffff:10.0.0.1".into(),
+                "fe80::1%eth0".into(),
+            ],
             host_key: format!("{HOST_KEY} root@n1"),
             root: String::new(),
             ..ssh()
@@ -479,11 +520,14 @@ mod tests {
     }
 
     #[test]
-    fn unusable_field_is_named() {
+    fn invalid_connection_field_is_named() {
         let bad: [(&str, Ssh); 9] = [
             ("addresses", Ssh { addresses: vec![], ..ssh() }),
             ("addresses", Ssh { addresses: vec!["-oProxyCommand=x".into()], ..ssh() }),
-            ("addresses", Ssh { addresses: vec!["10.0.0.1".into(), "::ffff:10.0.0.1".into()], ..ssh() }),
+            (
+                "addresses",
+                Ssh { addresses: vec!["10.0.0.1".into(), "::ffff:10.0.0.1".into()], ..ssh() },
+            ),
             ("port", Ssh { port: 0, ..ssh() }),
             ("user", Ssh { user: "root; true".into(), ..ssh() }),
             ("key", Ssh { key: SecretRef { name: "../x".into(), version: 1 }, ..ssh() }),
@@ -498,14 +542,17 @@ mod tests {
 
     #[test]
     fn fingerprint_matches_ssh_keygen() {
-        // Printed by `ssh-keygen -lf`.
-        assert_eq!(fingerprint(HOST_KEY).unwrap(), "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
+        // As printed by `ssh-keygen -lf`.
+        assert_eq!(
+            fingerprint(HOST_KEY).unwrap(),
+            "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"
+        );
         assert_eq!(fingerprint("ssh-ed25519 no!base64"), None);
         assert_eq!(fingerprint(""), None);
     }
 
     #[test]
-    fn line_names_what_the_reviewer_approves() {
+    fn line_contains_every_reviewed_field() {
         assert_eq!(
             Connection::Ssh(ssh()).line(),
             "ssh root@10.0.0.1:22, key secret deploy/ssh version 1, host key ssh-ed25519 \
@@ -515,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_change_needs_a_connection() {
+    fn partial_change_requires_existing_connection() {
         let change = ConnectionChange { user: Some("ops".into()), ..ConnectionChange::default() };
         assert_eq!(change.apply(None).unwrap_err().field, "addresses");
         let local = Connection::Local { root: "/srv/n1".into() };
@@ -525,15 +572,16 @@ mod tests {
     }
 
     #[test]
-    fn host_keys_that_differ_in_spacing_are_told_apart() {
+    fn host_keys_with_equal_fingerprint_are_distinguished() {
         let with = |host_key: &str| Connection::Ssh(Ssh { host_key: host_key.into(), ..ssh() });
-        let changes = Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
+        let changes =
+            Connection::changes(Some(&with("ssh-ed25519 !")), Some(&with("ssh-ed25519  !")));
         assert_eq!(changes.len(), 1);
     }
 
     proptest! {
         #[test]
-        fn changed_fields_are_all_shown(
+        fn changes_list_every_changed_field(
             port in 1..4_u16, user in "[ab]", version in 1..3_i64, root in "/[ab]", address in "[ab]", key in "[AB]{60}",
         ) {
             let new = Connection::Ssh(Ssh {

@@ -1,11 +1,12 @@
-//! Documents: a blueprint's content-addressed parts.
+//! Documents: the content-addressed parts of a blueprint.
 //!
-//! A blueprint is one root, one document for each deployment and one for each node that has any intent. A root names the others by
-//! hash, so two blueprints share what they have in common, and comparing them walks only what differs. A noderole lives in its
-//! node's document, because a node is what a change touches and what a ledger answers for.
+//! A blueprint consists of one root, one document per deployment and one per node that has a
+//! desired state. The root names the others by hash. Blueprints therefore share unchanged
+//! documents, and a comparison visits only differences. A noderole is part of its node's document,
+//! because changes and ledgers are per node.
 //!
-//! Documents hold intent alone: no wall, fact, state or time ever enters them. A noderole names the content hash of its role, so
-//! what an approval covers includes the scripts that will run.
+//! Documents contain intent only: never outputs, facts, states or times. A noderole names the
+//! content hash of its role, so an approval covers the scripts that will run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,48 +18,53 @@ use serde_json::Value;
 
 use super::connection::Connection;
 use crate::canonical::{Hash, Object, ObjectKind};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
 /// The root of a blueprint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RootDoc {
-    /// Every deployment's document.
+    /// The document hash of every deployment.
     pub deployments: BTreeMap<DeploymentId, Hash>,
-    /// The document of every node that has one; a node without intent has none.
+    /// The document hash of every node that has a desired state.
     pub nodes: BTreeMap<NodeId, Hash>,
 }
 
 impl RootDoc {
-    /// The object to store. Every commit writes a whole root, which names each node, so it is not taken apart and sorted once more: its
-    /// fields stand in order, and of ids and hashes, which are plain ASCII, the maps' order is the canonical one.
+    /// The root as an object to store. Every commit writes the whole root, which names each node,
+    /// so this skips the sorting step of canonical JSON. The fields are declared in canonical
+    /// order. Ids and hashes are plain ASCII, so the order of the maps is canonical too.
     ///
     /// # Errors
-    /// None that these documents could give rise to.
+    /// [`BlueprintError`], which no root document can cause in practice.
     pub fn object(&self) -> Result<Object, BlueprintError> {
         let written = serde_json::to_vec(self);
-        let body = written.map_err(|e| BlueprintError::NotCanonical { kind: "root", reason: e.to_string() })?;
+        let body = written
+            .map_err(|e| BlueprintError::NotCanonical { kind: "root", reason: e.to_string() })?;
         Ok(Object::of_bytes(ObjectKind::Root, body))
     }
 }
 
-/// What is meant for a deployment.
+/// The desired state of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentDoc {
-    /// Minted by the edit that made it.
+    /// The deployment's id, assigned by the edit that created it.
     pub id: DeploymentId,
-    /// Unique.
+    /// The deployment's name, unique in the cluster.
     pub name: DeploymentName,
-    /// None for *system* alone.
+    /// The parent deployment; null for *system*.
     pub parent: Option<DeploymentId>,
-    /// The node that service roles, stages and barriers stand on.
+    /// The phantom node, which runs service roles, stages and barriers.
     pub phantom: NodeId,
-    /// Barclamps that this deployment and those below it use, by content.
+    /// Barclamps that this deployment and its descendants use, by content hash.
     pub barclamps: BTreeMap<BarclampName, Hash>,
-    /// Roles that may be bound here, with the deployment's own data for them.
+    /// Roles that can be bound here, with the deployment's data for them.
     pub roles: BTreeMap<RoleName, DeploymentRoleDoc>,
-    /// Jigs that are switched off. Jigs serve all deployments, so the root's document alone says it.
+    /// Jigs that are switched off. Jigs serve all deployments, so only the root deployment has this
+    /// field.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inactive_jigs: BTreeSet<JigName>,
 }
@@ -67,52 +73,52 @@ pub struct DeploymentDoc {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeploymentRoleDoc {
-    /// The role's content.
+    /// The content hash of the role.
     pub role: Hash,
-    /// Data for all its noderoles here.
+    /// Data for all noderoles of the role in this deployment.
     pub data: Value,
 }
 
-/// What is meant for a node.
+/// The desired state of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeDoc {
-    /// Minted when the node was made.
+    /// The node's id, assigned when the node was created.
     pub id: NodeId,
-    /// Its name.
+    /// The node's fully qualified domain name.
     pub fqdn: Fqdn,
-    /// Where it belongs.
+    /// The deployment that the node belongs to.
     pub deployment: DeploymentId,
-    /// Whether it stands for a deployment instead of a machine.
+    /// Whether this is a deployment's phantom node and not a machine.
     pub phantom: bool,
-    /// How a worker reaches it. None: a phantom, or a document from before connections were part of it, which no run uses.
+    /// How a worker connects to the node. Null for a phantom node and in older documents, which no
+    /// run uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
-    /// What its roles may want to know before their first run; an object.
+    /// Data that the node's roles may read before their first run, as a JSON object.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub hints: serde_json::Map<String, Value>,
-    /// What it carries.
+    /// The noderoles of the node.
     pub noderoles: BTreeMap<NoderoleKey, NoderoleDoc>,
 }
 
-/// A role's instance on a node; `app` or `app/1` in text.
+/// A role and its instance on a node, written as `app` or `app/1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct NoderoleKey {
-    /// The role.
     pub role: RoleName,
-    /// 0 unless a node carries a role more than once.
+    /// 0 unless a node has the role more than once.
     pub instance: u32,
 }
 
 impl NoderoleKey {
-    /// The role's only instance.
+    /// The role's first instance, usually the only one.
     pub fn first(role: RoleName) -> Self {
         Self { role, instance: 0 }
     }
 
-    /// The id that it has on a node.
+    /// The noderole's id on this node.
     pub fn id(&self, node: NodeId) -> NoderoleId {
         NoderoleId::of(node, &self.role, self.instance)
     }
@@ -132,7 +138,9 @@ impl FromStr for NoderoleKey {
     fn from_str(text: &str) -> Result<Self, String> {
         let (role, instance) = match text.split_once('/') {
             None => (text, 0),
-            Some((role, n)) => (role, n.parse().map_err(|_| format!("{n:?} is not an instance number"))?),
+            Some((role, n)) => {
+                (role, n.parse().map_err(|_| format!("{n:?} is not an instance number"))?)
+            }
         };
         let role = RoleName::parse(role).map_err(|e| e.to_string())?;
         Ok(Self { role, instance })
@@ -152,21 +160,21 @@ impl From<NoderoleKey> for String {
     }
 }
 
-/// What is meant for a noderole.
+/// The desired state of a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleDoc {
-    /// The deployment it was bound in: its node's or an ancestor of that.
+    /// The deployment in which the role was bound: that of the node or one of its ancestors.
     pub deployment: DeploymentId,
-    /// The role's content: definition, scripts, schemas.
+    /// The content hash of the role: definition, scripts and schemas.
     pub role: Hash,
-    /// Its own reviewed data.
+    /// The noderole's own reviewed data.
     pub data: Value,
-    /// How often a reviewed change asked it to run again.
+    /// How many reviewed changes have re-run it.
     pub reruns: u32,
-    /// Longest way from a root of the graph; rises along every edge.
+    /// Length of the longest path from a root of the graph. It rises along every edge.
     pub rank: u32,
-    /// What it waits for, in the order of ids.
+    /// The noderoles that this one waits for, ordered by id.
     pub parents: Vec<EdgeDoc>,
 }
 
@@ -174,27 +182,27 @@ pub struct NoderoleDoc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeDoc {
-    /// The parent.
+    /// The parent noderole.
     pub parent: NoderoleId,
-    /// What the edge means.
+    /// The kind of the edge.
     pub kind: EdgeKind,
 }
 
-/// What an edge means.
+/// The kind of an edge between noderoles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeKind {
-    /// Order, data and removal.
+    /// Affects order, data and removal.
     Hard,
-    /// Order alone, and only if both run.
+    /// Affects order only, and only if both noderoles run.
     OrderOnly,
-    /// Order, but neither data nor removal (`preceeds`).
+    /// Affects order, but not data or removal (`preceeds`).
     Soft,
 }
 
 impl EdgeKind {
-    /// The word in the database.
+    /// The kind as the database spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hard => "hard",
@@ -204,21 +212,18 @@ impl EdgeKind {
     }
 }
 
-/// A blueprint in memory. Parts are shared with others that have the same.
+/// A blueprint in memory. Blueprints with the same documents share them.
 #[derive(Debug, Clone, Default)]
 pub struct Blueprint {
-    /// Every deployment's document.
     pub deployments: BTreeMap<DeploymentId, Stored<DeploymentDoc>>,
-    /// Every node's document.
     pub nodes: BTreeMap<NodeId, Stored<NodeDoc>>,
 }
 
-/// A document and the hash that it is stored under.
+/// A document and its hash.
 #[derive(Debug)]
 pub struct Stored<T> {
-    /// Of its canonical bytes.
+    /// The hash of its canonical bytes.
     pub hash: Hash,
-    /// The document.
     pub doc: Arc<T>,
 }
 
@@ -228,48 +233,51 @@ impl<T> Clone for Stored<T> {
     }
 }
 
-/// A blueprint that contradicts itself.
+/// An inconsistent blueprint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlueprintError {
-    /// A document can't be written as canonical JSON.
+    /// A document cannot be written as canonical JSON.
     #[error("a {kind} document can't be stored: {reason}")]
     NotCanonical {
-        /// Which kind.
         kind: &'static str,
-        /// From the writer.
+        /// The serializer's message.
         reason: String,
     },
-    /// Stored bytes are not the document that they should be.
+    /// Stored bytes do not parse as the expected document.
     #[error("object {hash} is not a {kind} document: {reason}; restore it from a backup")]
     Unreadable {
-        /// Which kind.
         kind: &'static str,
-        /// Its hash.
         hash: Hash,
-        /// From the parser.
+        /// The parser's message.
         reason: String,
     },
 }
 
 impl Blueprint {
-    /// What a deployment and those above it pin, nearest first.
-    pub fn pins_from(&self, deployment: DeploymentId) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
+    /// The pins of a deployment and its ancestors, nearest first.
+    pub fn pins_from(
+        &self,
+        deployment: DeploymentId,
+    ) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
         let mut next = Some(deployment);
         let chain = std::iter::from_fn(move || {
             let stored = self.deployments.get(&next?)?;
             next = stored.doc.parent;
             Some(&stored.doc.barclamps)
         });
-        // Documents that stand in a circle must not be walked for ever.
+        // Bounded, so that a cycle of parents in broken documents ends too.
         chain.take(self.deployments.len())
     }
 
-    /// The version of a barclamp that a deployment has, of its own or from above.
-    pub fn version_in_sight(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
+    /// The version of a barclamp that a deployment uses, pinned by it or by an ancestor.
+    pub fn version_in_sight(
+        &self,
+        deployment: DeploymentId,
+        barclamp: &BarclampName,
+    ) -> Option<Hash> {
         self.pins_from(deployment).find_map(|pins| pins.get(barclamp).copied())
     }
 
-    /// The document of the root.
     pub fn root(&self) -> RootDoc {
         RootDoc {
             deployments: self.deployments.iter().map(|(id, d)| (*id, d.hash)).collect(),
@@ -277,40 +285,39 @@ impl Blueprint {
         }
     }
 
-    /// The root as an object to store.
     pub fn root_object(&self) -> Result<Object, BlueprintError> {
         self.root().object()
     }
 
-    /// Puts a deployment's document in place of what was there and returns its object.
+    /// Inserts or replaces a deployment's document and returns its object.
     pub fn put_deployment(&mut self, doc: DeploymentDoc) -> Result<Object, BlueprintError> {
         let object = object(ObjectKind::Deployment, &doc)?;
         self.deployments.insert(doc.id, Stored { hash: object.hash, doc: Arc::new(doc) });
         Ok(object)
     }
 
-    /// Puts a node's document in place of what was there and returns its object.
+    /// Inserts or replaces a node's document and returns its object.
     pub fn put_node(&mut self, doc: NodeDoc) -> Result<Object, BlueprintError> {
         let object = object(ObjectKind::Node, &doc)?;
         self.nodes.insert(doc.id, Stored { hash: object.hash, doc: Arc::new(doc) });
         Ok(object)
     }
 
-    /// Takes in a stored document under the hash that names it.
+    /// Parses a stored document and inserts it under its hash.
     pub fn load_deployment(&mut self, hash: Hash, body: &[u8]) -> Result<(), BlueprintError> {
         let doc: DeploymentDoc = parse("deployment", hash, body)?;
         self.deployments.insert(doc.id, Stored { hash, doc: Arc::new(doc) });
         Ok(())
     }
 
-    /// Takes in a stored document under the hash that names it.
+    /// Parses a stored document and inserts it under its hash.
     pub fn load_node(&mut self, hash: Hash, body: &[u8]) -> Result<(), BlueprintError> {
         let doc: NodeDoc = parse("node", hash, body)?;
         self.nodes.insert(doc.id, Stored { hash, doc: Arc::new(doc) });
         Ok(())
     }
 
-    /// A noderole and the node that carries it.
+    /// A noderole and its node.
     pub fn noderole(&self, node: NodeId, key: &NoderoleKey) -> Option<(&NodeDoc, &NoderoleDoc)> {
         let node = &self.nodes.get(&node)?.doc;
         Some((node, node.noderoles.get(key)?))
@@ -318,12 +325,21 @@ impl Blueprint {
 }
 
 fn object<T: Serialize>(kind: ObjectKind, doc: &T) -> Result<Object, BlueprintError> {
-    Object::of(kind, doc).map_err(|e| BlueprintError::NotCanonical { kind: kind.as_str(), reason: e.to_string() })
+    Object::of(kind, doc)
+        .map_err(|e| BlueprintError::NotCanonical { kind: kind.as_str(), reason: e.to_string() })
 }
 
-/// Reads a stored document.
-pub fn parse<T: for<'de> Deserialize<'de>>(kind: &'static str, hash: Hash, body: &[u8]) -> Result<T, BlueprintError> {
-    serde_json::from_slice(body).map_err(|e| BlueprintError::Unreadable { kind, hash, reason: e.to_string() })
+/// Parses a stored document.
+pub fn parse<T: for<'de> Deserialize<'de>>(
+    kind: &'static str,
+    hash: Hash,
+    body: &[u8],
+) -> Result<T, BlueprintError> {
+    serde_json::from_slice(body).map_err(|e| BlueprintError::Unreadable {
+        kind,
+        hash,
+        reason: e.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -339,14 +355,16 @@ mod tests {
     }
 
     fn root() -> impl Strategy<Value = RootDoc> {
-        let deployments = btree_map(any::<u128>().prop_map(|id| DeploymentId(Uuid::from_u128(id))), hash(), 0..8);
-        let nodes = btree_map(any::<u128>().prop_map(|id| NodeId(Uuid::from_u128(id))), hash(), 0..40);
+        let deployments =
+            btree_map(any::<u128>().prop_map(|id| DeploymentId(Uuid::from_u128(id))), hash(), 0..8);
+        let nodes =
+            btree_map(any::<u128>().prop_map(|id| NodeId(Uuid::from_u128(id))), hash(), 0..40);
         (deployments, nodes).prop_map(|(deployments, nodes)| RootDoc { deployments, nodes })
     }
 
     proptest! {
         #[test]
-        fn a_root_is_written_canonically(root in root()) {
+        fn root_object_is_canonical(root in root()) {
             let object = root.object().unwrap();
             prop_assert_eq!(&object.body, &crate::canonical::bytes(&root).unwrap());
             prop_assert_eq!(parse::<RootDoc>("root", object.hash, &object.body).unwrap(), root);

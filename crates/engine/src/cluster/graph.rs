@@ -1,17 +1,19 @@
-//! The graph of noderoles, folded so that people can read it.
+//! Folds the graph of noderoles into one that people can read.
 //!
-//! Ten thousand edges are no picture. The first view has one vertex for each role in each deployment; whoever looks unfolds a role or
-//! a node, or asks for one noderole with what leads to it and what follows from it. Every view is a fold of the same graph: each
-//! noderole belongs to exactly one vertex, and an edge between two vertices says how many edges of noderoles it stands for.
+//! Ten thousand edges are unreadable. The first view has one vertex per role and deployment. Users
+//! then unfold a role or a node, or select a noderole with its ancestors and descendants. Every
+//! view is a fold of the same graph. Each noderole belongs to exactly one vertex, and each edge
+//! between vertices counts the noderole edges in it.
 //!
 //! Invariants:
-//! * the members of all vertices, together, are the noderoles that were given, each once;
-//! * the counts of all edges and the edges within vertices, together, are the edges whose two ends were given;
-//! * the same noderoles and the same wish give the same fold, in the same order: by deployment, role, then node name, so that
-//!   positions stay from one blueprint to the next.
 //!
-//! A fold of a graph without cycles may have some (two roles that wait for each other on different nodes): whoever draws it must
-//! expect that.
+//! * The members of all vertices are the given noderoles, each exactly once.
+//! * The counts of all edges plus the edges within vertices are the edges whose two ends are given.
+//! * Equal input gives an equal fold in the same order: deployment, role, node name. Positions
+//!   therefore stay the same from one blueprint to the next.
+//!
+//! A fold can have cycles even if the graph has none, for example if two roles wait for each other
+//! on different nodes. Code that draws it must handle that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,88 +21,85 @@ use crate::cluster::trail::Trail;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
-/// A noderole and what it waits for.
+/// A noderole and its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Which.
     pub id: NoderoleId,
-    /// Its role and instance.
     pub noderole: NoderoleKey,
-    /// Where it is bound.
+    /// The deployment in which it is bound.
     pub deployment: DeploymentId,
-    /// Its node.
     pub node: NodeId,
     /// The node's name.
     pub fqdn: Fqdn,
-    /// What it waits for.
+    /// The noderoles that it waits for.
     pub parents: Vec<(NoderoleId, EdgeKind)>,
 }
 
-/// What a vertex of the fold stands for.
+/// Identifies a vertex of the fold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// In which deployment.
     pub deployment: DeploymentId,
-    /// Which role.
     pub role: RoleName,
-    /// One noderole of it, by its node's name and its instance; None: all of them that are not unfolded.
+    /// The node name and instance of an unfolded noderole. `None`: all noderoles of the role that
+    /// are not unfolded.
     pub one: Option<(Fqdn, u32)>,
 }
 
-/// What is to be seen one by one.
+/// The noderoles that get a vertex each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unfold {
-    /// Every noderole of these roles.
+    /// All noderoles of these roles.
     pub roles: BTreeSet<RoleName>,
-    /// Every noderole on these nodes.
+    /// All noderoles on these nodes.
     pub nodes: BTreeSet<NodeId>,
-    /// These.
+    /// Individual noderoles.
     pub noderoles: BTreeSet<NoderoleId>,
 }
 
 impl Unfold {
     fn wants(&self, item: &Item) -> bool {
-        self.roles.contains(&item.noderole.role) || self.nodes.contains(&item.node) || self.noderoles.contains(&item.id)
+        self.roles.contains(&item.noderole.role)
+            || self.nodes.contains(&item.node)
+            || self.noderoles.contains(&item.id)
     }
 }
 
 /// A vertex of the fold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vertex {
-    /// What it stands for.
     pub key: Key,
-    /// Its noderoles, as places in what was given.
+    /// Its noderoles, as indices into the items.
     pub members: Vec<usize>,
 }
 
 /// An edge of the fold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// The vertex that is waited for.
+    /// Index of the parent vertex.
     pub from: usize,
-    /// The vertex that waits.
+    /// Index of the child vertex.
     pub to: usize,
-    /// How many edges of noderoles it stands for.
+    /// Number of noderole edges that it represents.
     pub count: usize,
     /// The strongest kind among them.
     pub kind: EdgeKind,
-    /// How many of them are on the trail.
+    /// Number of them that are on the trail.
     pub on_trail: usize,
 }
 
-/// A graph, folded.
+/// A folded graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Folded {
-    /// In the order of their keys.
+    /// Ordered by key.
     pub vertices: Vec<Vertex>,
-    /// In the order of their ends.
+    /// Ordered by their ends.
     pub edges: Vec<Edge>,
-    /// Edges whose ends are in the same vertex.
+    /// Number of noderole edges with both ends in the same vertex.
     pub within: usize,
 }
 
 impl Folded {
-    /// The first vertices alone, and the edges among them.
+    /// Truncates the graph to its first `count` vertices and the edges among them.
     #[must_use]
     pub fn first(mut self, count: usize) -> Self {
         self.vertices.truncate(count);
@@ -109,7 +108,7 @@ impl Folded {
     }
 }
 
-/// Folds the graph, and marks what is on the trail.
+/// Folds the graph and marks the edges of the trail.
 pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
     let mut members: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
@@ -121,7 +120,8 @@ pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
             vertex_of[*member] = vertex;
         }
     }
-    let place: BTreeMap<NoderoleId, usize> = items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
+    let place: BTreeMap<NoderoleId, usize> =
+        items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
     let mut edges: BTreeMap<(usize, usize), (usize, EdgeKind, usize)> = BTreeMap::new();
     let mut within = 0;
     for (at, item) in items.iter().enumerate() {
@@ -162,19 +162,24 @@ fn stronger(a: EdgeKind, b: EdgeKind) -> EdgeKind {
     if weight(a) <= weight(b) { a } else { b }
 }
 
-/// Which way to walk from a noderole.
+/// The direction of a walk from a noderole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// To what it waits for, and so on.
+    /// To ancestors.
     Up,
-    /// To what waits for it, and so on.
+    /// To descendants.
     Down,
-    /// Both, each for itself.
+    /// To ancestors and to descendants, each independently.
     Both,
 }
 
-/// The noderoles that a walk of at most `steps` from some of them reaches, those included.
-pub fn reach(items: &[Item], from: &BTreeSet<NoderoleId>, way: Way, steps: usize) -> BTreeSet<NoderoleId> {
+/// The noderoles within `steps` edges of `from`, including `from`.
+pub fn reach(
+    items: &[Item],
+    from: &BTreeSet<NoderoleId>,
+    way: Way,
+    steps: usize,
+) -> BTreeSet<NoderoleId> {
     let mut parents: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
     let mut children: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
     for item in items {
@@ -201,12 +206,17 @@ fn walk(
     steps: usize,
     reached: &mut BTreeSet<NoderoleId>,
 ) {
-    // Apart from what is reached already: the two ways of `Both` must not stop each other.
+    // Each direction has its own set, because the two directions of `Both` must not stop each
+    // other.
     let mut seen = from.clone();
     let mut edge: Vec<NoderoleId> = from.iter().copied().collect();
     for _ in 0..steps {
         let further = edge.iter().flat_map(|id| next.get(id).into_iter().flatten());
-        edge = further.filter(|id| known.contains(*id)).copied().filter(|id| seen.insert(*id)).collect();
+        edge = further
+            .filter(|id| known.contains(*id))
+            .copied()
+            .filter(|id| seen.insert(*id))
+            .collect();
         if edge.is_empty() {
             return;
         }
@@ -215,7 +225,8 @@ fn walk(
 }
 
 impl Skeleton {
-    /// The noderoles of a deployment's graph: those that are bound there, everything on its nodes, and what these wait for at once.
+    /// The noderoles of a deployment's graph: those bound there, all noderoles on its nodes, and
+    /// their direct parents.
     pub fn graph_of(&self, deployment: DeploymentId) -> Vec<Item> {
         let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
         for (id, node) in &self.nodes {
@@ -260,7 +271,8 @@ mod tests {
     use uuid::Uuid;
 
     fn item(node: u128, role: &str, parents: &[(u128, &str)]) -> Item {
-        let id = |node: u128, role: &str| NoderoleId::of(NodeId(Uuid::from_u128(node)), &name(role), 0);
+        let id =
+            |node: u128, role: &str| NoderoleId::of(NodeId(Uuid::from_u128(node)), &name(role), 0);
         Item {
             id: id(node, role),
             noderole: NoderoleKey::first(name(role)),
@@ -275,7 +287,7 @@ mod tests {
         RoleName::parse(role).unwrap()
     }
 
-    /// `dns` on two nodes, `run` after it on each, `app` on the second after both `run`.
+    /// `dns` on two nodes, `run` after it on each, and `app` on the second node after both `run`.
     fn small() -> Vec<Item> {
         vec![
             item(1, "dns", &[]),
@@ -289,21 +301,26 @@ mod tests {
     fn said(folded: &Folded) -> Vec<String> {
         let name = |at: usize| {
             let key = &folded.vertices[at].key;
-            let one = key.one.as_ref().map(|(fqdn, _)| format!("@{}", fqdn.short())).unwrap_or_default();
+            let one =
+                key.one.as_ref().map(|(fqdn, _)| format!("@{}", fqdn.short())).unwrap_or_default();
             format!("{}{one}", key.role)
         };
-        folded.edges.iter().map(|e| format!("{} -{}-> {}", name(e.from), e.count, name(e.to))).collect()
+        folded
+            .edges
+            .iter()
+            .map(|e| format!("{} -{}-> {}", name(e.from), e.count, name(e.to)))
+            .collect()
     }
 
     #[test]
-    fn the_first_view_has_one_vertex_for_each_role() {
+    fn folded_view_has_one_vertex_per_role() {
         let folded = fold(&small(), &Unfold::default(), &Trail::default());
         assert_eq!(said(&folded), ["dns -2-> run", "run -2-> app"]);
         assert_eq!(folded.vertices.iter().map(|v| v.members.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
 
     #[test]
-    fn a_role_or_a_node_unfolds_and_the_rest_stays() {
+    fn unfolding_role_or_node_leaves_rest_folded() {
         let role = Unfold { roles: [name("run")].into(), ..Unfold::default() };
         assert_eq!(
             said(&fold(&small(), &role, &Trail::default())),
@@ -317,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_or_counted_twice() {
+    fn fold_counts_every_item_once() {
         let items = small();
         for unfold in [
             Unfold::default(),
@@ -325,7 +342,8 @@ mod tests {
             Unfold { noderoles: [items[3].id].into(), ..Unfold::default() },
         ] {
             let folded = fold(&items, &unfold, &Trail::default());
-            let mut members: Vec<usize> = folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
+            let mut members: Vec<usize> =
+                folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
             members.sort_unstable();
             assert_eq!(members, [0, 1, 2, 3, 4]);
             assert_eq!(folded.edges.iter().map(|e| e.count).sum::<usize>() + folded.within, 4);
@@ -333,23 +351,33 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_fold_are_a_fold() {
+    fn truncated_fold_is_consistent() {
         let folded = fold(&small(), &Unfold::default(), &Trail::default()).first(2);
         assert_eq!(folded.vertices.len(), 2);
         assert_eq!(folded.edges, [], "app and dns have nothing between them, and run is gone");
     }
 
     #[test]
-    fn a_walk_goes_as_far_as_it_is_told_and_both_ways_stay_apart() {
+    fn reach_respects_step_limit_and_direction() {
         let items = small();
         let from = |at: usize| BTreeSet::from([items[at].id]);
         let names = |reached: BTreeSet<NoderoleId>| {
             let of = |i: &&Item| reached.contains(&i.id);
-            items.iter().filter(of).map(|i| format!("{}@{}", i.noderole.role, i.fqdn.short())).collect::<Vec<_>>()
+            items
+                .iter()
+                .filter(of)
+                .map(|i| format!("{}@{}", i.noderole.role, i.fqdn.short()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(reach(&items, &from(4), Way::Up, 1)), ["run@n1", "run@n2", "app@n2"]);
-        assert_eq!(names(reach(&items, &from(0), Way::Down, usize::MAX)), ["dns@n1", "run@n1", "app@n2"]);
-        // Not the other `run`: it is neither before nor behind this one.
-        assert_eq!(names(reach(&items, &from(2), Way::Both, usize::MAX)), ["dns@n1", "run@n1", "app@n2"]);
+        assert_eq!(
+            names(reach(&items, &from(0), Way::Down, usize::MAX)),
+            ["dns@n1", "run@n1", "app@n2"]
+        );
+        // The other `run` is neither an ancestor nor a descendant.
+        assert_eq!(
+            names(reach(&items, &from(2), Way::Both, usize::MAX)),
+            ["dns@n1", "run@n1", "app@n2"]
+        );
     }
 }

@@ -1,44 +1,47 @@
-//! Names for nodes that nobody named.
+//! Derived names for nodes that were discovered without a name.
 //!
-//! A node that turns up by itself has a MAC address or a serial number and no name. Its name is derived from these, so the same
-//! machine gets the same name however often it turns up and wherever that is worked out. A MAC address comes first: it is unique by
-//! what it is, while makers ship boards with the serial "To be filled by O.E.M.".
+//! The name comes from the MAC address or the serial number, so the same machine always gets the
+//! same name. A MAC address takes precedence because it is unique by design. Some makers ship
+//! boards with the serial number "To be filled by O.E.M.".
 //!
-//! The first label begins with `d` and the digits of the address, as OpenCrowbar's discovered nodes did, or with `s` and the serial
-//! number's letters and digits. Which domain it lies in is the caller's choice; two labels at least, so that the name has three.
+//! The first label is `d` and the digits of the address, as for OpenCrowbar's discovered nodes.
+//! With a serial number, it is `s` and the number's letters and digits. The caller chooses the
+//! domain, which needs at least two labels.
 
 use crate::ids::{Fqdn, NameError};
 
-/// What is known of a machine without a name.
+/// The hardware identifiers of a machine without a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hardware<'a> {
-    /// MAC addresses of its network cards, in any usual notation.
+    /// MAC addresses of its network cards, in any common notation.
     pub macs: &'a [&'a str],
-    /// Its serial number.
     pub serial: Option<&'a str>,
 }
 
 /// Why no name can be derived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamingError {
-    /// Nothing to derive it from.
-    #[error("the node has neither a name nor a usable MAC address or serial number: give it one of them")]
+    /// There is no usable MAC address or serial number.
+    #[error(
+        "the node has neither a name nor a usable MAC address or serial number: give it one of them"
+    )]
     Nothing,
-    /// The domain does not fit.
+    /// The result is not a valid node name, because of the domain.
     #[error(transparent)]
     Name(#[from] NameError),
 }
 
-/// Longest part of a serial number that goes into a name: a label has 63 bytes.
+/// Maximum number of characters of the serial number in a name: a label has at most 63 bytes.
 const MAX_SERIAL: usize = 62;
 
-/// The name of a node that nobody named, in this domain.
+/// Derives a node name in this domain.
 ///
-/// Of several addresses the lowest counts, so their order does not matter. Addresses that are no card's own (all zeros, broadcast
-/// and multicast, locally made up) don't count while there is another.
+/// The lowest MAC address is used, so the order of the cards does not matter. All-zero, broadcast
+/// and multicast addresses are ignored. A locally administered address is used only if there is no
+/// other.
 ///
 /// # Errors
-/// [`NamingError`].
+/// [`NamingError`] if no identifier is usable or the domain is invalid.
 pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, NamingError> {
     let mut macs: Vec<[u8; 6]> = hardware.macs.iter().filter_map(|text| mac(text)).collect();
     macs.sort_by_key(|mac| (is_local(mac), *mac));
@@ -53,13 +56,14 @@ pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, Namin
     Ok(Fqdn::parse(&format!("{label}.{}", domain.trim_matches('.')))?)
 }
 
-/// The MAC address of a network card in its one spelling, `00:25:90:aa:00:01`, so that addresses can be compared; None: the text is none
-/// in any usual notation.
+/// Normalizes a network card's MAC address to the form `00:25:90:aa:00:01`, so that addresses can
+/// be compared. Returns `None` if the text is not a MAC address of a card.
 pub fn mac_address(text: &str) -> Option<String> {
     mac(text).map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"))
 }
 
-/// The six bytes of an address that can be a card's: twelve hexadecimal digits with any of the usual separators.
+/// The six bytes of a card's address: twelve hexadecimal digits with any common separator. Rejects
+/// all-zero, broadcast and multicast addresses.
 fn mac(text: &str) -> Option<[u8; 6]> {
     let digits: Vec<u8> = text
         .trim()
@@ -74,25 +78,34 @@ fn mac(text: &str) -> Option<[u8; 6]> {
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         *byte = pair[0] << 4 | pair[1];
     }
-    // The lowest bit of the first byte: an address of many.
+    // The lowest bit of the first byte marks a multicast address.
     let of_many = bytes[0] & 1 == 1;
     (bytes != [0; 6] && !of_many).then_some(bytes)
 }
 
-/// Whether an address was made up on the spot (a bridge's, a virtual card's) instead of by the card's maker.
+/// Whether an address is locally administered (a bridge's or virtual card's) and not assigned by
+/// the card's maker.
 fn is_local(mac: &[u8; 6]) -> bool {
     mac[0] & 2 == 2
 }
 
-/// The letters and digits of a serial number, if it is one: makers leave placeholders.
+/// The letters and digits of a serial number, or `None` for the placeholders that makers leave.
 fn serial(text: &str) -> Option<String> {
     let plain: String = text.chars().filter(char::is_ascii_alphanumeric).take(MAX_SERIAL).collect();
     let plain = plain.to_ascii_lowercase();
-    const PLACEHOLDERS: [&str; 7] =
-        ["tobefilledbyoem", "defaultstring", "systemserialnumber", "notspecified", "none", "na", "unknown"];
+    const PLACEHOLDERS: [&str; 7] = [
+        "tobefilledbyoem",
+        "defaultstring",
+        "systemserialnumber",
+        "notspecified",
+        "none",
+        "na",
+        "unknown",
+    ];
     let one_letter = plain.chars().all(|c| plain.starts_with(c));
     let counted = "0123456789".starts_with(&plain) || "123456789".starts_with(&plain);
-    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str())).then_some(plain)
+    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str()))
+        .then_some(plain)
 }
 
 #[cfg(test)]
@@ -105,22 +118,30 @@ mod tests {
     }
 
     #[test]
-    fn an_address_makes_a_name_in_whatever_notation() {
+    fn mac_address_in_any_notation_gives_name() {
         for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
-            assert_eq!(name(&[text], Some("XY12345")).as_deref(), Ok("d52-54-00-ab-cd-01.lab.example.com"));
+            assert_eq!(
+                name(&[text], Some("XY12345")).as_deref(),
+                Ok("d52-54-00-ab-cd-01.lab.example.com")
+            );
         }
     }
 
     #[test]
-    fn a_cards_own_address_comes_before_one_that_was_made_up() {
-        let macs =
-            ["02:00:00:00:00:01", "00:25:90:aa:00:02", "00:25:90:aa:00:01", "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00"];
+    fn hardware_address_precedes_local_address() {
+        let macs = [
+            "02:00:00:00:00:01",
+            "00:25:90:aa:00:02",
+            "00:25:90:aa:00:01",
+            "ff:ff:ff:ff:ff:ff",
+            "00:00:00:00:00:00",
+        ];
         assert_eq!(name(&macs, None).as_deref(), Ok("d00-25-90-aa-00-01.lab.example.com"));
         assert_eq!(name(&macs[..1], None).as_deref(), Ok("d02-00-00-00-00-01.lab.example.com"));
     }
 
     #[test]
-    fn what_is_no_cards_address_is_known() {
+    fn invalid_card_addresses_are_rejected() {
         for text in ["52:54:00:AB:cd:01", "52-54-00-ab-cd-01", "5254.00ab.cd01", " 525400ABCD01 "] {
             assert_eq!(mac_address(text).as_deref(), Some("52:54:00:ab:cd:01"), "{text}");
         }
@@ -130,22 +151,27 @@ mod tests {
     }
 
     #[test]
-    fn a_serial_number_serves_when_it_is_one() {
-        assert_eq!(name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(), Ok("scn0f8s742.lab.example.com"));
-        for text in ["To be filled by O.E.M.", "0000000", "123456789", "none", "", "x1", "Default string"] {
+    fn placeholder_serial_number_is_rejected() {
+        assert_eq!(
+            name(&["nonsense"], Some("CN-0F8S7 42")).as_deref(),
+            Ok("scn0f8s742.lab.example.com")
+        );
+        for text in
+            ["To be filled by O.E.M.", "0000000", "123456789", "none", "", "x1", "Default string"]
+        {
             assert_eq!(name(&[], Some(text)), Err(NamingError::Nothing), "{text}");
         }
     }
 
     #[test]
-    fn a_domain_that_is_too_short_is_said_to_be() {
+    fn short_domain_is_rejected() {
         let hardware = Hardware { macs: &["00:25:90:aa:00:01"], serial: None };
         assert!(matches!(derived_name(&hardware, "example"), Err(NamingError::Name(_))));
     }
 
     proptest! {
         #[test]
-        fn whatever_a_machine_says_gives_a_name_or_a_reason(
+        fn any_hardware_gives_name_or_error(
             macs in prop::collection::vec(".{0,24}", 0..4),
             serial in prop::option::of(".{0,100}"),
         ) {

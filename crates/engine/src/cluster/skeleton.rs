@@ -1,11 +1,12 @@
-//! The skeleton: what planning asks of a cluster, and nothing more.
+//! The skeleton: the part of a cluster's documents that planning reads.
 //!
-//! It leaves out data, so it can go to a browser and be compared by what matters there: who is bound where, in which deployment,
-//! after whom. Nodes that have no document yet are part of it, since people bind them.
+//! It omits data, so it is small enough for a browser. Two skeletons are equal if they agree on
+//! which roles are bound where, in which deployment and in which order. Nodes without a document
+//! are part of it, because users can bind them.
 //!
-//! The index by deployment and role name answers the one question that binding asks over and over, "who in this deployment answers
-//! to that name?", without a walk over all nodes. Among several, the first by node name is taken: OpenCrowbar took an arbitrary
-//! one, which nobody can explain.
+//! Binding often searches the noderoles of a deployment that answer to a name. The index by
+//! deployment and role name saves a walk over all nodes. If several match, binding takes the first
+//! by node name. OpenCrowbar took an arbitrary one, which no report could explain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,35 +16,35 @@ use uuid::Uuid;
 use super::document::{Blueprint, EdgeDoc, NodeDoc, NoderoleKey};
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, CatalogError};
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
-/// What planning sees of a cluster.
+/// The part of a cluster that planning reads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skeleton {
     /// All deployments.
     pub deployments: BTreeMap<DeploymentId, SkeletonDeployment>,
-    /// All nodes, those without intent too.
+    /// All nodes, including those without a document.
     pub nodes: BTreeMap<NodeId, SkeletonNode>,
-    /// Names that a deployment's noderoles answer to. Derived: [`Skeleton::index`].
+    /// The noderoles that answer to each name, per deployment. Derived by [`Skeleton::index`].
     #[serde(skip)]
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
-    /// Where each noderole is. Derived.
+    /// The node and key of each noderole. Derived.
     #[serde(skip)]
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
-    /// Who waits for whom, as (waited for, waiting). Derived.
+    /// Edges between noderoles as (parent, child). Derived.
     #[serde(skip)]
     children: BTreeSet<(NoderoleId, NoderoleId)>,
 }
 
-/// A noderole that answers to a name, in the order in which binding prefers them.
+/// A noderole that answers to a name. Binding prefers the lowest in the order of the fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
-    /// The node's name, which decides.
+    /// The node's name, which comes first and so decides the order.
     pub fqdn: Fqdn,
-    /// The node.
     pub node: NodeId,
-    /// The noderole there.
     pub key: NoderoleKey,
 }
 
@@ -51,17 +52,17 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonDeployment {
-    /// Unique.
+    /// The deployment's name, unique in the cluster.
     pub name: DeploymentName,
-    /// None for *system*.
+    /// The parent deployment; null for *system*.
     pub parent: Option<DeploymentId>,
-    /// Its phantom node.
+    /// The deployment's phantom node.
     pub phantom: NodeId,
-    /// What it pins.
+    /// The barclamp versions that the deployment pins.
     pub barclamps: BTreeMap<BarclampName, Hash>,
-    /// Roles that may be bound here, by content.
+    /// The roles of the deployment, by content hash. Only these can be bound here.
     pub roles: BTreeMap<RoleName, Hash>,
-    /// Jigs that are switched off; the root's alone.
+    /// Jigs that are switched off. Only the root deployment can have any.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inactive_jigs: BTreeSet<JigName>,
 }
@@ -70,16 +71,16 @@ pub struct SkeletonDeployment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonNode {
-    /// Its name.
+    /// The node's name.
     pub fqdn: Fqdn,
-    /// Where it belongs.
+    /// The deployment that the node belongs to.
     pub deployment: DeploymentId,
-    /// Whether it stands for a deployment.
+    /// Whether this is a deployment's phantom node.
     pub phantom: bool,
-    /// Whether no document speaks of it: there is a record, and no intent.
+    /// Whether the node has a record but no document, that is, no desired state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
-    /// What it carries.
+    /// The noderoles of the node.
     pub noderoles: BTreeMap<NoderoleKey, SkeletonNoderole>,
 }
 
@@ -87,28 +88,32 @@ pub struct SkeletonNode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkeletonNoderole {
-    /// Where it was bound.
+    /// The deployment in which the role was bound.
     pub deployment: DeploymentId,
-    /// The role's content.
+    /// The content hash of the role.
     pub role: Hash,
-    /// Longest way from a root.
+    /// Length of the longest path from a root of the graph.
     pub rank: u32,
-    /// What it waits for.
+    /// The noderoles that this one waits for.
     pub parents: Vec<EdgeDoc>,
 }
 
 impl Skeleton {
-    /// The skeleton of a blueprint and of the nodes that have no document yet.
+    /// Builds the skeleton of a blueprint, plus the nodes that have no document yet (`bare`).
     ///
     /// # Errors
-    /// When the catalog lacks a role that a noderole pins.
+    /// [`CatalogError`] if the catalog lacks a role that a noderole pins.
     pub fn of(
         blueprint: &Blueprint,
         bare: impl IntoIterator<Item = (NodeId, Fqdn, DeploymentId)>,
         catalog: &Catalog,
     ) -> Result<Self, CatalogError> {
         let nodes = blueprint.nodes.iter().map(|(id, stored)| (*id, SkeletonNode::of(&stored.doc)));
-        let mut skeleton = Self { deployments: deployments_of(blueprint), nodes: nodes.collect(), ..Self::default() };
+        let mut skeleton = Self {
+            deployments: deployments_of(blueprint),
+            nodes: nodes.collect(),
+            ..Self::default()
+        };
         for (id, fqdn, deployment) in bare {
             skeleton.nodes.entry(id).or_insert(SkeletonNode::bare(fqdn, deployment));
         }
@@ -116,11 +121,12 @@ impl Skeleton {
         Ok(skeleton)
     }
 
-    /// Makes the skeleton of `before` that of `after`: what is the same in both costs a comparison of hashes. The result is what
-    /// [`Skeleton::of`] makes of `after`.
+    /// Turns the skeleton of `before` into that of `after`, with the same result as
+    /// [`Skeleton::of`]. Unchanged nodes cost only a comparison of hashes.
     ///
     /// # Errors
-    /// When the catalog lacks a role that a noderole pins. The skeleton is then of no use any more.
+    /// [`CatalogError`] if the catalog lacks a role that a noderole pins. Discard the skeleton
+    /// then, because it is partly updated.
     pub fn follow(
         &mut self,
         before: &Blueprint,
@@ -130,7 +136,8 @@ impl Skeleton {
     ) -> Result<(), CatalogError> {
         self.deployments = deployments_of(after);
         let same = |one: &Blueprint, other: &Blueprint, id| {
-            one.nodes.get(id).map(|stored| stored.hash) == other.nodes.get(id).map(|stored| stored.hash)
+            one.nodes.get(id).map(|stored| stored.hash)
+                == other.nodes.get(id).map(|stored| stored.hash)
         };
         let mut wanted: BTreeMap<NodeId, Option<SkeletonNode>> = BTreeMap::new();
         for id in before.nodes.keys().filter(|id| !after.nodes.contains_key(id)) {
@@ -139,10 +146,16 @@ impl Skeleton {
         for (id, stored) in after.nodes.iter().filter(|(id, _)| !same(before, after, id)) {
             wanted.insert(*id, Some(SkeletonNode::of(&stored.doc)));
         }
-        let bare: BTreeMap<NodeId, SkeletonNode> =
-            bare.into_iter().map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place))).collect();
+        let bare: BTreeMap<NodeId, SkeletonNode> = bare
+            .into_iter()
+            .map(|(id, fqdn, place)| (id, SkeletonNode::bare(fqdn, place)))
+            .collect();
         let documented = |id: &NodeId| after.nodes.contains_key(id);
-        for (id, _) in self.nodes.iter().filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id)) {
+        for (id, _) in self
+            .nodes
+            .iter()
+            .filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id))
+        {
             wanted.insert(*id, None);
         }
         for (id, node) in bare {
@@ -156,7 +169,12 @@ impl Skeleton {
         Ok(())
     }
 
-    fn replace(&mut self, id: NodeId, node: Option<SkeletonNode>, catalog: &Catalog) -> Result<(), CatalogError> {
+    fn replace(
+        &mut self,
+        id: NodeId,
+        node: Option<SkeletonNode>,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         if let Some(old) = self.nodes.remove(&id) {
             self.forget(id, &old, catalog)?;
         }
@@ -167,10 +185,10 @@ impl Skeleton {
         Ok(())
     }
 
-    /// Builds the index; to be called after deserializing.
+    /// Builds the index. Call this after deserializing.
     ///
     /// # Errors
-    /// When the catalog lacks a role that a noderole pins.
+    /// [`CatalogError`] if the catalog lacks a role that a noderole pins.
     pub fn index(&mut self, catalog: &Catalog) -> Result<(), CatalogError> {
         self.answering.clear();
         self.places.clear();
@@ -181,8 +199,13 @@ impl Skeleton {
         noted
     }
 
-    /// Enters a node into the index.
-    fn note(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+    /// Adds a node to the index.
+    fn note(
+        &mut self,
+        id: NodeId,
+        node: &SkeletonNode,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         for (key, noderole) in &node.noderoles {
             let child = key.id(id);
             self.places.insert(child, (id, key.clone()));
@@ -191,14 +214,22 @@ impl Skeleton {
             }
             for name in catalog.role(noderole.role)?.names() {
                 let answer = Answer { fqdn: node.fqdn.clone(), node: id, key: key.clone() };
-                self.answering.entry((noderole.deployment, name.clone())).or_default().insert(answer);
+                self.answering
+                    .entry((noderole.deployment, name.clone()))
+                    .or_default()
+                    .insert(answer);
             }
         }
         Ok(())
     }
 
-    /// The reverse of [`Skeleton::note`].
-    fn forget(&mut self, id: NodeId, node: &SkeletonNode, catalog: &Catalog) -> Result<(), CatalogError> {
+    /// Removes a node from the index, the reverse of [`Skeleton::note`].
+    fn forget(
+        &mut self,
+        id: NodeId,
+        node: &SkeletonNode,
+        catalog: &Catalog,
+    ) -> Result<(), CatalogError> {
         for (key, noderole) in &node.noderoles {
             let child = key.id(id);
             self.places.remove(&child);
@@ -218,24 +249,29 @@ impl Skeleton {
         Ok(())
     }
 
-    /// Who in this deployment answers to the name, the preferred one first.
-    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = &Answer> {
-        // The key is owned by the map; a lookup clones two words and a reference count.
+    /// The noderoles of this deployment that answer to the name, preferred first.
+    pub fn answering(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> impl Iterator<Item = &Answer> {
+        // The map owns its keys. A lookup clones two words and a reference count.
         self.answering.get(&(deployment, name.clone())).into_iter().flatten()
     }
 
-    /// Where a noderole is.
+    /// The node and key of a noderole.
     pub fn place(&self, id: NoderoleId) -> Option<&(NodeId, NoderoleKey)> {
         self.places.get(&id)
     }
 
-    /// Who waits for a noderole, by whatever kind of edge, in the order of their ids.
+    /// The noderoles that wait for this one over an edge of any kind, ordered by id.
     pub fn children(&self, id: NoderoleId) -> impl Iterator<Item = NoderoleId> {
         let (first, last) = (NoderoleId(Uuid::nil()), NoderoleId(Uuid::max()));
         self.children.range((id, first)..=(id, last)).map(|(_, child)| *child)
     }
 
-    /// A deployment and its ancestors, nearest first. Bounded by the number of deployments, so a broken tree ends too.
+    /// A deployment and its ancestors, nearest first. Stops at the first repetition, so it ends
+    /// even if the tree is broken.
     pub fn chain(&self, deployment: DeploymentId) -> Vec<DeploymentId> {
         let mut chain = Vec::new();
         let mut next = Some(deployment);

@@ -1,4 +1,4 @@
-//! Two documents compared for people.
+//! The differences between two documents, for display.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,34 +6,36 @@ use serde_json::Value;
 use super::secret::{holds_reference, is_reference, named};
 use super::{DataError, check_depth, escaped, merge, ordered};
 
-/// What happened to a value.
+/// How a value changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was not there.
+    /// The value is new.
     Added,
-    /// It is not there any more.
+    /// The value is removed.
     Removed,
-    /// It is another.
+    /// The value is replaced.
     Changed,
 }
 
-/// One difference between two documents, fit to be shown.
+/// One difference between two documents, safe to display.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// A JSON pointer (RFC 6901); empty for the whole document.
     pub path: String,
-    /// What happened there.
+    /// How the value changed.
     pub kind: ChangeKind,
-    /// The value before, with secrets by name and version. None when there was none, or when a secret replaces a plain value.
+    /// The previous value, with secrets as name and version. Null for a new value, or if a secret
+    /// replaces a plain value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// The value after, with secrets by name and version. None when there is none, or when a plain value replaces a secret.
+    /// The new value, with secrets as name and version. Null after a removal, or if a plain value
+    /// replaces a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
-    /// Whether the value is or holds a secret, so that what is shown is not all that differs.
+    /// Whether the value is or contains a secret. The displayed values may then be incomplete.
     #[serde(default)]
     pub secret: bool,
 }
@@ -48,8 +50,12 @@ impl std::fmt::Display for Change {
         };
         match (&self.old, &self.new) {
             (None, None) => write!(f, "{path}: {word}"),
-            (None, Some(new)) if self.kind == ChangeKind::Changed => write!(f, "{path}: a plain value -> {new}"),
-            (Some(old), None) if self.kind == ChangeKind::Changed => write!(f, "{path}: {old} -> a plain value"),
+            (None, Some(new)) if self.kind == ChangeKind::Changed => {
+                write!(f, "{path}: a plain value -> {new}")
+            }
+            (Some(old), None) if self.kind == ChangeKind::Changed => {
+                write!(f, "{path}: {old} -> a plain value")
+            }
             (None, Some(new)) => write!(f, "{path}: {word} {new}"),
             (Some(old), None) => write!(f, "{path}: {word} {old}"),
             (Some(old), Some(new)) => write!(f, "{path}: {old} -> {new}"),
@@ -57,13 +63,14 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// Every difference between two documents, by path. Objects are entered; lists are values, as everywhere in [`super`].
+/// All differences between two documents, ordered by path. Descends into objects. Lists are
+/// compared as a whole, as everywhere in [`super`].
 ///
-/// Where a plain value becomes a secret, or the other way round, the plain one is not shown: it is likely that secret. Secrets are
-/// shown by name and version, so that a reviewer knows which ones a change uses.
+/// If a plain value becomes a secret, or the reverse, the plain value is omitted: it is likely that
+/// secret. Secrets are shown as name and version, so that reviewers see which ones a change uses.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn diff(old: &Value, new: &Value) -> Result<Vec<Change>, DataError> {
     check_depth(old)?;
     check_depth(new)?;
@@ -102,7 +109,8 @@ fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
     };
     let sides = || old.into_iter().chain(new);
     let hides_plain = sides().any(is_reference);
-    let shown = |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
+    let shown =
+        |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
     Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(holds_reference) }
 }
 
@@ -112,14 +120,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_are_pointers_and_come_in_order() {
+    fn diff_paths_are_ordered_json_pointers() {
         let old = json!({"a": {"x": 1, "gone": true}, "l": [1, 2], "same": {"deep": [1]}});
         let new = json!({"a": {"x": 2, "b/c~d": {}}, "l": [2], "same": {"deep": [1]}, "z": null});
         let changes = diff(&old, &new).unwrap();
         let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
-            ["/a/b~1c~0d: added {}", "/a/gone: removed true", "/a/x: 1 -> 2", "/l: [1,2] -> [2]", "/z: added null"]
+            [
+                "/a/b~1c~0d: added {}",
+                "/a/gone: removed true",
+                "/a/x: 1 -> 2",
+                "/l: [1,2] -> [2]",
+                "/z: added null"
+            ]
         );
         for change in &changes {
             assert_eq!(old.pointer(&change.path), change.old.as_ref());
@@ -129,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_named_and_plain_values_hidden() {
+    fn diff_names_secrets_and_hides_plain_values() {
         let secret = |v: i64| json!({"$secret": "db/admin", "version": v});
         let old = json!({"rotated": secret(1), "was_plain": "hunter2", "now_plain": secret(1), "list": [secret(1)], "gone": secret(1)});
         let new = json!({"rotated": secret(2), "was_plain": secret(1), "now_plain": "hunter3", "list": [secret(2)], "sub": {"k": secret(1)}});
@@ -152,7 +166,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_told_twice_and_nothing_is_left_out(
+        fn diff_is_complete_without_duplicates(
             old in merge::tests::document(),
             new in merge::tests::document(),
         ) {

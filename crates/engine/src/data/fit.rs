@@ -1,32 +1,33 @@
-//! Whether what a person writes fits the role, whichever layer they write it in.
+//! Validates data that users enter against the schemas of a role, in any layer.
 //!
-//! An attribute is judged as a run would see it: what is written, laid over what is below it. So half an object is fine whose other half a
-//! template has. But only what the writer wrote is held against them: a value of another layer is somebody else's, and what is missing may
-//! still come from above (a noderole's own data over its deployment's), so it counts only where nothing comes above.
+//! An attribute is validated as a run would see it: the entered data merged over the lower layers.
+//! A partial object is valid if a template has the rest. Errors concern only values that this user
+//! entered, because another user owns the other layers. A missing value is an error only in the top
+//! layer, because a higher layer could still add it.
 //!
-//! Forms ask this while one types and the server asks it again: one rule, in the same words.
+//! Forms use this while the user types, and the server checks again with the same rules and
+//! messages.
 
 use serde_json::Value;
 
 use super::schema::{Misfit, misfits};
 use super::{DataError, merge, secret};
 
-/// An attribute: where its value sits, as a JSON pointer, and what it must look like.
+/// An attribute: the JSON pointer of its value, and its schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// Its name.
     pub name: &'a str,
     /// A JSON pointer.
     pub path: &'a str,
-    /// In the words of [`super::schema`].
+    /// A schema as in [`super::schema`].
     pub schema: &'a Value,
 }
 
-/// In what `own`, laid over `below`, does not fit; with pointers into `own`, in the order of the attributes. `is_last`: whether nothing that
-/// people write comes above it.
+/// The problems of `own` when merged over `below`, with pointers into `own`, in the order of the
+/// attributes. `is_last`: whether no layer above can be edited.
 ///
 /// # Errors
-/// [`DataError::TooDeep`].
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn unfit<'a>(
     own: &Value,
     below: &Value,
@@ -42,7 +43,10 @@ pub fn unfit<'a>(
             }
             continue;
         }
-        let Some(value) = whole.pointer(attrib.path).filter(|_| own.pointer(attrib.path).is_some()) else { continue };
+        let Some(value) = whole.pointer(attrib.path).filter(|_| own.pointer(attrib.path).is_some())
+        else {
+            continue;
+        };
         for misfit in misfits(value, attrib.schema) {
             let path = format!("{}{}", attrib.path, misfit.path);
             let is_missing = whole.pointer(&path).is_none();
@@ -59,7 +63,8 @@ fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// Something on the way to an attribute that holds no keys: what a person wrote there hides the attribute for good.
+/// A value above the attribute's path that is not an object. Such an entry hides the attribute
+/// permanently.
 fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
     let mut at = "";
     loop {
@@ -67,7 +72,11 @@ fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
         let value = own.pointer(at)?;
         let holds = value.is_object() && !secret::is_reference(value);
         if !holds {
-            let what = format!("is {}, and should be an object: {} is in it", super::kind_of(value), attrib.name);
+            let what = format!(
+                "is {}, and should be an object: {} is in it",
+                super::kind_of(value),
+                attrib.name
+            );
             return Some(Misfit { path: at.to_owned(), what });
         }
         let next = rest.find('/').map_or(attrib.path.len(), |end| at.len() + 1 + end);
@@ -85,7 +94,11 @@ mod tests {
 
     fn told(own: Value, below: Value, path: &str, schema: Value, is_last: bool) -> Vec<String> {
         let expected = [Expected { name: "it", path, schema: &schema }];
-        unfit(&own, &below, expected, is_last).unwrap().into_iter().map(|m| format!("{} {}", m.path, m.what)).collect()
+        unfit(&own, &below, expected, is_last)
+            .unwrap()
+            .into_iter()
+            .map(|m| format!("{} {}", m.path, m.what))
+            .collect()
     }
 
     fn map() -> Value {
@@ -93,16 +106,27 @@ mod tests {
     }
 
     #[test]
-    fn half_an_object_is_fine_whose_other_half_is_below() {
-        assert_eq!(told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true), [""; 0]);
+    fn partial_object_over_lower_layer_is_valid() {
+        assert_eq!(
+            told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
+            [""; 0]
+        );
         let missing = ["/a/port is required, and missing"];
         assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), true), missing);
-        assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false), [""; 0], "it may come above");
-        assert_eq!(told(json!({}), Value::Null, "/a", map(), true), [""; 0], "who says nothing says nothing wrong");
+        assert_eq!(
+            told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
+            [""; 0],
+            "it may come above"
+        );
+        assert_eq!(
+            told(json!({}), Value::Null, "/a", map(), true),
+            [""; 0],
+            "who says nothing says nothing wrong"
+        );
     }
 
     #[test]
-    fn only_what_the_writer_wrote_is_held_against_them() {
+    fn other_layers_cause_no_errors() {
         let below = json!({"a": {"port": "eighty"}});
         assert_eq!(told(json!({"a": {"name": "x"}}), below.clone(), "/a", map(), true), [""; 0]);
         let wrong = ["/a/name is a number, and should be text"];
@@ -114,21 +138,39 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_an_attributes_way_is_named() {
+    fn value_above_attribute_path_is_reported() {
         let schema = json!({"type": "int"});
         let wrong = ["/a is a number, and should be an object: it is in it"];
         assert_eq!(told(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
         let list = ["/a/b~1c is a list, and should be an object: it is in it"];
-        assert_eq!(told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true), list);
-        assert_eq!(told(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true), [""; 0]);
-        assert_eq!(told(json!({"d": {"$secret": "s", "version": 1}}), json!({}), "/d", schema.clone(), true), [""; 0]);
+        assert_eq!(
+            told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            list
+        );
+        assert_eq!(
+            told(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            [""; 0]
+        );
+        assert_eq!(
+            told(
+                json!({"d": {"$secret": "s", "version": 1}}),
+                json!({}),
+                "/d",
+                schema.clone(),
+                true
+            ),
+            [""; 0]
+        );
         let secret = ["/a is a reference to a secret, and should be an object: it is in it"];
-        assert_eq!(told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true), secret);
+        assert_eq!(
+            told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true),
+            secret
+        );
     }
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_told_of_what_was_not_written(
+        fn unwritten_values_are_not_reported(
             below in merge::tests::document(),
             own in merge::tests::document(),
         ) {

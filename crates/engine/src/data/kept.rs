@@ -1,37 +1,38 @@
-//! Which results are kept.
+//! Retention of results.
 //!
-//! What an attempt returned is worth more than its outcome: a run that failed after it had made a volume has told its name, and the
-//! next attempt must not make another. So the results of all attempts are kept for their node, whatever became of them, until the node's
-//! deletion is confirmed. They are bounded all the same, since a step may be tried for ever:
+//! The result of a failed attempt is valuable. If it returned the name of a volume that it created,
+//! the next attempt must not create another. The results of all attempts are therefore retained for
+//! their node until the node's deletion is confirmed. They are bounded, since a step may be tried
+//! indefinitely:
 //!
-//! * of each step the newest [`OF_STEP`];
-//! * of each node [`OF_NODE`] in all, and [`BYTES_OF_NODE`] bytes. Where that is too little, the newest of every step stay longest.
+//! * The newest [`OF_STEP`] results of each step.
+//! * At most [`OF_NODE`] results and [`BYTES_OF_NODE`] bytes per node. Above that, the newest
+//!   result of each step is retained longest.
 //!
-//! An attempt that returned nothing has no result, and pushes none out.
+//! An attempt that returned nothing has no result and displaces none.
 
 use std::collections::BTreeMap;
 
 use crate::ids::{RunId, StepId};
 
-/// Most results of one step.
+/// Maximum number of results per step.
 pub const OF_STEP: usize = 10;
-/// Most results of one node.
+/// Maximum number of results per node.
 pub const OF_NODE: usize = 500;
-/// Most bytes of one node's results (4 MiB), as JSON.
+/// Maximum size of one node's results as JSON, in bytes (4 MiB).
 pub const BYTES_OF_NODE: u64 = 4 << 20;
 
-/// A result that a node has.
+/// A stored result of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Result {
-    /// Of which attempt. Later ones have higher numbers.
+    /// The attempt. Later attempts have higher numbers.
     pub run: RunId,
-    /// Of which step.
     pub step: StepId,
-    /// As JSON.
+    /// Size as JSON.
     pub bytes: u64,
 }
 
-/// Those of a node's results, in any order, that are not kept any longer; in the order of their runs.
+/// The results of a node to delete, ordered by run. The input can be in any order.
 pub fn outworn(results: &[Result]) -> Vec<RunId> {
     let mut newest_first = results.to_vec();
     newest_first.sort_by_key(|result| std::cmp::Reverse(result.run));
@@ -70,23 +71,24 @@ mod tests {
     }
 
     #[test]
-    fn of_each_step_the_newest_stay() {
-        let many: Vec<Result> = (1..=12).map(|run| result(run, 1, 5)).chain([result(13, 2, 5)]).collect();
+    fn newest_results_of_each_step_are_retained() {
+        let many: Vec<Result> =
+            (1..=12).map(|run| result(run, 1, 5)).chain([result(13, 2, 5)]).collect();
         assert_eq!(outworn(&many), [RunId(1), RunId(2)]);
         assert_eq!(outworn(&many[2..]), []);
     }
 
     #[test]
-    fn where_a_node_has_too_many_bytes_the_last_word_of_each_step_stays_longest() {
+    fn newest_result_per_step_outlasts_byte_limit() {
         let half = BYTES_OF_NODE / 2;
-        // Step 1 spoke once, long ago; step 2 speaks all the time.
+        // Step 1 returned one old result; step 2 returns results often.
         let results = [result(1, 1, 1), result(2, 2, half), result(3, 2, half), result(4, 2, half)];
         assert_eq!(outworn(&results), [RunId(2), RunId(3)]);
     }
 
     proptest! {
         #[test]
-        fn what_stays_is_within_bounds_and_stays_the_second_time(
+        fn retention_respects_limits_and_is_idempotent(
             results in proptest::collection::vec((0..40u128, 0..(BYTES_OF_NODE / 20)), 0..700),
         ) {
             let results: Vec<Result> =

@@ -1,19 +1,20 @@
-//! Laying documents over each other, and taking them apart again.
+//! Merges documents, and computes their difference.
 
 use serde_json::{Map, Value};
 
 use super::secret::is_reference;
 use super::{DataError, check_depth};
 
-/// Whether two values join key by key instead of the second replacing the first.
+/// Whether two values merge by key. Otherwise, the second replaces the first.
 pub(super) fn joins(base: &Value, over: &Value) -> bool {
     base.is_object() && over.is_object() && !is_reference(base) && !is_reference(over)
 }
 
-/// `over` laid on `base`: objects join key by key, everything else (lists and references to secrets included) replaces.
+/// Merges `over` into `base`. Objects merge by key. All other values replace, including lists and
+/// references to secrets.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn merge(base: &Value, over: &Value) -> Result<Value, DataError> {
     check_depth(base)?;
     check_depth(over)?;
@@ -39,12 +40,13 @@ fn lay(base: &mut Value, over: &Value) {
     }
 }
 
-/// The least that must be laid over `base` to find all of `new` in it; `None` when it is there already.
+/// The smallest document that makes `base` contain all of `new` when merged over it. `None` if
+/// `base` contains it already.
 ///
-/// What `new` lacks is not mentioned: a difference adds and changes, it never takes away.
+/// Keys that `new` lacks are ignored: a difference adds and changes, but never removes.
 ///
 /// # Errors
-/// [`DataError::TooDeep`] when either is nested too deep.
+/// [`DataError::TooDeep`] if either document exceeds the nesting limit.
 pub fn difference(base: &Value, new: &Value) -> Result<Option<Value>, DataError> {
     check_depth(base)?;
     check_depth(new)?;
@@ -71,28 +73,31 @@ fn beyond(base: &Value, new: &Value) -> Option<Value> {
     (!found.is_empty()).then_some(Value::Object(found))
 }
 
-/// Whether `inner` can be read out of `outer`: each of its objects' keys is there, and everything else is equal.
+/// Whether `outer` contains `inner`: it has every key of each object in it, and all other values
+/// are equal.
 ///
-/// Goes no deeper than `inner`, which is taken to be within the limits.
+/// Recurses only as deep as `inner`, which must be within the nesting limit.
 pub fn contains(outer: &Value, inner: &Value) -> bool {
     if !joins(outer, inner) {
         return outer == inner;
     }
     match (outer, inner) {
-        (Value::Object(outer), Value::Object(inner)) => {
-            inner.iter().all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value)))
-        }
+        (Value::Object(outer), Value::Object(inner)) => inner
+            .iter()
+            .all(|(key, value)| outer.get(key).is_some_and(|found| contains(found, value))),
         _ => false,
     }
 }
 
-/// The wall of a run: what it handed back beyond what it was given. An object, empty when there is nothing new.
+/// The output of a run: the returned values that are new compared with its input. An object, empty
+/// if nothing is new.
 ///
-/// What the run was given must not include the step's own last wall: a value that comes back unchanged would count as known,
-/// and drop out of the new wall. [`super::visible`] leaves it out for that reason.
+/// `given` must not include the step's own last output. An unchanged value would otherwise count as
+/// known and disappear from the new output. [`super::visible`] omits it for that reason.
 ///
 /// # Errors
-/// [`DataError::NotAnObject`] when it handed back anything but an object; what [`super::check_returned`] refuses.
+/// [`DataError::NotAnObject`] if the result is not an object, or an error of
+/// [`super::check_returned`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
     super::object(returned, || "what a run hands back".into())?;
     super::check_returned(returned)?;
@@ -105,7 +110,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// Few keys and values, so that two documents often meet in the same place.
+    /// Few keys and values, so that two documents often share paths.
     pub(crate) fn document() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),
@@ -125,7 +130,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn what_a_difference_adds_is_what_was_missing(base in document(), new in document()) {
+        fn merging_difference_contains_new_document(base in document(), new in document()) {
             let missing = difference(&base, &new).unwrap();
             let whole = match &missing {
                 Some(missing) => merge(&base, missing).unwrap(),
@@ -136,7 +141,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn a_difference_is_least(base in document(), new in document()) {
+        fn difference_is_minimal(base in document(), new in document()) {
             prop_assert_eq!(difference(&new, &new).unwrap(), None);
             prop_assert_eq!(difference(&merge(&base, &new).unwrap(), &new).unwrap(), None);
             if let Some(missing) = difference(&base, &new).unwrap() {
@@ -145,11 +150,12 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn merging_is_associative_and_idempotent(a in document(), b in document(), c in document()) {
+        fn merge_is_associative_and_idempotent(a in document(), b in document(), c in document()) {
             let left = merge(&merge(&a, &b).unwrap(), &c).unwrap();
             let once = merge(&a, &b).unwrap();
             prop_assert_eq!(merge(&once, &b).unwrap(), once);
-            // A value that is no object forgets what was below it, so grouping matters only where one stands in the middle.
+            // A value that is not an object discards everything below it, so grouping matters only
+            // if one is in the middle.
             if a.is_object() == b.is_object() && !holds_plain(&b) {
                 let right = merge(&a, &merge(&b, &c).unwrap()).unwrap();
                 prop_assert_eq!(left, right);
@@ -165,7 +171,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lists_and_secrets_are_replaced_whole() {
+    fn lists_and_secrets_are_replaced() {
         let base = json!({"l": [1, 2, 3], "s": {"user": "u", "port": 1}, "t": {"$secret": "a", "version": 1}});
         let over = json!({"l": [9], "s": {"$secret": "b", "version": 2}, "t": {"host": "h"}});
         assert_eq!(merge(&base, &over).unwrap(), over);
@@ -173,13 +179,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn null_is_a_value() {
+    fn null_overrides_value() {
         assert_eq!(merge(&json!({"a": 1}), &json!({"a": null})).unwrap(), json!({"a": null}));
         assert_eq!(difference(&json!({}), &json!({"a": null})).unwrap(), Some(json!({"a": null})));
     }
 
     #[test]
-    fn a_wall_is_an_object_and_only_news() {
+    fn output_contains_only_new_values() {
         let given = json!({"app": {"port": 80, "name": "web"}});
         let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
         assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
@@ -187,7 +193,9 @@ pub(super) mod tests {
         let error = wall(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
         assert_eq!(error, DataError::Unstorable { path: "/a~1b/0".into() });
         assert!(wall(&given, &json!({"a": {"k\0": 1}})).is_err());
-        for no_object in [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})] {
+        for no_object in
+            [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})]
+        {
             assert!(matches!(wall(&given, &no_object), Err(DataError::NotAnObject { .. })));
         }
     }

@@ -1,26 +1,29 @@
-//! Numbers as they are written, compared with what is stored of them.
+//! Compares written numbers with their stored values.
 //!
-//! Data is stored as JSON with 64-bit floats. A text such as `1e-400` would be read as 0 without an error, and a reviewer would approve a
-//! value that the author did not write. So a written number must come back equal: the shortest text of the float that it is read as must
-//! name the same decimal number. What scripts and nodes return is measured and computed, so there digits beyond the float's precision
-//! may be rounded, but a number never changes otherwise.
+//! Data is stored as JSON with 64-bit floats. A text such as `1e-400` would be read as 0 without an
+//! error, and a reviewer would approve another value. A written number must therefore be preserved:
+//! the shortest text of the parsed float must denote the same decimal number. Scripts and nodes
+//! return measured and computed values, so digits beyond the precision of a float may be rounded
+//! there. Such a number must not change otherwise.
 
-/// What remains of a written number when it is read as a float.
+/// How well a 64-bit float preserves a written number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fidelity {
     /// The same number.
     Exact,
-    /// A fraction with fewer digits.
+    /// A fraction that loses digits.
     Rounded,
-    /// Another number: too small, too large, or another whole number.
+    /// Another number: underflow, overflow or a different integer.
     Lost,
 }
 
-/// What remains of a decimal number as JSON or YAML writes it; None: the text is no such number.
+/// How well a decimal number in JSON or YAML is preserved. `None` if the text is not a decimal
+/// number.
 pub fn fidelity(written: &str) -> Option<Fidelity> {
     let number = Decimal::of(written)?;
     let read: f64 = written.parse().ok()?;
-    let lost = !read.is_finite() || read.is_subnormal() || (read == 0.0) != number.digits.is_empty();
+    let lost =
+        !read.is_finite() || read.is_subnormal() || (read == 0.0) != number.digits.is_empty();
     Some(match Decimal::of(&stored(read)) {
         Some(read) if read == number => Fidelity::Exact,
         _ if lost || number.exponent >= 0 => Fidelity::Lost,
@@ -28,13 +31,15 @@ pub fn fidelity(written: &str) -> Option<Fidelity> {
     })
 }
 
-/// The text under which a float is stored. Where two shortest texts are equally near, JSON takes the even one (RFC 8785) and
-/// the standard library the larger one, so only JSON's own writer says what a reviewer will see.
+/// The text of a stored float. If two shortest texts are equally near, RFC 8785 uses the even one
+/// and the standard library the larger one. Only JSON's serializer therefore gives the text that
+/// reviewers see.
 fn stored(read: f64) -> String {
     serde_json::Value::from(read).to_string()
 }
 
-/// A decimal number without its sign: digits that neither begin nor end with 0, times a power of ten.
+/// The absolute value of a decimal number: digits without leading or trailing zeros, and an
+/// exponent.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     digits: String,
@@ -48,7 +53,8 @@ impl Decimal {
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let all = format!("{whole}{fraction}");
         let magnitude = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        let numeric = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let numeric =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if !numeric(&all) || !numeric(magnitude) {
             return None;
         }
@@ -56,7 +62,7 @@ impl Decimal {
         if digits.is_empty() {
             return Some(Self { digits, exponent: 0 });
         }
-        // Beyond this the value is lost anyway, whatever the exponent is exactly.
+        // Beyond this limit the value is lost regardless of the exact exponent.
         let beyond = if exponent.starts_with('-') { i64::MIN / 4 } else { i64::MAX / 4 };
         let exponent = exponent.parse::<i64>().unwrap_or(beyond).clamp(i64::MIN / 4, i64::MAX / 4);
         let zeros = all.len() - all.trim_end_matches('0').len();
@@ -65,33 +71,38 @@ impl Decimal {
     }
 }
 
-/// A number of a JSON text that would be stored as another one.
+/// A number in a JSON text that would not be stored exactly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}")]
+#[error(
+    "the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}"
+)]
 pub struct Unfaithful {
-    /// As it is written, shortened.
+    /// The number as written, shortened.
     pub number: String,
     /// A JSON pointer.
     pub path: String,
-    /// Its line, from 1.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// Its first byte in that line, from 1.
+    /// Position of its first byte in the line, starting at 1.
     pub column: usize,
     advice: String,
 }
 
-/// What to do about a number that can't be stored exactly, as it follows "can't be stored exactly: ".
+/// How to fix a number that cannot be stored exactly. Follows "can't be stored exactly: ".
 pub(crate) fn advice(written: &str) -> String {
     match (written.parse::<f64>(), fidelity(written)) {
-        (Ok(read), Some(Fidelity::Rounded)) => format!("write {}, or write it as text, in quotes", stored(read)),
+        (Ok(read), Some(Fidelity::Rounded)) => {
+            format!("write {}, or write it as text, in quotes", stored(read))
+        }
         _ => "write it as text, in quotes".to_owned(),
     }
 }
 
-/// Goes over a valid JSON text and refuses the first number of which less remains than `least`.
+/// Checks the numbers of a valid JSON text and rejects the first one that is preserved less well
+/// than `least`.
 ///
 /// # Errors
-/// The number and its place.
+/// The number and its position.
 pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
     let mut path: Vec<Step> = Vec::new();
     let mut rest = Cursor { bytes: text.as_bytes(), at: 0 };
@@ -108,11 +119,12 @@ pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
             }
             b'"' => {
                 rest.skip_string();
-                // A text before a colon is a key. Which values texts have is no matter here.
+                // A string before a colon is a key. Other strings do not matter here.
                 if rest.is_before_colon()
                     && let Some(Step::Key(key)) = path.last_mut()
                 {
-                    *key = serde_json::from_str(text.get(from..rest.at).unwrap_or_default()).unwrap_or_default();
+                    *key = serde_json::from_str(text.get(from..rest.at).unwrap_or_default())
+                        .unwrap_or_default();
                 }
                 continue;
             }
@@ -143,7 +155,7 @@ fn unfaithful(text: &str, from: usize, number: &str, path: &[Step]) -> Unfaithfu
     }
 }
 
-/// Where a value is within the one around it.
+/// The position of a value in its parent.
 enum Step {
     Key(String),
     Item(usize),
@@ -186,7 +198,9 @@ impl Cursor<'_> {
     }
 
     fn skip_number(&mut self) {
-        self.skip_while(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+        self.skip_while(|byte| {
+            byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E')
+        });
     }
 
     fn is_before_colon(&self) -> bool {
@@ -201,7 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn number_that_comes_back_equal_is_exact() {
+    fn round_trip_number_is_exact() {
         for exact in [
             "0",
             "-0.0",
@@ -225,9 +239,12 @@ mod tests {
         }
         // The float between them is 629249297997094.25.
         assert_eq!(fidelity("629249297997094.2"), Some(Fidelity::Exact));
-        for rounded in
-            ["0.10000000000000001", "1.0000000000000000000001", "3.14159265358979323846", "629249297997094.3"]
-        {
+        for rounded in [
+            "0.10000000000000001",
+            "1.0000000000000000000001",
+            "3.14159265358979323846",
+            "629249297997094.3",
+        ] {
             assert_eq!(fidelity(rounded), Some(Fidelity::Rounded), "{rounded}");
         }
         for lost in [
@@ -250,11 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn lost_number_is_reported_with_its_place() {
+    fn inexact_number_is_reported_with_position() {
         let text = "{\"a\": [1, {\"x/y\": \"1e-400 \\\" [\",\n  \"b\" : 1e-400}]}";
         let error = check_numbers(text, Fidelity::Exact).unwrap_err();
         assert_eq!((error.path.as_str(), error.line, error.column), ("/a/1/b", 2, 9), "{error}");
-        assert!(error.to_string().starts_with("the number 1e-400 at /a/1/b can't be stored exactly: write it as text"));
+        assert!(
+            error.to_string().starts_with(
+                "the number 1e-400 at /a/1/b can't be stored exactly: write it as text"
+            )
+        );
         let error = check_numbers("[[], [0.10000000000000001]]", Fidelity::Exact).unwrap_err();
         assert_eq!(error.path, "/1/0");
         assert!(error.to_string().contains("write 0.1, or"), "{error}");
@@ -269,7 +290,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_serde_writes_is_exact(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO, whole in -(1_i64 << 53)..(1_i64 << 53)) {
+        fn serialized_floats_are_exact(number in proptest::num::f64::NORMAL | proptest::num::f64::ZERO, whole in -(1_i64 << 53)..(1_i64 << 53)) {
             let text = serde_json::json!([number, whole]).to_string();
             prop_assert_eq!(check_numbers(&text, Fidelity::Exact), Ok(()));
             prop_assert_eq!(fidelity(&stored(number)), Some(Fidelity::Exact));

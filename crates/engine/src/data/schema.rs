@@ -1,25 +1,26 @@
-//! Whether a value is what its attribute's schema says.
+//! Validates values against the schemas of attributes.
 //!
-//! Barclamps describe values in one of two vocabularies, and many in words of both: OpenCrowbar's (`type: seq`, `sequence`,
-//! `mapping`, `=` for any other key, `range`) and JSON Schema's (`type: array`, `items`, `properties`, `additionalProperties`,
-//! `minimum`, `maximum`). Both say the same few things, so one reader serves both. What it does not know says nothing: a schema that
-//! asks for more than can be checked here must not refuse a value that is right. Patterns are among that; they are written for
-//! another language's regular expressions.
+//! Barclamps use one of two vocabularies, and often both: OpenCrowbar's (`type: seq`, `sequence`,
+//! `mapping`, `=` for any other key, `range`) and JSON Schema's (`type: array`, `items`,
+//! `properties`, `additionalProperties`, `minimum`, `maximum`). Both express the same few rules, so
+//! one validator handles both. It ignores unknown keywords, because it must not reject a valid
+//! value. It also ignores patterns, which are written for another regular expression dialect.
 
 use serde_json::{Map, Value};
 
 use super::{check_depth, escaped, kind_of};
 
-/// A value that is not what its schema says.
+/// A value that does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// A JSON pointer from the value on; empty for the value itself.
+    /// A JSON pointer relative to the value; empty for the value itself.
     pub path: String,
-    /// What is wrong: `is text, and should be a number`. Never the value.
+    /// The problem: `is text, and should be a number`. Never contains the value.
     pub what: String,
 }
 
-/// Everything in which a value is not what its schema says, in the order of the value. References to secrets fit everywhere.
+/// All mismatches between a value and its schema, in the order of the value. A reference to a
+/// secret matches any schema.
 pub fn misfits(value: &Value, schema: &Value) -> Vec<Misfit> {
     let mut found = Vec::new();
     if check_depth(value).is_ok() && check_depth(schema).is_ok() {
@@ -61,9 +62,16 @@ fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<Misfit>) {
     }
 }
 
-fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, found: &mut Vec<Misfit>) {
-    let known = schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
-    let other = known.and_then(|known| known.get("=")).or_else(|| schema.get("additionalProperties"));
+fn fields(
+    map: &Map<String, Value>,
+    schema: &Map<String, Value>,
+    path: &str,
+    found: &mut Vec<Misfit>,
+) {
+    let known =
+        schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
+    let other =
+        known.and_then(|known| known.get("=")).or_else(|| schema.get("additionalProperties"));
     for (key, value) in super::ordered(map) {
         let at = format!("{path}/{}", escaped(key));
         match (known.and_then(|known| known.get(key)), other) {
@@ -75,21 +83,30 @@ fn fields(map: &Map<String, Value>, schema: &Map<String, Value>, path: &str, fou
             (None, None) => {}
         }
     }
-    let named = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let marked = known
+    let named = schema
+        .get("required")
+        .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .filter(|(key, field)| *key != "=" && field.get("required").and_then(Value::as_bool) == Some(true));
-    let mut missing: Vec<&str> =
-        named.chain(marked.map(|(key, _)| key.as_str())).filter(|key| !map.contains_key(*key)).collect();
+        .filter_map(Value::as_str);
+    let marked = known.into_iter().flatten().filter(|(key, field)| {
+        *key != "=" && field.get("required").and_then(Value::as_bool) == Some(true)
+    });
+    let mut missing: Vec<&str> = named
+        .chain(marked.map(|(key, _)| key.as_str()))
+        .filter(|key| !map.contains_key(*key))
+        .collect();
     missing.sort_unstable();
     missing.dedup();
     for key in missing {
-        found.push(Misfit { path: format!("{path}/{}", escaped(key)), what: "is required, and missing".into() });
+        found.push(Misfit {
+            path: format!("{path}/{}", escaped(key)),
+            what: "is required, and missing".into(),
+        });
     }
 }
 
-/// Words for types, of both vocabularies; kwalify's dates and times can't be checked here.
+/// Type names of both vocabularies. Dates and times of kwalify are not validated.
 const TYPES: [&str; 22] = [
     "any",
     "array",
@@ -115,7 +132,8 @@ const TYPES: [&str; 22] = [
     "timestamp",
 ];
 
-/// What is wrong with a schema itself: no value, or any, would fit what somebody meant by it. In the order of its keys, with pointers.
+/// Problems of a schema itself, with which it would accept either no value or any value. In the
+/// order of its keys, with pointers.
 pub fn flaws(schema: &Value) -> Vec<Misfit> {
     let mut found = Vec::new();
     if check_depth(schema).is_ok() {
@@ -133,11 +151,16 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
     if map.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         wrong("has an empty enum: no value passes".into());
     }
-    for (both, [least, most]) in [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])] {
+    for (both, [least, most]) in
+        [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])]
+    {
         let both = map.get(both);
-        let limit =
-            |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| map.get(long)).and_then(Value::as_f64);
-        if let Some((least, most)) = limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most) {
+        let limit = |short: &str, long: &str| {
+            both.and_then(|b| b.get(short)).or_else(|| map.get(long)).and_then(Value::as_f64)
+        };
+        if let Some((least, most)) =
+            limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most)
+        {
             wrong(format!("asks for at least {least} and at most {most}: no value passes"));
         }
     }
@@ -150,7 +173,9 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
                 }
             }
             ("sequence" | "items", Value::Array(one)) => {
-                one.iter().enumerate().for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
+                one.iter()
+                    .enumerate()
+                    .for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
             }
             ("items" | "additionalProperties", schema) => look_for_flaws(schema, at, found),
             _ => {}
@@ -178,7 +203,9 @@ fn is_word(value: &Value, word: &str) -> bool {
     match word {
         "str" | "string" => value.is_string(),
         "text" => value.is_string() || value.is_number(),
-        "int" | "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "int" | "integer" => {
+            value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
+        }
         "float" | "number" => value.is_number(),
         "bool" | "boolean" => value.is_boolean(),
         "seq" | "array" => value.is_array(),
@@ -201,7 +228,9 @@ fn listed(expected: &Value) -> String {
     };
     match expected {
         Value::String(word) => plain(word),
-        Value::Array(words) => words.iter().filter_map(Value::as_str).map(plain).collect::<Vec<_>>().join(" or "),
+        Value::Array(words) => {
+            words.iter().filter_map(Value::as_str).map(plain).collect::<Vec<_>>().join(" or ")
+        }
         other => other.to_string(),
     }
 }
@@ -210,16 +239,21 @@ fn out_of_range(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     #[expect(clippy::cast_precision_loss, reason = "no text is so long")]
     let (found, both, single, unit) = match value {
         Value::Number(number) => (number.as_f64()?, "range", ["minimum", "maximum"], ""),
-        Value::String(text) => (text.chars().count() as f64, "length", ["minLength", "maxLength"], " characters"),
+        Value::String(text) => {
+            (text.chars().count() as f64, "length", ["minLength", "maxLength"], " characters")
+        }
         _ => return None,
     };
     let both = schema.get(both);
-    let limit =
-        |short: &str, long: &str| both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64);
+    let limit = |short: &str, long: &str| {
+        both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64)
+    };
     if let Some(least) = limit("min", single[0]).filter(|least| found < *least) {
         return Some(format!("should be at least {least}{unit}"));
     }
-    limit("max", single[1]).filter(|most| found > *most).map(|most| format!("should be at most {most}{unit}"))
+    limit("max", single[1])
+        .filter(|most| found > *most)
+        .map(|most| format!("should be at most {most}{unit}"))
 }
 
 #[cfg(test)]
@@ -232,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn both_vocabularies_say_the_same() {
+    fn both_schema_vocabularies_are_equivalent() {
         let crowbar = json!({"type": "map", "mapping": {
             "port": {"type": "int", "required": true, "range": {"min": 1, "max": 65535}},
             "hosts": {"type": "seq", "sequence": [{"type": "str"}]},
@@ -243,7 +277,10 @@ mod tests {
             "hosts": {"type": "array", "items": {"type": "string"}},
         }});
         for schema in [crowbar, json_schema] {
-            assert_eq!(told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()), [""; 0]);
+            assert_eq!(
+                told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()),
+                [""; 0]
+            );
             assert_eq!(told(json!([]), schema.clone()), [" is a list, and should be an object"]);
             let wrong = told(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
             assert_eq!(
@@ -260,26 +297,42 @@ mod tests {
             assert_eq!(told(json!("äöü"), schema.clone()), [" should be at most 2 characters"]);
             assert_eq!(told(json!("äö"), schema), [""; 0]);
         }
-        assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" should be one of \"a\", \"b\""]);
-        assert_eq!(told(json!({"a": 1}), json!({"additionalProperties": false})), ["/a is no key that is known here"]);
+        assert_eq!(
+            told(json!("x"), json!({"enum": ["a", "b"]})),
+            [" should be one of \"a\", \"b\""]
+        );
+        assert_eq!(
+            told(json!({"a": 1}), json!({"additionalProperties": false})),
+            ["/a is no key that is known here"]
+        );
     }
 
     #[test]
-    fn a_schema_that_nothing_or_everything_fits_is_known() {
-        let told =
-            |schema: Value| flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>();
-        assert_eq!(told(json!({"type": "zz"})), [" asks for the type \"zz\", which is none: every value passes"]);
+    fn flawed_schemas_are_detected() {
+        let told = |schema: Value| {
+            flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told(json!({"type": "zz"})),
+            [" asks for the type \"zz\", which is none: every value passes"]
+        );
         assert_eq!(told(json!({"enum": []})), [" has an empty enum: no value passes"]);
         let crossed = [" asks for at least 5 and at most 1: no value passes"];
         assert_eq!(told(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
         assert_eq!(told(json!({"minimum": 5, "maximum": 1})), crossed);
         let deep = json!({"type": "seq", "sequence": [{"type": "map", "mapping": {"a": {"type": ["str", "nil"]}}}]});
-        assert_eq!(told(deep), ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]);
-        assert_eq!(told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})), [""; 0]);
+        assert_eq!(
+            told(deep),
+            ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]
+        );
+        assert_eq!(
+            told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})),
+            [""; 0]
+        );
     }
 
     #[test]
-    fn what_is_not_known_refuses_nothing_and_no_value_is_told() {
+    fn unknown_keywords_are_ignored_and_values_hidden() {
         assert_eq!(told(json!("x"), json!({"type": "date", "pattern": "/\\Ay\\z/"})), [""; 0]);
         assert_eq!(told(json!({"$secret": "s", "version": 1}), json!({"type": "str"})), [""; 0]);
         assert!(!told(json!("hunter2"), json!({"type": "int"}))[0].contains("hunter"));

@@ -1,11 +1,12 @@
-//! References to secrets, and what is shown in their place.
+//! References to secrets, and masking.
 //!
-//! Documents never hold a secret, only a reference: `{"$secret": "db/admin", "version": 3}`. It is resolved when a run starts, so
-//! its value reaches the worker and nothing else. Two maskings keep it that way: [`mask`] hides references from those who read
-//! data, [`conceal`] takes values that a run printed or handed back out of its wall.
+//! Documents never contain a secret, only a reference: `{"$secret": "db/admin", "version": 3}`. It
+//! is resolved when a run starts, so the value reaches only the worker. [`mask`] hides references
+//! from readers of data. [`conceal`] removes secret values that a run printed or returned from its
+//! output.
 //!
-//! Any object with the key `$secret` counts as a reference, well formed or not: a half-written one must not be treated as
-//! ordinary data, where its parts would be shown and merged.
+//! Any object with the key `$secret` counts as a reference, even if malformed. As ordinary data,
+//! the parts of a malformed reference would be shown and merged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,25 +18,26 @@ use super::{escaped, ordered};
 
 /// The key that makes an object a reference.
 pub const KEY: &str = "$secret";
-/// What stands in the place of a secret.
+/// The replacement text for a secret.
 pub const MASK: &str = "(secret)";
 
-/// Shorter plain texts are not searched for: replacing every `1` of a wall hides nothing and ruins it.
+/// Minimum length for masking, in bytes. Replacing every `1` of an output would hide nothing and
+/// destroy the output.
 pub const SHORTEST_CONCEALED: usize = 4;
 
-/// A secret's name and version, never its value.
+/// A reference to a secret by name and version. It never contains the value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SecretRef {
-    /// Its name.
+    /// The secret's name, a path such as `db/admin`.
     #[serde(rename = "$secret")]
     pub name: String,
-    /// Which of its values; a rotation is a reviewed edit that raises it.
+    /// The version of the value. A rotation is a reviewed edit that raises it.
     pub version: i64,
 }
 
-/// `db/admin version 3`
+/// Writes `db/admin version 3`.
 impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} version {}", self.name, self.version)
@@ -43,22 +45,24 @@ impl fmt::Display for SecretRef {
 }
 
 impl SecretRef {
-    /// The parts of its name, which is a path; None: there can't be a secret of that name. Workers have secrets as files, so no part
-    /// may lead elsewhere.
+    /// The components of its name, which is a path. `None` if no secret can have that name. Workers
+    /// store secrets as files, so no component may lead to another folder.
     pub fn parts(&self) -> Option<Vec<&str>> {
-        let plain = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0']);
+        let plain = |part: &&str| {
+            !part.is_empty() && !part.starts_with('.') && !part.contains(['\\', '\0'])
+        };
         let parts: Vec<&str> = self.name.split('/').collect();
         parts.iter().all(plain).then_some(parts)
     }
 }
 
-/// What a secret is for, as the file next to it on the workers says.
+/// The allowed use of a secret, from the descriptor file next to it on the workers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Descriptor {
     /// Data of runs in these deployments, by name.
     Data {
-        /// `*`: every deployment. A deployment that is nested in a listed one is not covered.
+        /// `*` means every deployment. Descendants of a listed deployment are not included.
         deployments: BTreeSet<String>,
     },
     /// The key for connections to nodes. No run receives it.
@@ -66,43 +70,47 @@ pub enum Descriptor {
 }
 
 impl Descriptor {
-    /// The name in a descriptor that stands for every deployment.
+    /// The name in a descriptor that means every deployment.
     pub const EVERY: &str = "*";
 
     /// Whether runs in this deployment may receive the secret.
     pub fn allows(&self, deployment: &str) -> bool {
         match self {
-            Self::Data { deployments } => deployments.contains(Self::EVERY) || deployments.contains(deployment),
+            Self::Data { deployments } => {
+                deployments.contains(Self::EVERY) || deployments.contains(deployment)
+            }
             Self::NodeKey {} => false,
         }
     }
 }
 
-/// A secret as workers report it. A hint for reviewers: which secret a run receives, the worker decides from its own files.
+/// A secret as workers report it. Only a hint for reviewers: workers decide from their own files
+/// which secrets a run receives.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KnownSecret {
-    /// Its name.
     pub name: String,
-    /// Its newest versions.
+    /// The newest versions.
     pub versions: BTreeSet<i64>,
-    /// None: it has no valid descriptor, and can't be used.
+    /// `None`: the secret has no valid descriptor and cannot be used.
     pub descriptor: Option<Descriptor>,
 }
 
-/// Whether a value stands for a secret, well formed or not.
+/// Whether a value is a reference to a secret, well-formed or not.
 pub fn is_reference(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.contains_key(KEY))
 }
 
-/// The reference that a value is. None for anything else, a malformed reference included: [`is_reference`] tells these apart.
+/// Parses a reference. `None` for any other value and for a malformed reference; [`is_reference`]
+/// distinguishes these.
 pub fn reference(value: &Value) -> Option<SecretRef> {
     let map = value.as_object()?;
     let name = map.get(KEY)?.as_str()?;
     let version = map.get("version")?.as_i64()?;
-    (map.len() == 2 && !name.is_empty() && version > 0).then(|| SecretRef { name: name.to_owned(), version })
+    (map.len() == 2 && !name.is_empty() && version > 0)
+        .then(|| SecretRef { name: name.to_owned(), version })
 }
 
-/// Every well-formed reference in a document, each once, in order. What has to be resolved before a run.
+/// Every distinct well-formed reference in a document, in order. A run needs all of them resolved.
 pub fn references(value: &Value) -> BTreeSet<SecretRef> {
     let mut found = BTreeSet::new();
     collect(value, &mut found);
@@ -123,9 +131,13 @@ fn locate(value: &Value, at: String, found: &mut Vec<(String, SecretRef)>) {
     }
     match value {
         Value::Object(map) => {
-            ordered(map).into_iter().for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
+            ordered(map)
+                .into_iter()
+                .for_each(|(key, v)| locate(v, format!("{at}/{}", escaped(key)), found));
         }
-        Value::Array(list) => list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(n, v)| locate(v, format!("{at}/{n}"), found))
+        }
         _ => {}
     }
 }
@@ -142,15 +154,16 @@ fn collect(value: &Value, found: &mut BTreeSet<SecretRef>) {
     }
 }
 
-/// The document with [`MASK`] in the place of every reference.
+/// Replaces every reference with [`MASK`].
 pub fn mask(value: &Value) -> Value {
     replaced(value, &|_| MASK.to_owned())
 }
 
-/// The document with a text in the place of every reference that names the secret, for those who review a change:
-/// `(secret db/admin version 3)`.
+/// Replaces every reference with its name for reviewers: `(secret db/admin version 3)`.
 pub fn named(value: &Value) -> Value {
-    replaced(value, &|at| reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})")))
+    replaced(value, &|at| {
+        reference(at).map_or_else(|| MASK.to_owned(), |secret| format!("(secret {secret})"))
+    })
 }
 
 fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
@@ -158,13 +171,15 @@ fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
         return Value::String(text(value));
     }
     match value {
-        Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect()),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(k, v)| (k.clone(), replaced(v, text))).collect())
+        }
         Value::Array(list) => Value::Array(list.iter().map(|v| replaced(v, text)).collect()),
         plain => plain.clone(),
     }
 }
 
-/// Whether a reference is anywhere in a document.
+/// Whether a document contains a reference.
 pub fn holds_reference(value: &Value) -> bool {
     is_reference(value)
         || match value {
@@ -174,12 +189,14 @@ pub fn holds_reference(value: &Value) -> bool {
         }
 }
 
-/// The document with [`MASK`] for every occurrence of these plain texts: in texts, in keys, and in numbers that are one of them.
+/// Replaces every occurrence of these plain texts with [`MASK`]: in strings, in keys, and in
+/// numbers that equal one of them.
 ///
-/// Longer texts go first, so that a secret that contains another leaves no remainder. Texts under [`SHORTEST_CONCEALED`] bytes
-/// are passed over.
+/// Longer texts are replaced first, so that a secret that contains another leaves no remainder.
+/// Texts shorter than [`SHORTEST_CONCEALED`] bytes are ignored.
 pub fn conceal(value: &Value, plain: &[&str]) -> Value {
-    let mut plain: Vec<&str> = plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
+    let mut plain: Vec<&str> =
+        plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
     plain.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     concealed(value, &plain)
 }
@@ -213,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn half_written_references_are_masked_and_never_resolved() {
+    fn malformed_references_are_masked_and_unresolved() {
         for value in [
             json!({"$secret": "db"}),
             json!({"$secret": "db", "version": 0}),
@@ -224,18 +241,22 @@ mod tests {
             assert_eq!(reference(&value), None);
             assert!(is_reference(&value));
         }
-        let good = json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
+        let good =
+            json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
         let only = SecretRef { name: "db".into(), version: 2 };
         assert_eq!(references(&good).into_iter().collect::<Vec<_>>(), [only]);
         assert!(holds_reference(&good) && !holds_reference(&mask(&good)));
     }
 
     #[test]
-    fn concealing_leaves_no_part_of_a_secret() {
+    fn conceal_leaves_no_secret_fragment() {
         let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
         let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
         let text = hidden.to_string();
-        assert!(!text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"), "{text}");
+        assert!(
+            !text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"),
+            "{text}"
+        );
         assert_eq!(hidden["pin"], json!("123"));
         assert_eq!(hidden[MASK], json!(["x (secret) y", MASK, 1]));
     }

@@ -1,18 +1,21 @@
-//! What a run is given beside its attributes.
+//! The input of a run in addition to its attributes.
 //!
-//! Attributes are one merged document: of a key that many others set, a run sees one value. So what is of many is handed over apart from
-//! it, in a document of its own, whose keys can shadow no setting:
+//! Attributes are one merged document, so a run sees only one value of a key that many noderoles
+//! set. Data about many nodes and runs is therefore in a separate document, whose keys cannot hide
+//! a setting:
 //!
-//! * `node`: its own node, with what is known of it;
-//! * `results`: what attempts returned that are kept for its node ([`super::kept`]), also those that failed, newest first;
-//! * `nodes`: the nodes that carry what the run waits for (its ancestors by hard edges), nearest first, each with its addresses and, of
-//!   each such noderole there, its data and wall;
-//! * `left_out`: how much of all that there was no room for.
+//! * `node`: its own node, with facts and hints.
+//! * `results`: the stored results of attempts on its node ([`super::kept`]), including failed
+//!   ones, newest first.
+//! * `nodes`: the nodes of the run's ancestors (over hard edges), nearest first. Each has its
+//!   addresses and, for each such noderole, data and output.
+//! * `left_out`: how much did not fit.
 //!
-//! It is bounded ([`RESULTS`], [`NODES`], [`BYTES_OF_NODES`], [`BYTES_OF_RESULTS`], [`BYTES_OF_FACTS`]), and what is left out is counted,
-//! never silent: a configuration that is written for nine of ten peers is worse than none. Names and addresses go before data.
+//! The document is bounded ([`RESULTS`], [`NODES`], [`BYTES_OF_NODES`], [`BYTES_OF_RESULTS`],
+//! [`BYTES_OF_FACTS`]). Omissions are counted and never silent, because a configuration for nine of
+//! ten peers is worse than none. Names and addresses take precedence over data.
 //!
-//! Secrets are references in it, and stay so: a run that needs one has it in its attributes.
+//! Secrets remain references in this document. A run that needs one has it in its attributes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,28 +25,28 @@ use serde_json::Value;
 use super::{Contribution, DataError, layers};
 use crate::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
 
-/// Most results.
+/// Maximum number of results.
 pub const RESULTS: usize = 100;
-/// Most bytes of results, as JSON.
+/// Maximum size of the results as JSON, in bytes.
 pub const BYTES_OF_RESULTS: usize = 128 << 10;
-/// Most nodes.
+/// Maximum number of nodes.
 pub const NODES: usize = 1_000;
-/// Most bytes of the data of all nodes, as JSON.
+/// Maximum size of the data of all nodes as JSON, in bytes.
 pub const BYTES_OF_NODES: usize = 128 << 10;
-/// Most bytes of a node's facts and hints, each, as JSON.
+/// Maximum size of a node's facts and of its hints as JSON, in bytes each.
 pub const BYTES_OF_FACTS: usize = 64 << 10;
 
-/// The document.
+/// The input of a run in addition to its attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Surroundings {
-    /// Where the run is.
+    /// The run's own node.
     pub node: OwnNode,
-    /// What attempts on that node returned; newest first.
+    /// Results of attempts on that node, newest first.
     pub results: Vec<Returned>,
-    /// Who carries what the run waits for; nearest first, then by name.
+    /// Nodes with noderoles that the run waits for, nearest first, then by name.
     pub nodes: Vec<Peer>,
-    /// What there was no room for.
+    /// How much did not fit into the document.
     pub left_out: LeftOut,
 }
 
@@ -51,59 +54,59 @@ pub struct Surroundings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OwnNode {
-    /// Which.
+    /// The node's id.
     pub id: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: Fqdn,
-    /// Where it belongs.
+    /// The deployment that the node belongs to.
     pub deployment: DeploymentName,
-    /// Whether it stands for a deployment.
+    /// Whether this is a deployment's phantom node.
     pub phantom: bool,
-    /// Where it answers, in the order in which that is tried.
+    /// The node's addresses, in the order in which workers try them.
     pub addresses: Vec<String>,
-    /// What is known of it.
+    /// The facts that runs returned about the node.
     pub facts: Value,
-    /// What people said of it when they added it.
+    /// The hints that users entered for the node.
     pub hints: Value,
 }
 
-/// What an attempt returned.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Returned {
-    /// The attempt.
+    /// The run.
     pub run: RunId,
     /// The role of its noderole.
     pub role: RoleName,
-    /// Which of the role's instances on the node.
+    /// The instance of the role on the node.
     pub instance: u32,
-    /// Its step.
+    /// The step.
     pub step: StepId,
-    /// What was done.
+    /// The action of the step.
     pub action: String,
-    /// How it ended: `succeeded`, `failed`, `cancelled`, `late`.
+    /// The outcome of the attempt: `succeeded`, `failed`, `cancelled` or `late`.
     pub outcome: String,
-    /// The target that it carried out.
+    /// The generation of the step that the attempt ran.
     pub generation: TargetNo,
-    /// When it ended, RFC 3339.
+    /// When the attempt ended, in RFC 3339 format.
     pub at: String,
-    /// What it returned; secrets are masked.
+    /// The returned data. Secrets are masked.
     pub result: Value,
 }
 
-/// A node that carries what a run waits for.
+/// A node with noderoles that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peer {
-    /// Which.
+    /// The node's id.
     pub id: NodeId,
-    /// Its name.
+    /// The node's name.
     pub name: Fqdn,
-    /// Whether it stands for a deployment.
+    /// Whether this is a deployment's phantom node.
     pub phantom: bool,
-    /// Where it answers.
+    /// The node's addresses.
     pub addresses: Vec<String>,
-    /// What it carries of that; nearest first.
+    /// The noderoles on this node that the run waits for, nearest first.
     pub roles: Vec<PeerRole>,
 }
 
@@ -111,62 +114,57 @@ pub struct Peer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeerRole {
-    /// Its role.
+    /// The role.
     pub role: RoleName,
-    /// Which of the role's instances on its node.
+    /// The instance of the role on its node.
     pub instance: u32,
-    /// How many edges above the run it is, at least.
+    /// Minimum number of edges between this noderole and the run's.
     pub distance: u32,
-    /// Whether it is ACTIVE; only then is its wall among its data.
+    /// Whether the noderole is ACTIVE. Only then does its data include its output.
     pub active: bool,
-    /// Its own data and its wall; absent where there was no room for it.
+    /// The noderole's own data and output; omitted if it did not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
-/// How much there was no room for.
+/// How much did not fit into the document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
-    /// Results that are kept and not here.
+    /// Number of stored results that are omitted.
     pub results: usize,
-    /// Nodes that are not here.
+    /// Number of nodes that are omitted.
     pub nodes: usize,
-    /// Noderoles that are here without their data.
+    /// Number of noderoles whose data is omitted.
     pub data: usize,
-    /// Whether the facts are too many.
+    /// Whether the facts are omitted because they are too large.
     pub facts: bool,
-    /// Whether the hints are too many.
+    /// Whether the hints are omitted because they are too large.
     pub hints: bool,
 }
 
-/// An ancestor of a run's step, with where it is.
+/// An ancestor of a run's step, with its node.
 #[derive(Debug, Clone)]
 pub struct Carried<'a> {
-    /// Its node.
     pub node: NodeId,
-    /// That node's name.
     pub name: Fqdn,
-    /// Whether that stands for a deployment.
+    /// Whether the node is a phantom.
     pub phantom: bool,
-    /// Where that answers.
+    /// The node's addresses.
     pub addresses: Vec<String>,
-    /// Its role.
     pub role: RoleName,
-    /// Which of the role's instances there.
     pub instance: u32,
-    /// How many hard edges above the run's step, at least.
+    /// Minimum number of hard edges between it and the run's step.
     pub distance: u32,
-    /// Whether it is ACTIVE.
     pub active: bool,
-    /// Its data.
     pub seen: Contribution<'a>,
 }
 
-/// Puts the document together. `results` in any order; `more` is how many of them were not even read.
+/// Builds the document. `results` can be in any order. `more` is the number of results that were
+/// not even read.
 ///
 /// # Errors
-/// Those of [`layers`], when an ancestor's data is no object.
+/// Those of [`layers`] if an ancestor's data is not an object.
 pub fn surroundings(
     node: OwnNode,
     results: Vec<Returned>,
@@ -187,7 +185,7 @@ fn size(value: &Value) -> usize {
     value.to_string().len()
 }
 
-/// Takes a document away that is too large; whether it was.
+/// Removes a document that is too large. Returns whether it was.
 fn cut(value: &mut Value) -> bool {
     let is_large = size(value) > BYTES_OF_FACTS;
     if is_large {
@@ -196,7 +194,8 @@ fn cut(value: &mut Value) -> bool {
     is_large
 }
 
-/// The newest of each step go first, so that one that is tried again and again takes no other's place.
+/// Puts the newest result of each step first, so that many attempts of one step do not displace
+/// others.
 fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
     results.sort_by_key(|result| std::cmp::Reverse(result.run));
     let mut seen: BTreeMap<StepId, usize> = BTreeMap::new();
@@ -226,10 +225,12 @@ fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
 
 fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, DataError> {
     let mut nearest_first: Vec<&Carried<'_>> = carried.iter().collect();
-    nearest_first
-        .sort_by(|a, b| (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance)));
+    nearest_first.sort_by(|a, b| {
+        (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance))
+    });
     let all: BTreeSet<NodeId> = carried.iter().map(|one| one.node).collect();
-    let (mut peers, mut places): (Vec<Peer>, BTreeMap<NodeId, usize>) = (Vec::new(), BTreeMap::new());
+    let (mut peers, mut places): (Vec<Peer>, BTreeMap<NodeId, usize>) =
+        (Vec::new(), BTreeMap::new());
     let mut bytes = 0;
     for one in nearest_first {
         let at = match places.get(&one.node) {
@@ -237,7 +238,13 @@ fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, D
             None if peers.len() >= NODES => continue,
             None => {
                 let (name, addresses) = (one.name.clone(), one.addresses.clone());
-                peers.push(Peer { id: one.node, name, phantom: one.phantom, addresses, roles: Vec::new() });
+                peers.push(Peer {
+                    id: one.node,
+                    name,
+                    phantom: one.phantom,
+                    addresses,
+                    roles: Vec::new(),
+                });
                 places.insert(one.node, peers.len() - 1);
                 peers.len() - 1
             }
@@ -294,7 +301,13 @@ mod tests {
         }
     }
 
-    fn carried<'a>(node: u128, role: &str, distance: u32, data: &'a Value, wall: &'a Value) -> Carried<'a> {
+    fn carried<'a>(
+        node: u128,
+        role: &str,
+        distance: u32,
+        data: &'a Value,
+        wall: &'a Value,
+    ) -> Carried<'a> {
         let own = OwnData { user: data, ..OwnData::NONE };
         let step = StepId(Uuid::from_u128(node * 100 + u128::from(distance)));
         Carried {
@@ -311,25 +324,35 @@ mod tests {
     }
 
     #[test]
-    fn nodes_come_nearest_first_each_with_what_it_says() {
-        let (one, two) = (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
+    fn peer_nodes_are_ordered_nearest_first() {
+        let (one, two) =
+            (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
         let wall = json!({"pid": 7, "port": 9});
         let none = Value::Null;
-        let all =
-            [carried(3, "store", 2, &one, &none), carried(2, "app", 1, &two, &wall), carried(3, "app", 1, &one, &wall)];
+        let all = [
+            carried(3, "store", 2, &one, &none),
+            carried(2, "app", 1, &two, &wall),
+            carried(3, "app", 1, &one, &wall),
+        ];
         let made = surroundings(own(), vec![], 0, &all).unwrap();
-        let told: Vec<_> =
-            made.nodes.iter().map(|n| (n.name.as_str(), n.roles.len(), n.addresses[0].as_str())).collect();
+        let told: Vec<_> = made
+            .nodes
+            .iter()
+            .map(|n| (n.name.as_str(), n.roles.len(), n.addresses[0].as_str()))
+            .collect();
         assert_eq!(told, [("n2.rack.example", 1, "10.0.0.2"), ("n3.rack.example", 2, "10.0.0.3")]);
-        // A wall adds, and does not beat what a person said; a secret stays a reference.
+        // An output adds values but does not override a user's; a secret remains a reference.
         let data = made.nodes[0].roles[0].data.clone().unwrap();
         assert_eq!(data, json!({"port": 2, "pid": 7, "p": {"$secret": "s", "version": 1}}));
         assert_eq!(made.left_out, LeftOut::default());
-        assert_eq!(made.nodes[1].roles.iter().map(|r| r.role.as_str()).collect::<Vec<_>>(), ["app", "store"]);
+        assert_eq!(
+            made.nodes[1].roles.iter().map(|r| r.role.as_str()).collect::<Vec<_>>(),
+            ["app", "store"]
+        );
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted_and_addresses_go_before_data() {
+    fn omissions_are_counted_and_addresses_precede_data() {
         let large = json!({"blob": "x".repeat(BYTES_OF_NODES / 2)});
         let none = Value::Null;
         let all: Vec<Carried<'_>> = (2..6).map(|n| carried(n, "app", 1, &large, &none)).collect();
@@ -338,23 +361,31 @@ mod tests {
         assert_eq!(made.nodes.iter().filter(|n| n.roles[0].data.is_some()).count(), 1);
         assert_eq!(made.left_out, LeftOut { data: 3, results: 3, ..LeftOut::default() });
 
-        let many: Vec<Carried<'_>> = (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
+        let many: Vec<Carried<'_>> =
+            (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
         let made = surroundings(own(), vec![], 0, &many).unwrap();
         assert_eq!((made.nodes.len(), made.left_out.nodes), (NODES, 5));
 
         let facts = json!("x".repeat(BYTES_OF_FACTS));
         let made = surroundings(OwnNode { facts, ..own() }, vec![], 0, &[]).unwrap();
-        assert_eq!((made.node.facts, made.left_out.facts, made.left_out.hints), (Value::Null, true, false));
+        assert_eq!(
+            (made.node.facts, made.left_out.facts, made.left_out.hints),
+            (Value::Null, true, false)
+        );
     }
 
     #[test]
-    fn no_step_takes_anothers_place_among_the_results() {
+    fn retried_step_does_not_displace_other_results() {
         let noisy = (10..10 + 2 * RESULTS as i64).map(|run| returned(run, 1, json!({"n": run})));
         let quiet = returned(2, 2, json!({"volume": "v"}));
         let made = surroundings(own(), noisy.chain([quiet.clone()]).collect(), 0, &[]).unwrap();
         assert_eq!(made.results.len(), RESULTS);
         assert_eq!(made.left_out.results, RESULTS + 1);
-        assert_eq!(made.results.last(), Some(&quiet), "newest first, and the quiet one is the oldest");
+        assert_eq!(
+            made.results.last(),
+            Some(&quiet),
+            "newest first, and the quiet one is the oldest"
+        );
         assert!(made.results.is_sorted_by_key(|result| std::cmp::Reverse(result.run)));
         let large = json!("x".repeat(BYTES_OF_RESULTS));
         let made = surroundings(own(), vec![returned(1, 1, large)], 0, &[]).unwrap();

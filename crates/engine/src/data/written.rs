@@ -1,8 +1,10 @@
-//! What people write, before it is taken for data.
+//! Checks JSON that users enter, before it is parsed into data.
 //!
-//! Whoever approves a document reads it on a screen, and what runs reads its bytes. So a text is refused in which an object has a key
-//! twice: every reader of JSON keeps another of the two; and one with a number that would be stored as another ([`number`]). (What else people may not write is said of the value: `check_written`.) Forms
-//! ask this while one types and the server asks it again, so neither says yes to what the other refuses.
+//! Reviewers approve a document as displayed, but runs read its bytes. This module therefore
+//! rejects a text in which an object has a duplicate key, because JSON parsers choose different
+//! values. It also rejects a number that would not be stored exactly ([`number`]). `check_written`
+//! checks the parsed value. Forms use this while the user types and the server checks again, so
+//! both accept the same texts.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,27 +13,28 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::number::{self, Fidelity};
 
-/// Checks a JSON text that a person or a client wrote: keys occur once, and numbers are stored as they are written.
+/// Checks a JSON text from a user or an API client: keys are unique, and numbers are stored
+/// exactly.
 ///
 /// # Errors
-/// As of [`check_keys`], and for a number that would be stored as another one; with its line and column.
+/// Those of [`check_keys`], and an inexact number with its line and column.
 pub fn check(text: &str) -> Result<(), serde_json::Error> {
     check_keys(text)?;
-    // The library takes the place out of the end of the message.
+    // The library reads the position from the end of the message.
     number::check_numbers(text, Fidelity::Exact).map_err(serde_json::Error::custom)
 }
 
-/// Goes over a JSON text and refuses it where an object has a key twice. Keeps no values.
+/// Rejects a JSON text in which an object has a duplicate key. Stores no values.
 ///
 /// # Errors
-/// Where the text is no JSON, or a key stands again; the place is behind that key.
+/// Invalid JSON, or a duplicate key. The position is after that key.
 pub fn check_keys(text: &str) -> Result<(), serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     Once.deserialize(&mut reader)?;
     reader.end()
 }
 
-/// Any value, read for its keys alone.
+/// Any value, of which only the keys are read.
 struct Once;
 
 impl<'de> DeserializeSeed<'de> for Once {
@@ -53,7 +56,9 @@ impl<'de> Visitor<'de> for Once {
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             if seen.contains(&key) {
-                return Err(A::Error::custom(format!("the key {key:?} stands twice in one object: keep one of them")));
+                return Err(A::Error::custom(format!(
+                    "the key {key:?} stands twice in one object: keep one of them"
+                )));
             }
             seen.insert(key);
             entries.next_value_seed(Self)?;
@@ -91,23 +96,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_that_would_change_is_refused_with_its_place() {
+    fn inexact_number_is_rejected_with_position() {
         check(r#"{"a": [0.5, 1e22, -3]}"#).unwrap();
         let error = check("{\"a\":\n [0.5, 1e-400]}").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 8), "{error}");
-        assert!(error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"), "{error}");
+        assert!(
+            error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"),
+            "{error}"
+        );
         assert!(check("[1e400]").is_err() && check("[0.10000000000000001]").is_err());
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_refused_where_it_stands_again() {
-        for good in ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"] {
+    fn duplicate_key_is_rejected_with_position() {
+        for good in
+            ["{}", r#"{"a": {"a": [{"a": 1}, {"a": null}]}, "b": 1.5, "c": -1}"#, "[true, \"x\"]"]
+        {
             check_keys(good).unwrap();
         }
         let error = check_keys("{\n  \"x\": [{\"a\": 1,\n  \"b\": 2, \"a\": 1}]\n}").unwrap_err();
-        assert_eq!((error.line(), error.to_string().contains("the key \"a\" stands twice")), (3, true), "{error}");
+        assert_eq!(
+            (error.line(), error.to_string().contains("the key \"a\" stands twice")),
+            (3, true),
+            "{error}"
+        );
         assert!((11..=14).contains(&error.column()), "{error}");
-        // The same letters, written in another way.
+        // The same characters in another spelling.
         assert!(check_keys(r#"{"a": 1, "\u0061": 2}"#).is_err());
         assert!(check_keys("{\"a\": 1} x").is_err());
         assert!(check_keys(&"[".repeat(100_000)).is_err(), "and no stack is exhausted");

@@ -1,9 +1,10 @@
-//! Approvals that do not count because an author of the change gave the reviewer access.
+//! Excludes approvals by reviewers who got their access from an author of the change.
 //!
-//! An admin who makes an account, a grant or a sign-in link for a reviewer could approve their own change with it. So an approval does
-//! not count if an author gave the reviewer access less than the policy's cooling period before the approval, until a second admin
-//! confirms it. An account or grant made after the submission never counts on it. Access given by a person whose own access was fresh
-//! at that time came from the person who gave that. The database counts by the same rule (`approval_barred`).
+//! An admin could otherwise create an account, a grant or a sign-in link, and approve their own
+//! change with it. An approval does not count if an author gave the reviewer access within the
+//! cooling period before it. It counts once a second admin confirms the access. It never counts if
+//! the account or grant is newer than the review. Access is traced back through givers whose own
+//! access was recent at that time. The database applies the same rule (`approval_barred`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use std::sync::Arc;
 use super::{Facts, MAX_COOLING_HOURS, Reviewer, VerdictKind};
 use crate::ids::PersonId;
 
-/// Microseconds.
+/// One hour in microseconds.
 const HOUR: i64 = 3_600_000_000;
 
-/// How one person gave another access.
+/// How a person gave another one access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessKind {
-    /// Made the account.
+    /// Created the account.
     Created,
-    /// Gave the reviewer or admin permission.
+    /// Granted the reviewer or admin permission.
     Granted,
     /// Enabled a disabled account.
     Enabled,
-    /// Made a sign-in link.
+    /// Created a sign-in link.
     Link,
     /// A password was set with a sign-in link.
     Reset,
@@ -32,11 +33,10 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Created, Self::Granted, Self::Enabled, Self::Link, Self::Reset, Self::FactorRemoved];
 
-    /// The word in the database.
+    /// The kind as the database spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -60,33 +60,31 @@ impl AccessKind {
     }
 }
 
-/// Access that one person gave another.
+/// A change of a person's access by another person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessChange {
-    /// The person with the access.
+    /// The person who got the access.
     pub person: PersonId,
     /// The admin who gave it.
     pub by: PersonId,
-    /// The admin's name.
     pub by_name: String,
-    /// How.
     pub kind: AccessKind,
-    /// When, in microseconds since 1970.
+    /// Microseconds since 1970.
     pub at: i64,
     /// Whether a second admin confirmed it.
     pub confirmed: bool,
 }
 
-/// Who gave the reviewers of a submission access. Times are microseconds since 1970.
+/// The access changes of a review's reviewers. Times are microseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The cooling period of the policy in force, in hours.
     pub cooling_hours: u32,
-    /// When the submission was made.
+    /// When the review was submitted.
     pub submitted: i64,
     /// The current time.
     pub now: i64,
-    /// Changes of the reviewers' access, and of the access of those who gave it.
+    /// Access changes of the reviewers and of those who gave them access.
     pub changes: Arc<Vec<AccessChange>>,
 }
 
@@ -94,20 +92,21 @@ pub struct Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bar<'a> {
     change: &'a AccessChange,
-    /// From when approvals count; None: never on this submission.
+    /// The time from which approvals count. `None`: never on this review.
     until: Option<i64>,
 }
 
 impl Access {
     fn active(&self, person: PersonId, at: i64) -> impl Iterator<Item = &AccessChange> {
-        self.changes
-            .iter()
-            .filter(move |c| c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end))
+        self.changes.iter().filter(move |c| {
+            c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end)
+        })
     }
 
-    /// When a change stops to matter; None: never.
+    /// When a change stops to matter. `None`: never.
     fn until(&self, change: &AccessChange) -> Option<i64> {
-        let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted) && change.at > self.submitted;
+        let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted)
+            && change.at > self.submitted;
         match (made_later, change.confirmed) {
             (true, _) => None,
             (false, true) => Some(change.at),
@@ -115,8 +114,14 @@ impl Access {
         }
     }
 
-    /// The change that keeps a person's approval at a moment from counting; of several, the one that does so the longest.
-    pub(super) fn bar(&self, person: PersonId, at: i64, authors: &BTreeSet<PersonId>) -> Option<Bar<'_>> {
+    /// The access change that bars a person's approval at this time. If several apply, returns the
+    /// one that bars it longest.
+    pub(super) fn bar(
+        &self,
+        person: PersonId,
+        at: i64,
+        authors: &BTreeSet<PersonId>,
+    ) -> Option<Bar<'_>> {
         let from_author = self.active(person, at).filter(|change| self.leads_to(change, authors));
         let bars = from_author.map(|change| Bar { change, until: self.until(change) });
         bars.max_by_key(|bar| bar.until.unwrap_or(i64::MAX))
@@ -136,7 +141,7 @@ impl Access {
     }
 }
 
-/// Whether a person's last verdict approves and counts.
+/// Whether a person's last verdict is an approval that counts.
 pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
     facts.last_word(person).is_some_and(|verdict| {
         verdict.kind == VerdictKind::Approve
@@ -145,20 +150,27 @@ pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
     })
 }
 
-/// One sentence for each eligible reviewer whose approval does not count now, or did not when it was given.
+/// One sentence for each eligible reviewer whose approval does not count now, or did not when it
+/// was given.
 pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| explain(facts, reviewer);
     reviewers.iter().filter_map(of).collect()
 }
 
-/// One sentence for each approving reviewer whom an author gave access within the longest cooling period before the approval: it counts,
-/// and readers of the review know.
+/// One sentence for each approving reviewer who got access from an author within the maximum
+/// cooling period before the approval. The approval counts; the sentence informs readers of the
+/// review.
 pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
         let given = facts.last_word(reviewer.id)?.at;
         let since = given.saturating_sub(i64::from(MAX_COOLING_HOURS) * HOUR);
-        let by_author = |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
-        let change = facts.access.changes.iter().rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
+        let by_author =
+            |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
+        let change = facts
+            .access
+            .changes
+            .iter()
+            .rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
         Some(format!("{} at {}", change.kind.did(&change.by_name, &reviewer.name), utc(change.at)))
     };
     approving.iter().filter_map(of).collect()
@@ -166,13 +178,21 @@ pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
 
 fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let (name, access) = (&reviewer.name, &facts.access);
-    let approval = facts.last_word(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
+    let approval =
+        facts.last_word(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
     let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
-        let voided = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id && verdict.void);
-        let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve) && approval.is_none();
+        let voided = facts
+            .verdicts
+            .iter()
+            .rev()
+            .find(|verdict| verdict.person == reviewer.id && verdict.void);
+        let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve)
+            && approval.is_none();
         if lost {
-            return Some(format!("{name} approved it before the account was disabled, so {name} has to approve again"));
+            return Some(format!(
+                "{name} approved it before the account was disabled, so {name} has to approve again"
+            ));
         }
         return unsigned(facts, reviewer, approval.is_some());
     };
@@ -194,23 +214,27 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     })
 }
 
-/// Why an approval does not count where the policy demands a signature.
+/// Why an approval does not count if the policy requires a signature.
 fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String> {
     let signing = facts.signing.as_ref()?;
     let name = &reviewer.name;
     match (approved, signing.able.contains(&reviewer.id)) {
-        (true, true) => Some(format!("{name} approved it without a passkey and has to approve again with one")),
-        (true, false) => Some(format!("{name} approved it without a passkey and has no confirmed passkey")),
+        (true, true) => {
+            Some(format!("{name} approved it without a passkey and has to approve again with one"))
+        }
+        (true, false) => {
+            Some(format!("{name} approved it without a passkey and has no confirmed passkey"))
+        }
         (false, false) => Some(format!("{name} has no confirmed passkey")),
         (false, true) => None,
     }
 }
 
-/// `2026-11-23 12:00 UTC`.
+/// Formats a time as `2026-11-23 12:00 UTC`.
 pub fn utc(micros: i64) -> String {
     let minutes = micros.div_euclid(60_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
-    // Days of years that begin in March, so that a leap day is the last one.
+    // Years start in March here, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -238,18 +262,31 @@ mod tests {
         }
     }
 
-    /// By 1 (ada), submitted at hour 100, approved by 2 (bo) at an hour.
+    /// A review by person 1 (ada), submitted at hour 100 and approved by person 2 (bo) at `hour`.
     fn approved(hour: i64, changes: Vec<AccessChange>) -> Facts {
         let mut facts = facts();
-        facts.verdicts = vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: hour * HOUR, void: false }];
-        facts.access =
-            Access { cooling_hours: 24, submitted: 100 * HOUR, now: hour * HOUR, changes: Arc::new(changes) };
+        facts.verdicts = vec![Verdict {
+            person: person(2),
+            kind: VerdictKind::Approve,
+            at: hour * HOUR,
+            void: false,
+        }];
+        facts.access = Access {
+            cooling_hours: 24,
+            submitted: 100 * HOUR,
+            now: hour * HOUR,
+            changes: Arc::new(changes),
+        };
         facts
     }
 
     fn text(facts: &Facts) -> String {
         let gate = evaluate(facts);
-        gate.rules.into_iter().find(|rule| rule.rule == Rule::Approvals).map(|rule| rule.text).unwrap_or_default()
+        gate.rules
+            .into_iter()
+            .find(|rule| rule.rule == Rule::Approvals)
+            .map(|rule| rule.text)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -262,12 +299,21 @@ mod tests {
             let mut confirmed = fresh.clone();
             Arc::make_mut(&mut confirmed.access.changes)[0].confirmed = true;
             assert!(evaluate(&confirmed).is_open(), "{kind:?}");
-            assert!(evaluate(&approved(101, vec![change(2, 3, kind, 99)])).is_open(), "of no author: {kind:?}");
-            assert!(evaluate(&approved(101, vec![change(2, 1, kind, 102)])).is_open(), "later: {kind:?}");
+            assert!(
+                evaluate(&approved(101, vec![change(2, 3, kind, 99)])).is_open(),
+                "of no author: {kind:?}"
+            );
+            assert!(
+                evaluate(&approved(101, vec![change(2, 1, kind, 102)])).is_open(),
+                "later: {kind:?}"
+            );
         }
         let mut late = approved(101, vec![change(2, 1, AccessKind::Link, 99)]);
         late.access.now = 200 * HOUR;
-        assert!(!evaluate(&late).is_open(), "what did not count when it was given counts at no time");
+        assert!(
+            !evaluate(&late).is_open(),
+            "what did not count when it was given counts at no time"
+        );
         assert!(text(&late).ends_with("bo has to approve again"), "{}", text(&late));
         late.access.cooling_hours = 0;
         assert!(evaluate(&late).is_open());
@@ -275,7 +321,9 @@ mod tests {
 
     #[test]
     fn access_made_after_submission_never_counts() {
-        for (kind, never) in [(AccessKind::Created, true), (AccessKind::Granted, true), (AccessKind::Link, false)] {
+        for (kind, never) in
+            [(AccessKind::Created, true), (AccessKind::Granted, true), (AccessKind::Link, false)]
+        {
             let mut facts = approved(500, vec![change(2, 1, kind, 101)]);
             Arc::make_mut(&mut facts.access.changes)[0].confirmed = true;
             assert_eq!(!evaluate(&facts).is_open(), never, "{kind:?}");
@@ -283,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn chain_of_fresh_access_leads_to_author() {
+    fn recent_access_chain_leads_to_author() {
         let chain = vec![change(9, 1, AccessKind::Link, 98), change(2, 9, AccessKind::Created, 99)];
         assert!(!evaluate(&approved(101, chain.clone())).is_open());
         assert!(evaluate(&approved(124, chain.clone())).is_open());
@@ -297,24 +345,33 @@ mod tests {
     }
 
     #[test]
-    fn objection_with_fresh_access_counts() {
+    fn objection_with_recent_access_counts() {
         let mut facts = approved(101, vec![change(2, 1, AccessKind::Link, 99)]);
         facts.verdicts[0].kind = VerdictKind::Reject;
         assert_eq!(evaluate(&facts).closed_by().map(|rule| rule.rule), Some(Rule::Objections));
     }
 
     #[test]
-    fn void_verdict_counts_neither_way() {
+    fn void_verdict_never_counts() {
         let mut facts = approved(101, Vec::new());
         facts.verdicts[0].void = true;
-        assert!(text(&facts).contains("bo approved it before the account was disabled"), "{}", text(&facts));
+        assert!(
+            text(&facts).contains("bo approved it before the account was disabled"),
+            "{}",
+            text(&facts)
+        );
         facts.verdicts[0].kind = VerdictKind::Reject;
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
         assert!(evaluate(&facts).is_open());
     }
 
     #[test]
-    fn text_names_giver_and_time() {
+    fn message_names_giver_and_time() {
         let facts = approved(101, vec![change(2, 1, AccessKind::Created, 99)]);
         assert_eq!(
             text(&facts),
@@ -322,20 +379,27 @@ mod tests {
              admin confirms the access of bo: ada created the account of bo at 1970-01-05 03:00 UTC"
         );
         let facts = approved(103, vec![change(2, 1, AccessKind::Granted, 102)]);
-        assert!(text(&facts).ends_with("never count here: ada gave bo a permission after this was submitted"));
+        assert!(
+            text(&facts)
+                .ends_with("never count here: ada gave bo a permission after this was submitted")
+        );
         assert_eq!(evaluate(&facts).can_approve, ["cy"]);
     }
 
     #[test]
-    fn reset_by_an_author_shows_beside_an_approval_that_counts() {
+    fn reset_by_author_is_noted_on_approval() {
         let facts = approved(200, vec![change(2, 1, AccessKind::Reset, 99)]);
-        let noted = "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
+        let noted =
+            "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
         assert_eq!((evaluate(&facts).is_open(), text(&facts).as_str()), (true, noted));
-        assert_eq!(text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])), "1 of 1 approval");
+        assert_eq!(
+            text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])),
+            "1 of 1 approval"
+        );
     }
 
     #[test]
-    fn moments_are_formatted_in_utc() {
+    fn times_are_formatted_in_utc() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_400, "2000-02-29 00:00 UTC"),

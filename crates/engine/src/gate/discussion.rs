@@ -1,44 +1,46 @@
-//! Who may speak in a review's discussion, and who may close a thread.
+//! Permissions in a review's discussion.
 //!
-//! An open thread keeps the gate shut, so closing one is a small verdict: it belongs to whoever opened it, or to somebody who could
-//! approve the change. An author answers, and resolves only what they opened themselves; else the one who is asked could wave the
-//! question away. Threads belong to the proposal: submitting again doesn't settle them.
+//! An open thread blocks the gate, so resolving one is a small verdict. Only the person who opened
+//! the thread, or someone who could approve the change, can resolve it. Authors can reply but
+//! resolve only their own threads; otherwise they could dismiss a reviewer's question. Threads
+//! belong to the proposal, so submitting again does not resolve them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::PersonId;
 
-/// A person as a discussion sees them now.
+/// A person's current permissions in a discussion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Voice {
-    /// Who.
     pub person: PersonId,
-    /// Whether they may change or review anything here.
+    /// Whether they may edit or review anything in this deployment.
     pub writes: bool,
     /// Whether their approval of this change would count.
     pub reviews: bool,
 }
 
-/// Why a person may not do that in a discussion.
+/// Why a person may not perform an action in a discussion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoVoice {
-    /// They only look.
+    /// The account has read-only access.
     #[error("your account only looks: writing here takes the operator or the reviewer permission")]
     Viewer,
-    /// The proposal is closed, and what was said of it stays as it is.
+    /// The proposal is closed, so its discussion can no longer change.
     #[error("the proposal is closed, and so is its discussion: open another proposal")]
     Closed,
-    /// They neither opened the thread nor could approve the change.
-    #[error("whoever opened this thread resolves it, or somebody who may review and wrote no part of the change")]
+    /// The person neither opened the thread nor could approve the change.
+    #[error(
+        "whoever opened this thread resolves it, or somebody who may review and wrote no part of the change"
+    )]
     NotYours,
 }
 
-/// Whether a person may open a thread, reply, or open a resolved thread again.
+/// Whether a person may open a thread, reply, or reopen a resolved thread.
 ///
 /// # Errors
-/// The reason why not.
+/// [`NoVoice`] with the reason.
 pub fn may_write(voice: Voice, open: bool) -> Result<(), NoVoice> {
     if !voice.writes {
         return Err(NoVoice::Viewer);
@@ -49,7 +51,7 @@ pub fn may_write(voice: Voice, open: bool) -> Result<(), NoVoice> {
 /// Whether a person may resolve a thread that `opener` opened.
 ///
 /// # Errors
-/// The reason why not.
+/// [`NoVoice`] with the reason.
 pub fn may_resolve(voice: Voice, opener: PersonId, open: bool) -> Result<(), NoVoice> {
     may_write(voice, open)?;
     if voice.person == opener || voice.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
@@ -61,7 +63,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_author_resolves_only_their_own_threads() {
+    fn author_resolves_only_own_threads() {
         let (ada, bo) = (PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
         let author = Voice { person: ada, writes: true, reviews: false };
         let reviewer = Voice { person: bo, writes: true, reviews: true };

@@ -1,24 +1,28 @@
-//! The gate: whether a submission may become the next target.
+//! The gate: decides whether a review may become the next target.
 //!
-//! A pure function of facts ([`evaluate`]). It is asked by the page that shows why a button is off and, inside the commit's
-//! transaction, by the commit itself; a trigger in the database checks the hard core of it once more. There is no way round it and
-//! no flag that loosens it: a rule without facts counts as broken.
+//! [`evaluate`] is a pure function of [`Facts`]. The page calls it to disable the commit button,
+//! and the commit calls it inside its transaction. A database trigger checks the mandatory rules
+//! again. There is no bypass and no flag that relaxes a rule. A rule without facts counts as
+//! broken.
 //!
-//! Rules, after what strong review systems enforce and where others were bypassed:
+//! The rules follow strong review systems and close the gaps by which others were bypassed:
 //!
-//! * the submission is the newest of its proposal, and the proposal is open;
-//! * nothing inside its base changed since, and it was made in this life of the database (epoch);
-//! * it was made under the policy that is in force;
-//! * it changes something, and every edit takes effect;
-//! * [lint](crate::lint) finds no error in it;
-//! * nobody's last word asks for changes or rejects it: however many approve, one objection keeps it shut until whoever objects
-//!   decides again, or another submission takes its place;
-//! * enough people approved it: each person's last verdict counts, authors' never, and only those of people who may review at this
-//!   very moment. So an objection ends, too, when whoever made it may not review any more, and the gate says that it did;
-//! * approvals do not count by people whose access an author gave shortly before ([`access`]), and verdicts given before an account
-//!   was disabled are void;
-//! * where the policy demands it, only approvals that are signed with a confirmed passkey count ([`signature`]);
-//! * no thread of its discussion is open ([`discussion`]).
+//! * The review is the newest of its proposal, and the proposal is open.
+//! * Nothing inside its base has changed since, and it is from the current epoch of the database.
+//! * It was submitted under the policy in force.
+//! * It changes something, and every edit takes effect.
+//! * [Lint](crate::lint) reports no error.
+//! * No reviewer's last verdict requests changes or rejects it. One objection blocks the gate
+//!   regardless of the number of approvals. It ends when the objector gives another verdict or
+//!   another review replaces this one. It also ends when the objector may no longer review, and the
+//!   gate reports that.
+//! * Enough people approved it. Each person's last verdict counts if they may review now. Verdicts
+//!   of authors never count.
+//! * Approvals do not count if an author recently gave the approver access ([`access`]). Verdicts
+//!   from before an account was disabled are void.
+//! * If the policy requires it, only approvals signed with a confirmed passkey count
+//!   ([`signature`]).
+//! * No thread of its discussion is open ([`discussion`]).
 
 pub mod access;
 pub mod discussion;
@@ -37,43 +41,49 @@ use crate::ids::{DeploymentId, PersonId, PolicyNo, SubmissionId};
 use access::Access;
 use who::{Helpers, NAMED, disregarded, named};
 
-/// Most approvals that a policy may ask for.
+/// Maximum number of approvals that a policy can require.
 pub const MAX_APPROVALS: u32 = 20;
-/// Longest cooling period that a policy may have, in hours: 30 days.
+/// Maximum cooling period of a policy, in hours: 30 days.
 pub const MAX_COOLING_HOURS: u32 = 720;
-/// The cooling period of a policy that does not state one, in hours.
+/// Default cooling period, in hours.
 pub const COOLING_HOURS: u32 = 24;
 
-/// Most rules on signatures that a policy may have.
+/// Maximum number of signature rules in a policy.
 pub const MAX_SIGNED_RULES: usize = 200;
 
-/// What makes a change riskier than others.
+/// A risk class of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// A destructive step runs.
     Destructive,
-    /// Something that is applied runs again.
+    /// An applied step runs again.
     Rerun,
-    /// A noderole goes.
+    /// A noderole is removed.
     Removal,
-    /// A node changes hands between deployments that stand side by side.
+    /// A node moves to a deployment that is neither an ancestor nor a descendant of its old one.
     Move,
-    /// A jig is switched off: nothing that needs it starts any more, in any deployment.
+    /// A jig is switched off: steps that need it no longer start in any deployment.
     Halt,
     /// A use of a secret is added or replaced.
     Secret,
-    /// The connection of a node in a blueprint changes: its steps run on the machine that the new one names.
+    /// The connection of a node in a blueprint changes, so its steps run on another machine.
     Connection,
 }
 
 impl Risk {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Destructive, Self::Rerun, Self::Removal, Self::Move, Self::Halt, Self::Secret, Self::Connection];
+    pub const ALL: [Self; 7] = [
+        Self::Destructive,
+        Self::Rerun,
+        Self::Removal,
+        Self::Move,
+        Self::Halt,
+        Self::Secret,
+        Self::Connection,
+    ];
 
-    /// The word in the database.
+    /// The risk as the database spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Destructive => "destructive",
@@ -86,7 +96,7 @@ impl Risk {
         }
     }
 
-    /// What a change with it is called: `2 for a destructive change`.
+    /// The noun phrase for a change with this risk, as in `2 for a destructive change`.
     pub fn change(self) -> &'static str {
         match self {
             Self::Destructive => "a destructive change",
@@ -100,49 +110,57 @@ impl Risk {
     }
 }
 
-/// What the gate asks for.
+/// The approval policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// Approvals that every change needs; at least 1.
+    /// Number of approvals that every change requires, at least 1.
     pub approvals: u32,
-    /// Approvals that changes of a risk class need; the highest counts.
+    /// Number of approvals that a change of a risk class requires. If several apply, the highest is
+    /// required.
     #[serde(default)]
     pub by_risk: BTreeMap<Risk, u32>,
-    /// Hours for which approvals do not count on the changes of the admin who gave the reviewer access; 0 to 720. Absent: 24.
+    /// Cooling period in hours, 0 to 720, default 24. During this time after getting access, a
+    /// reviewer's approval does not count on changes by the admin who gave it.
     #[serde(default = "usual_cooling", skip_serializing_if = "is_usual_cooling")]
     pub cooling_hours: u32,
-    /// Changes whose approvals must be signed with a passkey. A change of the policy is one of them if any rule is listed here, before
-    /// or after it.
+    /// Changes whose approvals must be signed with a passkey. If a policy has any such rule before
+    /// or after a change to it, that change needs signed approvals too.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub signed: BTreeSet<SignedRule>,
-    /// Whether everyone needs a second factor to sign in: a code of an authenticator app, or a passkey.
+    /// Whether everyone needs a second factor to sign in: a code from an authenticator app, or a
+    /// passkey.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub second_factor: bool,
 }
 
-/// Changes whose approvals must be signed: all of a deployment and those nested in it, all with a risk, or those with both.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Changes whose approvals must be signed, selected by deployment (with its descendants), by risk,
+/// or by both.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SignedRule {
-    /// Absent: everywhere.
+    /// The deployment, with its descendants; omit for all deployments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployment: Option<DeploymentId>,
-    /// Absent: every change.
+    /// The risk class; omit for all changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
 }
 
 impl SignedRule {
-    /// The rule in words. `name`: of a deployment.
+    /// The rule as text. `name` returns a deployment's name.
     pub fn text(&self, name: impl Fn(DeploymentId) -> String) -> String {
         match (self.deployment, self.risk) {
             (None, None) => "every change".to_owned(),
             (None, Some(risk)) => risk.as_str().to_owned(),
             (Some(deployment), None) => format!("every change of deployment {}", name(deployment)),
-            (Some(deployment), Some(risk)) => format!("{} of deployment {}", risk.as_str(), name(deployment)),
+            (Some(deployment), Some(risk)) => {
+                format!("{} of deployment {}", risk.as_str(), name(deployment))
+            }
         }
     }
 }
@@ -157,7 +175,7 @@ fn usual_cooling() -> u32 {
     COOLING_HOURS
 }
 
-// A policy from before it had the field keeps its hash.
+// Omits the default, so that policies from before the field existed keep their hash.
 fn is_usual_cooling(hours: &u32) -> bool {
     *hours == COOLING_HOURS
 }
@@ -174,54 +192,59 @@ impl Default for Policy {
     }
 }
 
-/// A policy that can't be used.
+/// An invalid policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Too few approvals, or too many.
-    #[error("a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory")]
-    Approvals {
-        /// What it asks for.
-        found: u32,
-    },
-    /// Too long a cooling period.
+    /// Too few or too many approvals.
+    #[error(
+        "a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory"
+    )]
+    Approvals { found: u32 },
+    /// The cooling period is too long.
     #[error("a cooling period has 0 to {MAX_COOLING_HOURS} hours, and this one has {found}")]
     Cooling {
-        /// Its hours.
+        /// Hours.
         found: u32,
     },
-    /// Too many rules.
-    #[error("a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}")]
-    SignedRules {
-        /// Its rules.
-        found: usize,
-    },
+    /// Too many signature rules.
+    #[error(
+        "a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}"
+    )]
+    SignedRules { found: usize },
 }
 
 impl Policy {
-    /// Refuses policies under which nothing would need a review.
+    /// Rejects invalid policies, including any under which a change would need no review.
     ///
     /// # Errors
-    /// [`PolicyError`].
+    /// [`PolicyError`] for the first invalid setting.
     pub fn check(&self) -> Result<(), PolicyError> {
         let asked = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
         match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
             Some(found) => Err(PolicyError::Approvals { found }),
-            None if self.cooling_hours > MAX_COOLING_HOURS => Err(PolicyError::Cooling { found: self.cooling_hours }),
-            None if self.signed.len() > MAX_SIGNED_RULES => Err(PolicyError::SignedRules { found: self.signed.len() }),
+            None if self.cooling_hours > MAX_COOLING_HOURS => {
+                Err(PolicyError::Cooling { found: self.cooling_hours })
+            }
+            None if self.signed.len() > MAX_SIGNED_RULES => {
+                Err(PolicyError::SignedRules { found: self.signed.len() })
+            }
             None => Ok(()),
         }
     }
 
-    /// In what another policy differs from this one: first what it asks of every change, then each risk, the cooling period, each rule on
-    /// signatures, the second factor.
+    /// The differences to another policy, in a fixed order.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
-        let every = |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
+        let every =
+            |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
         let of = |policy: &Self, risk: Risk| Asks {
             own: policy.by_risk.get(&risk).copied(),
             approvals: policy.approvals_for(&[risk].into()),
         };
-        let every =
-            PolicyChange { part: PolicyPart::Every, old: Demand::Asks(every(self)), new: Demand::Asks(every(other)) };
+        let every = PolicyChange {
+            part: PolicyPart::Every,
+            old: Demand::Asks(every(self)),
+            new: Demand::Asks(every(other)),
+        };
         let cooling = PolicyChange {
             part: PolicyPart::Cooling,
             old: Demand::Hours(self.cooling_hours),
@@ -243,31 +266,36 @@ impl Policy {
             old: Demand::Needed(self.second_factor),
             new: Demand::Needed(other.second_factor),
         };
-        let all = std::iter::once(every).chain(risks).chain([cooling]).chain(signed).chain([second_factor]);
+        let all = std::iter::once(every)
+            .chain(risks)
+            .chain([cooling])
+            .chain(signed)
+            .chain([second_factor]);
         all.filter(|change| change.old != change.new).collect()
     }
 
-    /// Where another policy asks for less than this one: for what, and how much. None: nowhere.
+    /// The settings in which another policy is weaker than this one, as text. `None` if in none.
     pub fn weaker_in(&self, other: &Self) -> Option<String> {
         let changes = self.changes(other);
-        let weaker: Vec<String> = changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
+        let weaker: Vec<String> =
+            changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
         (!weaker.is_empty()).then(|| weaker.join(", "))
     }
 
-    /// How many approvals a change with these risks needs.
+    /// The number of approvals that a change with these risks requires.
     pub fn approvals_for(&self, risks: &BTreeSet<Risk>) -> u32 {
         let by_risk = risks.iter().filter_map(|risk| self.by_risk.get(risk).copied());
         by_risk.chain([self.approvals]).max().unwrap_or(MAX_APPROVALS).max(1)
     }
 }
 
-/// What a policy asks for.
+/// The number of approvals that a policy requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asks {
-    /// What the policy says for just that; None: nothing.
+    /// The number that the policy sets for this case itself; null if it sets none.
     pub own: Option<u32>,
-    /// So many approvals it needs then, since every change needs some.
+    /// The number that applies, including the requirement for every change.
     pub approvals: u32,
 }
 
@@ -282,29 +310,25 @@ impl fmt::Display for Asks {
     }
 }
 
-/// A part of a policy.
+/// One setting of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyPart {
-    /// Approvals of every change.
+    /// The approvals of every change.
     Every,
-    /// Approvals of changes with a risk.
+    /// The approvals of changes with a risk.
     Risk(Risk),
-    /// The cooling period.
     Cooling,
-    /// A rule on signatures.
     Signed(SignedRule),
-    /// The second factor.
     SecondFactor,
 }
 
-/// What a policy demands in one part.
+/// The value of one setting of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// Approvals.
+    /// A number of approvals.
     Asks(Asks),
-    /// Hours.
     Hours(u32),
-    /// Whether something is needed.
+    /// Whether something is required.
     Needed(bool),
 }
 
@@ -319,19 +343,16 @@ impl fmt::Display for Demand {
     }
 }
 
-/// One part in which two policies differ.
+/// A setting in which two policies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// Which part.
     pub part: PolicyPart,
-    /// Before.
     pub old: Demand,
-    /// After.
     pub new: Demand,
 }
 
 impl PolicyChange {
-    /// Whether less is asked for than before.
+    /// Whether the new policy requires less.
     pub fn is_weaker(&self) -> bool {
         match (self.old, self.new) {
             (Demand::Asks(old), Demand::Asks(new)) => new.approvals < old.approvals,
@@ -341,7 +362,7 @@ impl PolicyChange {
         }
     }
 
-    /// The changes that it is about, or the name of the setting.
+    /// The changes to which the setting applies, or the name of the setting.
     pub fn about(&self) -> Cow<'static, str> {
         match self.part {
             PolicyPart::Every => "every change".into(),
@@ -352,7 +373,7 @@ impl PolicyChange {
         }
     }
 
-    /// Where it stands in a policy, as a JSON pointer.
+    /// The JSON pointer of the setting in a policy.
     pub fn pointer(&self) -> String {
         match self.part {
             PolicyPart::Every => "/approvals".to_owned(),
@@ -370,19 +391,18 @@ impl fmt::Display for PolicyChange {
     }
 }
 
-/// Whether somebody has to type a name to commit a change with these risks: what it does can't be taken back by another change, so a
-/// click is not enough.
+/// Whether a commit with these risks requires typing a name. No later change can undo such a
+/// change, so one click is not enough.
 pub fn asks_for_name(risks: &BTreeSet<Risk>) -> bool {
     risks.contains(&Risk::Destructive) || risks.contains(&Risk::Removal)
 }
 
-/// A commit without the name that it takes.
+/// A commit without the required name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this can't be undone ({}): type {name} to commit it", words(risks))]
 pub struct NameNotTyped {
-    /// What to type: the deployment that the change was proposed on, or the node.
+    /// The name to type: that of the proposal's deployment, or of the node.
     pub name: String,
-    /// Why.
     pub risks: BTreeSet<Risk>,
 }
 
@@ -390,32 +410,36 @@ fn words(risks: &BTreeSet<Risk>) -> String {
     risks.iter().map(|risk| risk.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the name was typed, if the risks ask for it. Spaces around it are no difference; anything else is.
+/// Checks that the name was typed if the risks require it. Surrounding whitespace is ignored.
 ///
 /// # Errors
-/// [`NameNotTyped`].
-pub fn check_name(risks: &BTreeSet<Risk>, name: &str, typed: Option<&str>) -> Result<(), NameNotTyped> {
+/// [`NameNotTyped`] if the typed text is another name or missing.
+pub fn check_name(
+    risks: &BTreeSet<Risk>,
+    name: &str,
+    typed: Option<&str>,
+) -> Result<(), NameNotTyped> {
     if !asks_for_name(risks) || typed.is_some_and(|typed| typed.trim() == name) {
         return Ok(());
     }
     Err(NameNotTyped { name: name.to_owned(), risks: risks.clone() })
 }
 
-/// What a person says of a submission.
+/// A reviewer's verdict on a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerdictKind {
-    /// It may be committed.
+    /// Approve the change.
     Approve,
-    /// Not like this.
+    /// Request changes.
     RequestChanges,
-    /// Not at all.
+    /// Reject the change.
     Reject,
 }
 
 impl VerdictKind {
-    /// The word in the database.
+    /// The verdict as the database spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approve => "approve",
@@ -425,72 +449,71 @@ impl VerdictKind {
     }
 }
 
-/// A verdict, in the order in which they were given.
+/// A verdict. Lists are in the order in which the verdicts were given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
-    /// Who.
+    /// The reviewer.
     pub person: PersonId,
-    /// What.
+    /// The kind of verdict.
     pub kind: VerdictKind,
-    /// When, in microseconds since 1970.
+    /// When the verdict was given, in microseconds since 1970.
     pub at: i64,
-    /// Whether the person's account was disabled after it: it counts for nothing then.
+    /// Whether the verdict is void because the account was disabled after it.
     pub void: bool,
 }
 
-/// A person as the gate sees them now.
+/// A person's current permissions, as the gate uses them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reviewer {
-    /// Who.
+    /// The person's id.
     pub id: PersonId,
-    /// For messages.
+    /// The person's name, for messages.
     pub name: String,
-    /// Whether they are a human, enabled, and may review this deployment.
+    /// Whether the account is human, enabled, and allowed to review this deployment.
     pub eligible: bool,
 }
 
-/// What the gate looks at.
+/// The input of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Which submission.
     pub submission: SubmissionId,
-    /// Whether its proposal is open and this is its newest version.
+    /// Whether the proposal is open and this is its newest review.
     pub newest: bool,
-    /// Whether an edit is refused, or nothing would change.
+    /// The reason if an edit is refused or nothing would change.
     pub unresolved: Option<String>,
-    /// The errors that lint finds in it, in words.
+    /// The lint errors as text.
     pub lint: Vec<String>,
-    /// Deployments of its base that changed since, by name, and by which target.
+    /// Names of base deployments that changed since, each with the number of the target.
     pub moved_base: Vec<(String, i64)>,
-    /// Documents that it changes and that another target changed first, by name.
+    /// Names of documents that this review changes and another target changed first.
     pub moved_documents: Vec<String>,
-    /// Nodes whose first document it writes and whose record changed since, by name.
+    /// Names of nodes without a document whose record changed since planning.
     pub moved_records: Vec<String>,
-    /// Whether it was made in this life of the database.
+    /// Whether the review is from the current epoch, that is, from after the last restore.
     pub same_epoch: bool,
-    /// The policy that it was made under, and the one in force.
+    /// The policy under which it was submitted, and the policy in force.
     pub policy: (PolicyNo, PolicyNo),
-    /// How many approvals it needs under the policy in force.
+    /// The number of approvals that the policy in force requires.
     pub approvals_needed: u32,
-    /// Everybody who edited it.
+    /// Everyone who edited the proposal.
     pub authors: BTreeSet<PersonId>,
     /// All verdicts, oldest first.
     pub verdicts: Vec<Verdict>,
-    /// Everybody who gave a verdict or could.
+    /// Everyone who gave a verdict or could give one.
     pub people: Vec<Reviewer>,
-    /// Who gave these people access.
+    /// The access changes of these people.
     pub access: Access,
-    /// Whose approvals are signed. None: approvals need no signature.
+    /// Which approvals are signed. `None`: approvals need no signature.
     pub signing: Option<Signing>,
-    /// Who opened each thread that is not resolved, on any version of the proposal.
+    /// The author of each unresolved thread, on any version of the proposal.
     pub open_threads: Vec<String>,
-    /// Who can do something about rules that no verdict mends. Nothing is decided by it.
+    /// People who can fix rules that no verdict fixes. For messages only; no decision uses it.
     pub helpers: Helpers,
 }
 
-/// Signatures of verdicts, as far as they hold.
+/// Valid signatures of verdicts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signing {
     /// People whose last verdict is signed with a confirmed passkey.
@@ -510,86 +533,86 @@ impl Facts {
         access::approves(self, person)
     }
 
-    /// Whether an approval by this person would count now, as far as their access and their passkeys decide that.
+    /// Whether an approval by this person would count now, considering only access and passkeys.
     pub fn may_count(&self, person: PersonId) -> bool {
         let can_sign = self.signing.as_ref().is_none_or(|signing| signing.able.contains(&person));
         can_sign && self.access.bar(person, self.access.now, &self.authors).is_none()
     }
 
-    /// Whether this person's last verdict is signed, or needs no signature.
+    /// Whether this person's last verdict is signed or needs no signature.
     fn is_signed(&self, person: PersonId) -> bool {
         self.signing.as_ref().is_none_or(|signing| signing.signed.contains(&person))
     }
 
-    /// Reviewers who wrote nothing of it.
+    /// Eligible reviewers who are not authors.
     fn reviewers(&self) -> impl Iterator<Item = &Reviewer> {
         self.people.iter().filter(|p| p.eligible && !self.authors.contains(&p.id))
     }
 }
 
-/// The gate's rules.
+/// A rule of the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// The newest submission of an open proposal.
+    /// The review is the newest of an open proposal.
     Newest,
-    /// Every edit takes effect and something changes.
+    /// Every edit takes effect, and the change is not empty.
     Resolved,
-    /// Lint finds no error.
+    /// Lint reports no error.
     Lint,
-    /// Nothing inside the base changed.
+    /// Nothing inside the base has changed.
     Base,
-    /// Made in this life of the database.
+    /// The review was submitted after the last restore.
     Epoch,
-    /// Made under the policy in force.
+    /// The review was submitted under the policy in force.
     Policy,
-    /// Nobody objects.
+    /// No reviewer objects.
     Objections,
-    /// Enough approvals.
+    /// The review has enough approvals.
     Approvals,
     /// No thread is open.
     Threads,
 }
 
-/// A rule and whether it holds.
+/// The result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuleState {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// Whether it holds.
+    /// Whether the rule passes.
     pub holds: bool,
-    /// What an operator should read; says what to do if it does not hold.
+    /// The result as text. If the rule does not pass, includes how to fix it.
     pub text: String,
 }
 
-/// What the gate says.
+/// The result of the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateState {
-    /// Every rule, in a fixed order.
+    /// The result of every rule, in a fixed order.
     pub rules: Vec<RuleState>,
-    /// Approvals that count.
+    /// Number of approvals that count.
     pub approvals: u32,
-    /// Approvals that are needed.
+    /// Number of approvals required.
     pub needed: u32,
-    /// Names of those who could approve and have not.
+    /// Names of people who could approve and have not.
     pub can_approve: Vec<String>,
 }
 
 impl GateState {
-    /// Whether the submission may be committed.
+    /// Whether the review may be committed.
     pub fn is_open(&self) -> bool {
         !self.rules.is_empty() && self.rules.iter().all(|rule| rule.holds)
     }
 
-    /// The first rule that does not hold.
+    /// The first rule that does not pass.
     pub fn closed_by(&self) -> Option<&RuleState> {
         self.broken().next()
     }
 
-    /// Every rule that does not hold.
+    /// All rules that do not pass.
     pub fn broken(&self) -> impl Iterator<Item = &RuleState> {
         self.rules.iter().filter(|rule| !rule.holds)
     }
@@ -600,13 +623,15 @@ impl GateState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoVerdict {
-    /// They wrote part of it.
+    /// The person is an author of the change.
     #[error("You wrote part of this change, so somebody else has to review it")]
     Author,
-    /// They are no reviewer here.
-    #[error("Your account may not review this deployment: ask an administrator for the reviewer permission")]
+    /// The person has no reviewer permission for the deployment.
+    #[error(
+        "Your account may not review this deployment: ask an administrator for the reviewer permission"
+    )]
     NotAReviewer,
-    /// It is not the newest any more.
+    /// The review is no longer the newest of its proposal.
     #[error("This version of the change was replaced or is closed: look at the newest one")]
     NotNewest,
 }
@@ -614,7 +639,7 @@ pub enum NoVerdict {
 /// Whether a person may give a verdict.
 ///
 /// # Errors
-/// The reason why not.
+/// [`NoVerdict`] with the reason.
 pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), NoVerdict> {
     if facts.authors.contains(&person) {
         return Err(NoVerdict::Author);
@@ -628,13 +653,13 @@ pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), NoVerdict> {
     Ok(())
 }
 
-/// Evaluates every rule on these facts.
+/// Evaluates every rule.
 pub fn evaluate(facts: &Facts) -> GateState {
     let (approving, others): (Vec<&Reviewer>, Vec<&Reviewer>) =
         facts.reviewers().partition(|reviewer| access::approves(facts, reviewer.id));
     let able = others.iter().filter(|reviewer| facts.may_count(reviewer.id));
     let can_approve: Vec<String> = able.map(|reviewer| reviewer.name.clone()).collect();
-    // At most one approval for each person, so the number fits.
+    // There is at most one approval per person, so the count fits.
     let approvals = u32::try_from(approving.len()).unwrap_or(u32::MAX);
     let needed = facts.approvals_needed.max(1);
     let rules = vec![
@@ -656,12 +681,14 @@ fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
 }
 
 fn newest(facts: &Facts) -> RuleState {
-    let broken = (!facts.newest).then(|| "A newer version of the proposal is there, or it is closed".to_owned());
+    let broken = (!facts.newest)
+        .then(|| "A newer version of the proposal is there, or it is closed".to_owned());
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 
 fn resolved(facts: &Facts) -> RuleState {
-    let broken = facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
+    let broken =
+        facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
     state(Rule::Resolved, broken, "Every edit takes effect")
 }
 
@@ -686,17 +713,23 @@ fn base(facts: &Facts) -> RuleState {
     state(Rule::Base, broken, "Base unchanged since planning")
 }
 
-/// What changed since planning, each by name once, with the reason.
+/// Everything that changed since planning, each name once, with the reason.
 pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -> Vec<String> {
     let deployments = base.iter().map(|(name, target)| format!("{name} (target {target})"));
     let others = documents.iter().filter(|name| !base.iter().any(|(known, _)| known == *name));
     let others = others.map(|name| format!("{name} (taken by another change)"));
-    deployments.chain(others).chain(records.iter().map(|name| format!("the record of node {name}"))).collect()
+    deployments
+        .chain(others)
+        .chain(records.iter().map(|name| format!("the record of node {name}")))
+        .collect()
 }
 
 fn epoch(facts: &Facts) -> RuleState {
     let broken = (!facts.same_epoch).then(|| {
-        format!("Made before the database was restored from a backup: submit it again. {}", facts.helpers.to_submit())
+        format!(
+            "Made before the database was restored from a backup: submit it again. {}",
+            facts.helpers.to_submit()
+        )
     });
     state(Rule::Epoch, broken, "Made in this life of the database")
 }
@@ -742,7 +775,8 @@ fn enough(
 }
 
 fn objections(facts: &Facts) -> RuleState {
-    let objects = |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
+    let objects =
+        |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
     let objecting = facts.reviewers().filter(|p| objects(p.id));
     let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
     let broken = (!names.is_empty()).then(|| {
@@ -772,7 +806,10 @@ fn threads(facts: &Facts) -> RuleState {
             1 => ("One thread is open".to_owned(), "it"),
             n => (format!("{n} threads are open"), "them"),
         };
-        format!("{open}, by {}: who opened {them}, or another reviewer, resolves {them}", named(&by))
+        format!(
+            "{open}, by {}: who opened {them}, or another reviewer, resolves {them}",
+            named(&by)
+        )
     });
     state(Rule::Threads, broken, "No open threads")
 }
@@ -788,7 +825,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_parts_are_named_once() {
+    fn changed_base_parts_are_named_once() {
         let both = Facts {
             moved_base: vec![("web".into(), 4)],
             moved_documents: vec!["web".into(), "n1".into()],
@@ -796,12 +833,13 @@ mod tests {
             ..facts()
         };
         let text = base(&both).text;
-        let named = "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
+        let named =
+            "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
         assert!(text.contains(named), "{text}");
     }
 
     #[test]
-    fn what_cannot_be_undone_takes_its_name() {
+    fn irreversible_change_requires_typed_name() {
         for risk in [Risk::Destructive, Risk::Removal] {
             let risks = [risk, Risk::Rerun].into();
             for typed in [None, Some(""), Some("we"), Some("WEB"), Some("web2")] {
@@ -814,7 +852,8 @@ mod tests {
     }
 
     pub(in crate::gate) fn facts() -> Facts {
-        let reviewer = |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
+        let reviewer =
+            |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
         Facts {
             submission: SubmissionId(41),
             newest: true,
@@ -827,7 +866,12 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
+            verdicts: vec![Verdict {
+                person: person(2),
+                kind: VerdictKind::Approve,
+                at: 0,
+                void: false,
+            }],
             people: vec![reviewer(1, "ada"), reviewer(2, "bo"), reviewer(3, "cy")],
             access: Access::default(),
             signing: None,
@@ -841,10 +885,12 @@ mod tests {
     }
 
     #[test]
-    fn too_few_who_could_approve_is_said() {
+    fn too_few_eligible_reviewers_are_reported() {
         let mut facts = facts();
         facts.approvals_needed = 5;
-        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        let text = |facts: &Facts| {
+            evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default()
+        };
         assert_eq!(
             text(&facts),
             "1 of 5 approvals. 4 more are needed and only cy can give one. No administrator is left who could give the reviewer \
@@ -855,12 +901,12 @@ mod tests {
     }
 
     #[test]
-    fn opens_with_another_persons_approval() {
+    fn another_persons_approval_opens_gate() {
         assert_eq!(closed_by(&facts()), None);
     }
 
     #[test]
-    fn each_rule_closes_it_alone() {
+    fn each_rule_blocks_gate_alone() {
         let changed = |change: &dyn Fn(&mut Facts)| {
             let mut facts = facts();
             change(&mut facts);
@@ -878,53 +924,75 @@ mod tests {
         assert_eq!(changed(&|f| f.people[1].eligible = false), Some(Rule::Approvals));
         assert_eq!(changed(&|f| f.people.clear()), Some(Rule::Approvals));
         assert_eq!(
-            changed(&|f| f.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false })),
+            changed(&|f| f.verdicts.push(Verdict {
+                person: person(3),
+                kind: VerdictKind::Reject,
+                at: 0,
+                void: false
+            })),
             Some(Rule::Objections)
         );
         assert_eq!(changed(&|f| f.open_threads.push("bo".into())), Some(Rule::Threads));
     }
 
     #[test]
-    fn every_part_in_which_a_policy_differs_is_said_and_every_weaker_one_found() {
+    fn policy_changes_and_weaker_parts_are_complete() {
         let policy = |approvals, by_risk: &[(Risk, u32)]| Policy {
             approvals,
             by_risk: by_risk.iter().copied().collect(),
             ..Policy::default()
         };
-        let told = |old: &Policy, new: &Policy| old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let told = |old: &Policy, new: &Policy| {
+            old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
         let new = policy(2, &[(Risk::Destructive, 1)]);
         assert_eq!(
             told(&old, &new),
-            ["every change: 1 -> 2", "destructive: 3 -> 1 (2, as every change)", "move: 2 -> 2 (as every change)"]
+            [
+                "every change: 1 -> 2",
+                "destructive: 3 -> 1 (2, as every change)",
+                "move: 2 -> 2 (as every change)"
+            ]
         );
-        assert_eq!(old.weaker_in(&new).as_deref(), Some("destructive: 3 -> 1 (2, as every change)"));
+        assert_eq!(
+            old.weaker_in(&new).as_deref(),
+            Some("destructive: 3 -> 1 (2, as every change)")
+        );
         assert_eq!(new.weaker_in(&old).as_deref(), Some("every change: 2 -> 1"));
         let two = policy(1, &[(Risk::Destructive, 2), (Risk::Move, 1)]);
         assert_eq!(old.weaker_in(&two).as_deref(), Some("destructive: 3 -> 2, move: 2 -> 1"));
-        // Two policies that are not the same never come to the same words.
+        // Different policies never have the same text.
         assert_eq!(told(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(), 1);
     }
 
     #[test]
     fn shorter_cooling_period_is_weaker() {
         let policy = |cooling_hours| Policy { cooling_hours, ..Policy::default() };
-        assert_eq!(policy(24).weaker_in(&policy(1)).as_deref(), Some("cooling period: 24 hours -> 1 hour"));
+        assert_eq!(
+            policy(24).weaker_in(&policy(1)).as_deref(),
+            Some("cooling period: 24 hours -> 1 hour")
+        );
         assert_eq!(policy(1).weaker_in(&policy(24)), None);
         assert_eq!(policy(1).changes(&policy(24)).len(), 1);
         assert_eq!(policy(721).check(), Err(PolicyError::Cooling { found: 721 }));
         assert_eq!((policy(0).check(), policy(720).check()), (Ok(()), Ok(())));
         let written = serde_json::to_string(&Policy::default()).unwrap();
-        assert_eq!(written, r#"{"approvals":1,"by_risk":{}}"#, "as policies were before they had the field");
+        assert_eq!(
+            written, r#"{"approvals":1,"by_risk":{}}"#,
+            "as policies were before they had the field"
+        );
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), Policy::default());
     }
 
     #[test]
-    fn unsigned_approval_does_not_count_where_signatures_are_demanded() {
+    fn unsigned_approval_is_ignored_if_signature_required() {
         let mut facts = facts();
         facts.signing = Some(Signing { signed: BTreeSet::new(), able: [person(2)].into() });
-        let text = |facts: &Facts| evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default();
+        let text = |facts: &Facts| {
+            evaluate(facts).closed_by().map(|rule| rule.text.clone()).unwrap_or_default()
+        };
         assert_eq!(
             text(&facts),
             "0 of 1 signed approval. 1 more needed. Can act: bo. bo approved it without a passkey and has to approve again with \
@@ -932,7 +1000,12 @@ mod tests {
         );
         facts.signing = Some(Signing { signed: [person(2)].into(), able: [person(2)].into() });
         assert_eq!(closed_by(&facts), None);
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Reject,
+            at: 0,
+            void: false,
+        });
         assert_eq!(closed_by(&facts), Some(Rule::Objections), "objections need no signature");
     }
 
@@ -940,7 +1013,8 @@ mod tests {
     fn dropped_signature_rules_are_weaker() {
         let rule = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
         let signed = Policy { signed: [rule].into(), second_factor: true, ..Policy::default() };
-        let told = Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let told =
+            Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
             told,
             [
@@ -951,7 +1025,10 @@ mod tests {
         assert_eq!(Policy::default().weaker_in(&signed), None);
         assert!(signed.weaker_in(&Policy::default()).is_some());
         let written = serde_json::to_string(&signed).unwrap();
-        assert_eq!(written, r#"{"approvals":1,"by_risk":{},"signed":[{"risk":"destructive"}],"second_factor":true}"#);
+        assert_eq!(
+            written,
+            r#"{"approvals":1,"by_risk":{},"signed":[{"risk":"destructive"}],"second_factor":true}"#
+        );
         assert_eq!(serde_json::from_str::<Policy>(&written).unwrap(), signed);
         let many = (0..=MAX_SIGNED_RULES as u128)
             .map(|n| SignedRule { deployment: Some(DeploymentId(Uuid::from_u128(n))), risk: None });
@@ -960,10 +1037,15 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_is_named_before_what_else_is_missing() {
+    fn objection_is_reported_before_missing_approvals() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         let gate = evaluate(&facts);
         let broken: Vec<Rule> = gate.broken().map(|rule| rule.rule).collect();
         assert_eq!(broken, [Rule::Objections, Rule::Approvals]);
@@ -974,46 +1056,79 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_that_counts_no_longer_is_said() {
+    fn disregarded_objection_is_reported() {
         let mut facts = facts();
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Reject, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Reject,
+            at: 0,
+            void: false,
+        });
         assert_eq!(closed_by(&facts), Some(Rule::Objections));
         facts.people[2].eligible = false;
         let gate = evaluate(&facts);
         assert!(gate.is_open(), "verdicts of those count who may review at this moment");
-        let said = gate.rules.iter().find(|rule| rule.rule == Rule::Objections).map(|rule| rule.text.as_str());
+        let said = gate
+            .rules
+            .iter()
+            .find(|rule| rule.rule == Rule::Objections)
+            .map(|rule| rule.text.as_str());
         assert_eq!(
             said,
             Some(
                 "Nobody who may review objects. Counts no longer, because they may not review any more: what cy said against it"
             )
         );
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::Approve, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
         assert!(disregarded(&facts).is_empty(), "what was taken back before is no objection");
     }
 
     #[test]
-    fn an_authors_approval_never_counts() {
+    fn author_approval_never_counts() {
         let mut facts = facts();
-        facts.verdicts = vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
+        facts.verdicts =
+            vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
         assert_eq!(closed_by(&facts), Some(Rule::Approvals));
         assert_eq!(may_judge(&facts, person(1)), Err(NoVerdict::Author));
     }
 
     #[test]
-    fn the_last_word_counts_and_only_once() {
+    fn only_last_verdict_counts() {
         let mut facts = facts();
         facts.approvals_needed = 2;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false });
-        assert_eq!(closed_by(&facts), Some(Rule::Approvals), "one person approving twice is one approval");
+        facts.verdicts.push(Verdict {
+            person: person(2),
+            kind: VerdictKind::Approve,
+            at: 0,
+            void: false,
+        });
+        assert_eq!(
+            closed_by(&facts),
+            Some(Rule::Approvals),
+            "one person approving twice is one approval"
+        );
         facts.approvals_needed = 1;
-        facts.verdicts.push(Verdict { person: person(2), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(2),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         let broken: Vec<Rule> = evaluate(&facts).broken().map(|rule| rule.rule).collect();
-        assert_eq!(broken, [Rule::Objections, Rule::Approvals], "who takes an approval back no longer approves");
+        assert_eq!(
+            broken,
+            [Rule::Objections, Rule::Approvals],
+            "who takes an approval back no longer approves"
+        );
     }
 
     #[test]
-    fn policies_without_review_are_refused() {
+    fn policy_without_review_is_rejected() {
         let policy = |approvals, destructive| Policy {
             approvals,
             by_risk: [(Risk::Destructive, destructive)].into(),
@@ -1027,7 +1142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_open_without_enough_eligible_others(
+        fn gate_requires_enough_eligible_approvals(
             needed in 0u32..4,
             authors in prop::collection::btree_set(0u128..5, 1..3),
             verdicts in prop::collection::vec((0u128..5, 0..3u8), 0..12),

@@ -1,14 +1,15 @@
-//! Signed verdicts: what a passkey signs, and when a signature counts.
+//! Signed verdicts: the statement that a passkey signs, and the conditions for it to count.
 //!
-//! A session only proves that a client has a cookie, and a server that was taken over sees the cookies of everyone who uses it. A
-//! signature proves that a person used their own device. It covers the reviewed change (its documents, effects, base, policy, risks
-//! and authors), the verdict, the person and a nonce, so it fits no other change and no second verdict.
+//! A session only proves that a client has a cookie. An attacker who controls the server sees every
+//! user's cookie. A signature proves that a person used their own device. It covers the reviewed
+//! change (documents, effects, base, policy, risks, authors), the verdict, the person and a nonce.
+//! It is therefore valid for no other change and no second verdict.
 //!
-//! A passkey counts once it is confirmed: by the owner of the database, or by a passkey that is confirmed itself. Without that rule a
-//! server that was taken over could register a passkey of its own in a reviewer's name.
+//! A passkey counts once the owner of the database, or another confirmed passkey, confirms it.
+//! Otherwise, an attacker who controls the server could register a passkey in a reviewer's name.
 //!
-//! This module is pure. The caller passes the cryptography as a function ([`Verify`]), so the server, the worker and the offline
-//! verifier apply the same rules.
+//! The module is pure. The caller passes the cryptography as a function ([`Verify`]). The server,
+//! the worker and the offline verifier thus apply the same rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,31 +20,27 @@ use super::{Risk, VerdictKind};
 use crate::canonical::{self, Hash};
 use crate::ids::{DeploymentId, PasskeyId, PersonId, SubmissionId, TargetNo};
 
-/// Most confirmations between a passkey and the owner's confirmation.
+/// Maximum length of the chain of confirmations from a passkey to the owner.
 pub const MAX_CONFIRMATIONS: usize = 32;
 
-/// The parts of a submission that a signature covers. It is read from the row that the audit records, so the database, the worker and
-/// an export agree on it; columns that are added later are not part of it.
+/// The parts of a review that a signature covers. It is read from the audited row, so the database,
+/// the worker and an export agree on it. Columns added later are not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reviewed {
-    /// The submission.
     pub id: SubmissionId,
     /// The hash of its documents, before and after.
     #[serde(deserialize_with = "hash")]
     pub change_hash: Hash,
-    /// The hash of its effects.
     #[serde(deserialize_with = "hash")]
     pub effects_hash: Hash,
     /// The deployments that it was planned on, each with its newest target.
     pub base: BTreeMap<DeploymentId, TargetNo>,
-    /// The policy that it was made under.
+    /// The policy under which it was submitted.
     pub policy_number: i64,
-    /// The policy that it brings.
+    /// The policy that it sets, if it changes the policy.
     #[serde(default, deserialize_with = "optional_hash", skip_serializing_if = "Option::is_none")]
     pub new_policy_hash: Option<Hash>,
-    /// The epoch of the database.
     pub epoch: i64,
-    /// Its risks.
     pub risk: BTreeSet<Risk>,
     /// Everyone who edited it.
     pub authors: BTreeSet<PersonId>,
@@ -59,12 +56,12 @@ fn optional_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ha
     hash(deserializer).map(Some)
 }
 
-/// 16 random bytes, in hexadecimal digits in text and JSON. They make each signature unique.
+/// 16 random bytes that make each signature unique. Written as hexadecimal digits in text and JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nonce(pub [u8; 16]);
 
 impl Nonce {
-    /// From 16 bytes.
+    /// Returns `None` unless there are exactly 16 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -76,7 +73,7 @@ impl std::fmt::Display for Nonce {
     }
 }
 
-/// A text that is not 32 hexadecimal digits.
+/// The text is not 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a nonce has 32 hexadecimal digits")]
 pub struct NonceError;
@@ -85,12 +82,16 @@ impl std::str::FromStr for Nonce {
     type Err = NonceError;
     fn from_str(text: &str) -> Result<Self, NonceError> {
         let pair = |pair: &[u8]| {
-            let digits =
-                std::str::from_utf8(pair).ok().filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))?;
+            let digits = std::str::from_utf8(pair)
+                .ok()
+                .filter(|digits| digits.bytes().all(|d| d.is_ascii_hexdigit()))?;
             u8::from_str_radix(digits, 16).ok()
         };
         let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-        bytes.filter(|_| text.len() == 32).and_then(|bytes| Self::from_bytes(&bytes)).ok_or(NonceError)
+        bytes
+            .filter(|_| text.len() == 32)
+            .and_then(|bytes| Self::from_bytes(&bytes))
+            .ok_or(NonceError)
     }
 }
 
@@ -106,32 +107,22 @@ impl<'de> Deserialize<'de> for Nonce {
     }
 }
 
-/// What a passkey signs.
+/// The statement that a passkey signs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "statement")]
 pub enum Statement {
     /// A verdict on a change.
     #[serde(rename = "gantry.verdict.v1")]
-    Verdict {
-        /// The change.
-        reviewed: Reviewed,
-        /// The verdict.
-        verdict: VerdictKind,
-        /// The reviewer.
-        person: PersonId,
-        /// Makes it unique.
-        nonce: Nonce,
-    },
+    Verdict { reviewed: Reviewed, verdict: VerdictKind, person: PersonId, nonce: Nonce },
     /// The confirmation of another passkey.
     #[serde(rename = "gantry.passkey.v1")]
     Confirmation {
-        /// The passkey that is confirmed.
+        /// The passkey to confirm.
         passkey: PasskeyId,
         /// Its [`Passkey::digest`].
         digest: Hash,
         /// The person who confirms it.
         person: PersonId,
-        /// Makes it unique.
         nonce: Nonce,
     },
 }
@@ -152,29 +143,25 @@ impl Statement {
     }
 }
 
-/// What a browser returns for a signature, as bytes.
+/// A browser's response to a signature request, as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assertion {
     /// The client data, as JSON.
     pub client_data: Vec<u8>,
-    /// The authenticator data.
     pub authenticator_data: Vec<u8>,
     /// The signature over the authenticator data and the SHA-256 of the client data.
     pub signature: Vec<u8>,
 }
 
-/// Who confirmed a passkey.
+/// The confirmation of a passkey by the owner or another passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Confirmation {
     /// The owner of the database, with `gantry admin`.
     Owner,
-    /// Another passkey.
     Passkey {
-        /// The passkey that signed.
+        /// The passkey that signed the confirmation.
         by: PasskeyId,
-        /// The nonce of the statement.
         nonce: Nonce,
-        /// The signature.
         assertion: Assertion,
     },
 }
@@ -182,22 +169,20 @@ pub enum Confirmation {
 /// A registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passkey {
-    /// Its id.
     pub id: PasskeyId,
-    /// Its person.
     pub person: PersonId,
     /// The host name that it is bound to (WebAuthn: relying party ID).
     pub rp_id: String,
-    /// The origin that it was registered at.
+    /// The origin at which it was registered.
     pub origin: String,
     /// The public key and its properties, as JSON of the WebAuthn library.
     pub credential: Value,
-    /// None: it does not count for signed verdicts yet.
+    /// `None`: it does not count for signed verdicts yet.
     pub confirmation: Option<Confirmation>,
 }
 
 impl Passkey {
-    /// The hash of the parts that never change.
+    /// The hash of the fields that never change.
     ///
     /// # Errors
     /// A number that JSON cannot represent.
@@ -206,29 +191,36 @@ impl Passkey {
     }
 }
 
-/// See [`Passkey::digest`].
+/// Computes [`Passkey::digest`] from the fields.
 ///
 /// # Errors
 /// A number that JSON cannot represent.
-pub fn digest(person: PersonId, rp_id: &str, origin: &str, credential: &Value) -> Result<Hash, serde_json::Error> {
+pub fn digest(
+    person: PersonId,
+    rp_id: &str,
+    origin: &str,
+    credential: &Value,
+) -> Result<Hash, serde_json::Error> {
     let parts = serde_json::json!({ "person": person, "rp_id": rp_id, "origin": origin, "credential": credential });
     canonical::hash(&parts)
 }
 
-/// The fingerprint that two people compare before one confirms the passkey of the other: 80 bits in five groups, `3f2a-91cc-...`.
+/// The fingerprint that two people compare before one confirms the other's passkey: 80 bits in five
+/// groups, `3f2a-91cc-...`.
 pub fn fingerprint(digest: Hash) -> String {
     let digits = digest.to_string();
-    let groups: Vec<&str> = (0..5).filter_map(|group| digits.get(4 * group..4 * group + 4)).collect();
+    let groups: Vec<&str> =
+        (0..5).filter_map(|group| digits.get(4 * group..4 * group + 4)).collect();
     groups.join("-")
 }
 
 /// Why a signature does not count.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// No such passkey.
+    /// The passkey does not exist.
     #[error("passkey {0} is not registered")]
     Unknown(PasskeyId),
-    /// Another person's passkey.
+    /// The passkey belongs to another person.
     #[error("passkey {0} belongs to another person")]
     OtherPerson(PasskeyId),
     /// Neither the owner nor another passkey confirmed it.
@@ -237,23 +229,22 @@ pub enum SignatureError {
     /// Its confirmations do not lead to the owner.
     #[error("the confirmations of passkey {0} do not lead to one by the owner")]
     Circular(PasskeyId),
-    /// The signature is wrong.
+    /// The signature does not verify.
     #[error("the signature of passkey {passkey} does not hold: {why}")]
     Invalid {
-        /// The passkey.
         passkey: PasskeyId,
         /// The library's message.
         why: String,
     },
 }
 
-/// Verifies an assertion of a passkey for a challenge; the error says why it does not hold.
+/// Verifies a passkey's assertion for a challenge. The error gives the reason.
 pub type Verify<'v> = dyn Fn(&Passkey, Hash, &Assertion) -> Result<(), String> + Send + Sync + 'v;
 
-/// Checks that a statement was signed by a confirmed passkey of its person.
+/// Checks that a confirmed passkey of the person signed the statement.
 ///
 /// # Errors
-/// [`SignatureError`].
+/// [`SignatureError`] with the reason.
 pub fn check(
     statement: &Statement,
     by: PasskeyId,
@@ -269,22 +260,18 @@ pub fn check(
     check_signature(statement, passkey, assertion, verify)
 }
 
-/// The signature of a person's last verdict on a submission.
+/// The signature of a person's last verdict on a review.
 #[derive(Debug, Clone, Copy)]
 pub struct VerdictSignature<'s> {
-    /// The reviewer.
     pub person: PersonId,
-    /// The verdict.
     pub verdict: VerdictKind,
-    /// The passkey that signed.
     pub passkey: PasskeyId,
-    /// The nonce of the statement.
     pub nonce: Nonce,
-    /// The signature.
     pub assertion: &'s Assertion,
 }
 
-/// Checks the signatures of the last verdicts on one submission. People whose last verdict has no signature are not in the result.
+/// Checks the signatures of the last verdicts on one review. The result omits people whose last
+/// verdict has no signature.
 pub fn check_verdicts<'s>(
     reviewed: &Reviewed,
     signatures: impl IntoIterator<Item = VerdictSignature<'s>>,
@@ -306,7 +293,7 @@ pub fn check_verdicts<'s>(
 /// Checks that the confirmations of a passkey lead to one by the owner.
 ///
 /// # Errors
-/// [`SignatureError`].
+/// [`SignatureError`] with the reason.
 pub fn check_confirmed(
     passkey: &Passkey,
     passkeys: &BTreeMap<PasskeyId, Passkey>,
@@ -321,7 +308,8 @@ pub fn check_confirmed(
         };
         let signer = passkeys.get(by).ok_or(SignatureError::Unknown(*by))?;
         let digest = confirmed.digest().map_err(|e| invalid(confirmed.id, e))?;
-        let statement = Statement::Confirmation { passkey: confirmed.id, digest, person: signer.person, nonce };
+        let statement =
+            Statement::Confirmation { passkey: confirmed.id, digest, person: signer.person, nonce };
         check_signature(&statement, signer, assertion, verify)?;
         confirmed = signer;
     }
@@ -335,7 +323,8 @@ fn check_signature(
     verify: &Verify<'_>,
 ) -> Result<(), SignatureError> {
     let challenge = statement.challenge().map_err(|e| invalid(passkey.id, e))?;
-    verify(passkey, challenge, assertion).map_err(|why| SignatureError::Invalid { passkey: passkey.id, why })
+    verify(passkey, challenge, assertion)
+        .map_err(|why| SignatureError::Invalid { passkey: passkey.id, why })
 }
 
 fn invalid(passkey: PasskeyId, error: serde_json::Error) -> SignatureError {
@@ -359,21 +348,27 @@ mod tests {
         }
     }
 
-    /// The signature of a toy scheme: the passkey's id and the challenge.
+    /// A toy signature: the passkey's id and the challenge.
     fn sign(passkey: &Passkey, challenge: Hash) -> Assertion {
         let signature = format!("{} {challenge}", passkey.id).into_bytes();
         Assertion { client_data: Vec::new(), authenticator_data: Vec::new(), signature }
     }
 
     fn verify(passkey: &Passkey, challenge: Hash, assertion: &Assertion) -> Result<(), String> {
-        (*assertion == sign(passkey, challenge)).then_some(()).ok_or_else(|| "wrong signature".to_owned())
+        (*assertion == sign(passkey, challenge))
+            .then_some(())
+            .ok_or_else(|| "wrong signature".to_owned())
     }
 
     fn confirmed(n: u128, person: u128, by: &Passkey) -> Passkey {
         let mut made = passkey(n, person, None);
         let nonce = Nonce([1; 16]);
-        let statement =
-            Statement::Confirmation { passkey: made.id, digest: made.digest().unwrap(), person: by.person, nonce };
+        let statement = Statement::Confirmation {
+            passkey: made.id,
+            digest: made.digest().unwrap(),
+            person: by.person,
+            nonce,
+        };
         let assertion = sign(by, statement.challenge().unwrap());
         made.confirmation = Some(Confirmation::Passkey { by: by.id, nonce, assertion });
         made
@@ -420,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_is_checked_with_its_person() {
+    fn signature_is_checked_for_its_person() {
         let root = passkey(1, 1, Some(Confirmation::Owner));
         let second = confirmed(2, 2, &root);
         let all = of(&[&root, &second]);
@@ -433,14 +428,22 @@ mod tests {
             nonce,
             assertion: &assertion,
         };
-        let checked =
-            check_verdicts(&reviewed, [signed(1, &root), signed(2, &second), signed(3, &root)], &all, &verify);
+        let checked = check_verdicts(
+            &reviewed,
+            [signed(1, &root), signed(2, &second), signed(3, &root)],
+            &all,
+            &verify,
+        );
         let of = |person: u128| checked.get(&PersonId(Uuid::from_u128(person))).unwrap();
         assert_eq!(*of(1), Ok(()));
         assert!(matches!(of(2), Err(SignatureError::Invalid { .. })), "{checked:?}");
         assert_eq!(*of(3), Err(SignatureError::OtherPerson(root.id)));
         let rejects = VerdictSignature { verdict: VerdictKind::Reject, ..signed(1, &root) };
-        assert!(check_verdicts(&reviewed, [rejects], &all, &verify).into_values().all(|checked| checked.is_err()));
+        assert!(
+            check_verdicts(&reviewed, [rejects], &all, &verify)
+                .into_values()
+                .all(|checked| checked.is_err())
+        );
     }
 
     #[test]
@@ -450,8 +453,10 @@ mod tests {
         let bare = passkey(2, 2, None);
         let rejected = check(&statement, bare.id, &sign(&bare, challenge), &of(&[&bare]), &verify);
         assert_eq!(rejected, Err(SignatureError::Unconfirmed(bare.id)));
-        let (left, right) = (confirmed(2, 2, &passkey(3, 2, None)), confirmed(3, 2, &passkey(2, 2, None)));
-        let rejected = check(&statement, left.id, &sign(&left, challenge), &of(&[&left, &right]), &verify);
+        let (left, right) =
+            (confirmed(2, 2, &passkey(3, 2, None)), confirmed(3, 2, &passkey(2, 2, None)));
+        let rejected =
+            check(&statement, left.id, &sign(&left, challenge), &of(&[&left, &right]), &verify);
         assert_eq!(rejected, Err(SignatureError::Circular(left.id)));
     }
 
@@ -463,13 +468,18 @@ mod tests {
         let statement = statement(2);
         let signed = sign(&second, statement.challenge().unwrap());
         let rejected = check(&statement, second.id, &signed, &of(&[&root, &second]), &verify);
-        assert!(matches!(rejected, Err(SignatureError::Invalid { passkey, .. }) if passkey == root.id), "{rejected:?}");
+        assert!(
+            matches!(rejected, Err(SignatureError::Invalid { passkey, .. }) if passkey == root.id),
+            "{rejected:?}"
+        );
     }
 
     #[test]
     fn challenge_depends_on_every_part() {
         let first = statement(2);
-        let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else { panic!("a verdict") };
+        let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else {
+            panic!("a verdict")
+        };
         let of = |reviewed: Reviewed| Statement::Verdict { reviewed, verdict, person, nonce };
         let other = Hash::of_bytes(b"other");
         let changed = [
@@ -482,12 +492,25 @@ mod tests {
             of(Reviewed { epoch: 2, ..reviewed.clone() }),
             of(Reviewed { risk: BTreeSet::new(), ..reviewed.clone() }),
             of(Reviewed { authors: BTreeSet::new(), ..reviewed.clone() }),
-            Statement::Verdict { reviewed: reviewed.clone(), verdict: VerdictKind::Reject, person, nonce },
-            Statement::Verdict { reviewed: reviewed.clone(), verdict, person: PersonId(Uuid::nil()), nonce },
+            Statement::Verdict {
+                reviewed: reviewed.clone(),
+                verdict: VerdictKind::Reject,
+                person,
+                nonce,
+            },
+            Statement::Verdict {
+                reviewed: reviewed.clone(),
+                verdict,
+                person: PersonId(Uuid::nil()),
+                nonce,
+            },
             Statement::Verdict { reviewed, verdict, person, nonce: Nonce([8; 16]) },
         ];
-        let challenges: BTreeSet<Hash> =
-            changed.iter().chain([&first]).map(|statement| statement.challenge().unwrap()).collect();
+        let challenges: BTreeSet<Hash> = changed
+            .iter()
+            .chain([&first])
+            .map(|statement| statement.challenge().unwrap())
+            .collect();
         assert_eq!(challenges.len(), changed.len() + 1);
     }
 

@@ -1,9 +1,9 @@
-//! Where a submission stands, in one word, and whose turn it is.
+//! The status of a review, and whose turn it is.
 //!
-//! The gate names every rule that is broken. A list has room for one word, and a badge for a number, so both need to know which of the
-//! broken rules is the one that is waited for. It is the one whose mending comes first: nobody's approval helps a change that was
-//! replaced, that somebody objects to or that lint finds errors in, since mending it takes another submission, and that drops every
-//! verdict. So reviewers are called only for what an approval brings further.
+//! The gate names every broken rule. A list shows one status and a badge one number, so both need
+//! the rule that must be fixed first. A replaced review, an objection or a lint error comes before
+//! missing approvals. Fixing it requires another review, which drops every verdict. Reviewers are
+//! therefore asked only when an approval helps.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,34 +11,34 @@ use super::access::approves;
 use super::{Facts, GateState, Rule, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
-/// Where a submission stands. What comes earlier here is what is waited for first.
+/// The status of a review. If several apply, the first in this list is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It is not the newest version of an open proposal.
     Replaced,
-    /// What it rests on changed since.
+    /// Its base changed after it was submitted.
     Stale,
-    /// Somebody objects.
+    /// A reviewer requested changes or rejected it.
     Objected,
-    /// An edit takes no effect any more, or lint finds errors.
+    /// An edit no longer takes effect, or lint reports errors.
     Faulty,
     /// Approvals are missing.
     Unreviewed,
-    /// All that is missing is that threads are resolved.
+    /// Only unresolved threads block it.
     Discussed,
-    /// It may be committed.
+    /// It can be committed.
     Open,
 }
 
 impl Standing {
-    /// Where the gate says that a submission stands.
+    /// The status that follows from the gate.
     pub fn of(gate: &GateState) -> Self {
         if gate.is_open() {
             return Self::Open;
         }
-        // A gate without any rule is shut, and nobody has reviewed anything.
+        // A gate without any rule is blocked and has no approvals.
         gate.broken().map(|rule| Self::behind(rule.rule)).min().unwrap_or(Self::Unreviewed)
     }
 
@@ -54,7 +54,7 @@ impl Standing {
     }
 }
 
-/// What a person can do for a submission to go on.
+/// The next action that a person can take on a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -65,15 +65,17 @@ pub enum Turn {
     Commit,
 }
 
-/// What waits for this person. Whoever has given a verdict has had their turn, whatever it was.
+/// The next action for this person. A person who gave a verdict, of any kind, has had their turn.
 pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool) -> Option<Turn> {
-    // An approval that does not count is given again once it would.
+    // An approval that does not count must be given again once it would.
     let said = || {
         let last = facts.last_word(person);
         last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve || approves(facts, person))
     };
     match Standing::of(gate) {
-        Standing::Unreviewed if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() => {
+        Standing::Unreviewed
+            if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() =>
+        {
             Some(Turn::Judge)
         }
         Standing::Open if may_commit => Some(Turn::Commit),
@@ -94,7 +96,7 @@ mod tests {
         PersonId(Uuid::from_u128(n))
     }
 
-    /// By 1, approved by 2; 3 could review it.
+    /// A review by person 1, approved by person 2. Person 3 could review it.
     fn approved() -> Facts {
         let reviewer = |n: u128| Reviewer { id: person(n), name: n.to_string(), eligible: true };
         Facts {
@@ -109,7 +111,12 @@ mod tests {
             policy: (PolicyNo(3), PolicyNo(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
-            verdicts: vec![Verdict { person: person(2), kind: VerdictKind::Approve, at: 0, void: false }],
+            verdicts: vec![Verdict {
+                person: person(2),
+                kind: VerdictKind::Approve,
+                at: 0,
+                void: false,
+            }],
             people: (1..4).map(reviewer).collect(),
             access: Access::default(),
             signing: None,
@@ -123,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_really_waited_for_is_said() {
+    fn standing_is_first_rule_to_fix() {
         let mut facts = approved();
         assert_eq!(standing(&facts), Standing::Open);
         facts.open_threads.push("2".into());
@@ -132,7 +139,12 @@ mod tests {
         assert_eq!(standing(&facts), Standing::Unreviewed);
         facts.lint.push("the jig is off".into());
         assert_eq!(standing(&facts), Standing::Faulty, "no approval helps that");
-        facts.verdicts.push(Verdict { person: person(3), kind: VerdictKind::RequestChanges, at: 0, void: false });
+        facts.verdicts.push(Verdict {
+            person: person(3),
+            kind: VerdictKind::RequestChanges,
+            at: 0,
+            void: false,
+        });
         assert_eq!(standing(&facts), Standing::Objected);
         facts.moved_documents.push("n1".into());
         assert_eq!(standing(&facts), Standing::Stale);
@@ -141,20 +153,25 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_without_rules_is_not_open() {
-        let none = GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
+    fn gate_without_rules_is_blocked() {
+        let none =
+            GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
         assert_eq!(Standing::of(&none), Standing::Unreviewed);
     }
 
     #[test]
-    fn it_is_the_turn_of_those_who_can_bring_it_further() {
+    fn turn_belongs_to_people_who_can_act() {
         let turn_of = |facts: &Facts, n: u128| turn(facts, &evaluate(facts), person(n), true);
         let mut facts = approved();
         assert_eq!((1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(), [Some(Turn::Commit); 3]);
         assert_eq!(turn(&facts, &evaluate(&facts), person(1), false), None);
         facts.approvals_needed = 2;
         let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
-        assert_eq!(turns, [None, None, Some(Turn::Judge), None], "its author, who has said it, who could, a stranger");
+        assert_eq!(
+            turns,
+            [None, None, Some(Turn::Judge), None],
+            "its author, who has said it, who could, a stranger"
+        );
         facts.lint.push("the jig is off".into());
         assert_eq!(turn_of(&facts, 3), None, "its authors first");
     }

@@ -1,30 +1,30 @@
-//! Who can act: names behind every rule that keeps a button off.
+//! Names of the people who can fix each broken rule.
 //!
-//! A reason without a name sends people searching. Names are for messages only: what a person may is decided where they act. Lists
-//! are bounded, since a message is read.
+//! A reason without a name makes users search. The names are for messages only; permissions are
+//! checked on each action. The lists are short because people read them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Facts, NoVerdict, Reviewer, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
-/// Names in one message; more are counted.
+/// Maximum number of names in one message. Further names are counted.
 pub const NAMED: usize = 5;
 
-/// People who can do what no verdict does, by name.
+/// Names of the people who can take actions other than a verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Helpers {
-    /// Who may edit and submit.
+    /// People who may edit and submit.
     pub operators: Vec<String>,
-    /// Who may commit what is approved.
+    /// People who may commit an approved review.
     pub committers: Vec<String>,
-    /// Who may give permissions.
+    /// People who may grant permissions.
     pub administrators: Vec<String>,
 }
 
 impl Helpers {
-    /// Who can change the proposal and submit it.
+    /// Names the people who can change the proposal and submit it.
     pub fn to_submit(&self) -> String {
         match self.operators.as_slice() {
             [] => format!("Nobody who may edit is left. {}", self.to_permit("operator")),
@@ -32,7 +32,6 @@ impl Helpers {
         }
     }
 
-    /// Who can commit.
     pub fn to_commit(&self) -> String {
         match self.committers.as_slice() {
             [] => self.to_permit("operator"),
@@ -40,16 +39,18 @@ impl Helpers {
         }
     }
 
-    /// Who can give somebody a permission.
+    /// Names the people who can grant this permission.
     pub fn to_permit(&self, permission: &str) -> String {
         match self.administrators.as_slice() {
             [] => format!("No administrator is left who could give the {permission} permission"),
-            administrators => format!("Can give the {permission} permission: {}", named(administrators)),
+            administrators => {
+                format!("Can give the {permission} permission: {}", named(administrators))
+            }
         }
     }
 }
 
-/// `a`, `a and b`, `a, b, c, d, e and 3 more`.
+/// Joins names: `a`, `a and b`, `a, b, c, d, e and 3 more`.
 pub fn named<T: AsRef<str>>(names: &[T]) -> String {
     let shown: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
     match (shown.as_slice(), names.len() - shown.len()) {
@@ -59,31 +60,36 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// People whose last verdict is against a submission and does not count, because they may not review any more, or because their
-/// account was disabled after it.
+/// People whose last verdict is an objection that does not count. They may no longer review, or
+/// their account was disabled after it.
 pub fn disregarded(facts: &Facts) -> Vec<&str> {
     let ignored = |reviewer: &&Reviewer| {
         let last = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
-        last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible))
+        last.is_some_and(|verdict| {
+            verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible)
+        })
     };
     let gone = facts.people.iter().filter(|p| !facts.authors.contains(&p.id)).filter(ignored);
     gone.map(|p| p.name.as_str()).collect()
 }
 
-/// Whether a person may give a verdict; else why not and who can, in words.
+/// Checks whether a person may give a verdict.
 ///
 /// # Errors
-/// The reason, and the names.
+/// The reason, with the names of people who can help.
 pub fn may_judge_or_who(facts: &Facts, person: PersonId) -> Result<(), String> {
     may_judge(facts, person).map_err(|no| match no {
-        // Nobody can judge it: what helps is the newest one.
+        // No one can review an old version, so the message gives no names.
         NoVerdict::NotNewest => no.to_string(),
         NoVerdict::Author | NoVerdict::NotAReviewer => format!("{no}. {}", others(facts, person)),
     })
 }
 
 fn others(facts: &Facts, person: PersonId) -> String {
-    let able = facts.people.iter().filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
+    let able = facts
+        .people
+        .iter()
+        .filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
     let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
     match able.as_slice() {
         [] => format!("Nobody else may review. {}", facts.helpers.to_permit("reviewer")),
@@ -96,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded() {
+    fn name_list_is_bounded() {
         let many: Vec<String> = (1..=1_000).map(|n| format!("p{n}")).collect();
         assert_eq!(named(&many[..0]), "");
         assert_eq!(named(&many[..1]), "p1");

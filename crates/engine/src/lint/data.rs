@@ -1,4 +1,4 @@
-//! What people wrote into data.
+//! Checks of data that users entered.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,15 @@ use crate::data::secret::Descriptor;
 use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
-/// Reviewed data of a noderole: its deployment's for the role, and its own over it.
+/// The reviewed data of a noderole: the deployment's data for the role, with its own data on top.
 fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
     let noderole = node.noderoles.get(key)?;
-    let shared = look.planned().new.deployments.get(&noderole.deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let shared = look
+        .planned()
+        .new
+        .deployments
+        .get(&noderole.deployment)
+        .and_then(|d| d.doc.roles.get(&key.role));
     match shared {
         Some(shared) => data::merge(&shared.data, &noderole.data).ok(),
         None => Some(noderole.data.clone()),
@@ -26,18 +31,26 @@ fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value>
 
 pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
     for step in &look.planned().projection.steps {
-        let Some(role) = look.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some())) else {
+        let Some(role) =
+            look.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some()))
+        else {
             continue;
         };
         let stored = look.planned().new.nodes.get(&step.node);
-        let Some(value) = stored.and_then(|stored| reviewed(look, &stored.doc, &step.key)) else { continue };
+        let Some(value) = stored.and_then(|stored| reviewed(look, &stored.doc, &step.key)) else {
+            continue;
+        };
         for attrib in &role.attribs {
             let Some(schema) = &attrib.schema else { continue };
-            let path: String = attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
-            // What is only not there may still come from a run; a null takes it away for certain.
-            if is_taken_away(&value, &attrib.map) && schema.get("required").and_then(Value::as_bool) == Some(true) {
+            let path: String =
+                attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
+            // A run can still add a missing value, but not one that a null removes.
+            if is_taken_away(&value, &attrib.map)
+                && schema.get("required").and_then(Value::as_bool) == Some(true)
+            {
                 let what = format!("{path} is taken away by a null, and is required");
-                let remedy = format!("Leave the null out, or write a value for attribute {}", attrib.name);
+                let remedy =
+                    format!("Leave the null out, or write a value for attribute {}", attrib.name);
                 found.add_noderole(look, (step.node, &step.key), what, remedy);
                 continue;
             }
@@ -67,7 +80,7 @@ fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// A place where people wrote something, with everything that they wrote there now.
+/// A value that the change adds or changes.
 struct Written<'a> {
     at: String,
     noderole: Option<NoderoleId>,
@@ -75,20 +88,30 @@ struct Written<'a> {
     value: &'a Value,
 }
 
-/// Values that the change brings or changes, as they stand in the documents: the difference masks some.
+/// Every added or changed value, read from the documents because the difference masks some.
 fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
     let planned = look.subject.planned;
-    let values = |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
-        let kept = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
-        let there = kept.filter_map(move |change| Some((change.path.as_str(), data.pointer(&change.path)?)));
-        there.map(move |(path, value)| Written { at: at.clone(), noderole, path, value }).collect::<Vec<_>>()
-    };
+    let values =
+        |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
+            let kept = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
+            let there = kept.filter_map(move |change| {
+                Some((change.path.as_str(), data.pointer(&change.path)?))
+            });
+            there
+                .map(move |(path, value)| Written { at: at.clone(), noderole, path, value })
+                .collect::<Vec<_>>()
+        };
     let mut all = Vec::new();
     for deployment in &planned.difference.deployments {
         let Some(stored) = planned.new.deployments.get(&deployment.id) else { continue };
         for role in &deployment.roles {
             let Some(doc) = stored.doc.roles.get(&role.role) else { continue };
-            all.extend(values(&role.data, &doc.data, format!("{} in {}", role.role, deployment.name), None));
+            all.extend(values(
+                &role.data,
+                &doc.data,
+                format!("{} in {}", role.role, deployment.name),
+                None,
+            ));
         }
     }
     for node in &planned.difference.nodes {
@@ -102,7 +125,7 @@ fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
     all
 }
 
-/// Every value below, with its pointer; references to secrets are values.
+/// Visits every leaf value with its JSON pointer. A reference to a secret is a leaf.
 fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Value)) {
     match value {
         Value::Object(map) if !secret::is_reference(value) => {
@@ -121,11 +144,21 @@ fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Va
 
 const BY_REFERENCE: &str = r#"Store it as a secret and refer to it: {"$secret": "name", "version": 1}; and change it, for it was written down"#;
 
-fn told(look: &Look<'_>, found: &mut Found, remedy: &str, judge: impl Fn(&str, &Value) -> Option<&'static str>) {
+fn told(
+    look: &Look<'_>,
+    found: &mut Found,
+    remedy: &str,
+    judge: impl Fn(&str, &Value) -> Option<&'static str>,
+) {
     for written in written(look) {
         leaves(written.value, written.path.to_owned(), &mut |path, value| {
             if let Some(what) = judge(path, value) {
-                found.push(written.at.clone(), written.noderole, format!("{path} {what}"), remedy.to_owned());
+                found.push(
+                    written.at.clone(),
+                    written.noderole,
+                    format!("{path} {what}"),
+                    remedy.to_owned(),
+                );
             }
         });
     }
@@ -135,18 +168,22 @@ pub(super) fn plain_secret(look: &Look<'_>, found: &mut Found) {
     told(look, found, BY_REFERENCE, |_, value| is_unmistakable(value.as_str()?));
 }
 
-/// Forms that nothing but a secret has.
+/// The kind of secret, if the text has a format that only secrets have.
 fn is_unmistakable(text: &str) -> Option<&'static str> {
     let word = |prefix: &str, length: usize| {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| {
-            word.strip_prefix(prefix)
-                .is_some_and(|rest| rest.len() == length && rest.chars().all(|c| c.is_ascii_alphanumeric()))
+            word.strip_prefix(prefix).is_some_and(|rest| {
+                rest.len() == length && rest.chars().all(|c| c.is_ascii_alphanumeric())
+            })
         })
     };
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
         return Some("holds a private key");
     }
-    let token = word("AKIA", 16) || word("ghp_", 36) || word("glpat_", 20) || text.contains("AGE-SECRET-KEY-1");
+    let token = word("AKIA", 16)
+        || word("ghp_", 36)
+        || word("glpat_", 20)
+        || text.contains("AGE-SECRET-KEY-1");
     token.then_some("holds an access token")
 }
 
@@ -159,12 +196,19 @@ pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
     let remedy = "Give it the name under which workers have it: parts with a slash between, none of them empty or with a dot in front";
     told(look, found, remedy, |_, value| {
         let secret = secret::reference(value)?;
-        secret.parts().is_none().then_some("refers to a secret that there can't be: no worker finds one of that name")
+        secret
+            .parts()
+            .is_none()
+            .then_some("refers to a secret that there can't be: no worker finds one of that name")
     });
 }
 
-/// What is said of each secret that the change begins to use in data.
-fn begun(look: &Look<'_>, found: &mut Found, judge: impl Fn(&SecretChange) -> Option<(String, String)>) {
+/// Reports on each secret that data starts to use with this change.
+fn begun(
+    look: &Look<'_>,
+    found: &mut Found,
+    judge: impl Fn(&SecretChange) -> Option<(String, String)>,
+) {
     for change in secret_changes(look.planned()).iter().filter(|change| change.is_new_to_runs()) {
         let role = change.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
         if let Some((what, remedy)) = judge(change) {
@@ -173,21 +217,25 @@ fn begun(look: &Look<'_>, found: &mut Found, judge: impl Fn(&SecretChange) -> Op
     }
 }
 
-/// A secret is a node key if workers report so, or if a node of the blueprint is reached with it.
+/// A secret is a node key if workers report it as one or a node's connection uses it.
 pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {
         let docs = look.planned().new.nodes.values().map(|stored| &stored.doc);
-        let ssh =
-            docs.filter_map(|doc| if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None });
+        let ssh = docs.filter_map(|doc| {
+            if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None }
+        });
         ssh.map(|ssh| ssh.key.name.as_str()).collect()
     };
     begun(look, found, |SecretChange { secret, inherited, .. }| {
         let reported = look.subject.secrets.and_then(|known| known.get(&secret.name));
-        let reported = reported.is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
-        let is_key = !inherited && (reported || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
-        let what =
-            format!("uses secret {secret}, which is a node key: workers connect with it, and runs never receive it");
+        let reported =
+            reported.is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
+        let is_key =
+            !inherited && (reported || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
+        let what = format!(
+            "uses secret {secret}, which is a node key: workers connect with it, and runs never receive it"
+        );
         is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
     });
 }
@@ -204,8 +252,15 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
         };
         match &known.descriptor {
             None => {
-                let what = format!("uses secret {secret}, of which workers have no valid {file}, or not the same one");
-                Some((what, format!("Write {file} on every worker: kind = \"data\", deployments = [\"{deployment}\"]")))
+                let what = format!(
+                    "uses secret {secret}, of which workers have no valid {file}, or not the same one"
+                );
+                Some((
+                    what,
+                    format!(
+                        "Write {file} on every worker: kind = \"data\", deployments = [\"{deployment}\"]"
+                    ),
+                ))
             }
             Some(Descriptor::Data { .. })
                 if known.descriptor.as_ref().is_some_and(|d| !d.allows(deployment.as_str())) =>
@@ -214,15 +269,26 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
                     true => ("would receive", "the run keeps the reference"),
                     false => ("uses", "the run will fail"),
                 };
-                let what = format!("{word} secret {secret}, which {deployment} may not use: {then}");
+                let what =
+                    format!("{word} secret {secret}, which {deployment} may not use: {then}");
                 Some((
                     what,
-                    format!("Add \"{deployment}\" to deployments in {file} on every worker, or use another secret"),
+                    format!(
+                        "Add \"{deployment}\" to deployments in {file} on every worker, or use another secret"
+                    ),
                 ))
             }
             Some(_) if !known.versions.contains(&secret.version) => {
-                let what = format!("uses secret {secret}, and no worker has that version among its newest");
-                Some((what, format!("Store the version on every worker as {}/{}", secret.name, secret.version)))
+                let what = format!(
+                    "uses secret {secret}, and no worker has that version among its newest"
+                );
+                Some((
+                    what,
+                    format!(
+                        "Store the version on every worker as {}/{}",
+                        secret.name, secret.version
+                    ),
+                ))
             }
             Some(_) => None,
         }
@@ -231,19 +297,31 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
     told(look, found, BY_REFERENCE, |path, value| {
-        let text = value.as_str().filter(|text| !text.is_empty() && is_unmistakable(text).is_none())?;
-        // A path or an address of where the secret is says nothing of it.
+        let text =
+            value.as_str().filter(|text| !text.is_empty() && is_unmistakable(text).is_none())?;
+        // A path or URL of a secret reveals nothing about the secret.
         let elsewhere = text.starts_with('/') || text.contains("://");
-        (!elsewhere && sounds_secret(path)).then_some("has a name that sounds like a secret, and a plain text")
+        (!elsewhere && sounds_secret(path))
+            .then_some("has a name that sounds like a secret, and a plain text")
     });
 }
 
 fn sounds_secret(path: &str) -> bool {
-    // Entries of a list are named after the list.
+    // List entries are named after the list.
     let named = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap_or_default();
-    let name: String = named.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    let ends =
-        ["password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "secretkey", "accesskey"];
+    let name: String =
+        named.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let ends = [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "apikey",
+        "privatekey",
+        "secretkey",
+        "accesskey",
+    ];
     ends.iter().any(|end| name.ends_with(end))
 }
 
@@ -253,7 +331,9 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
         touched.entry(step.node).or_default().insert(&step.key);
     }
     for (id, touched) in touched {
-        let Some(node) = look.planned().new.nodes.get(&id).map(|stored| &*stored.doc) else { continue };
+        let Some(node) = look.planned().new.nodes.get(&id).map(|stored| &*stored.doc) else {
+            continue;
+        };
         let mut setters: BTreeMap<String, Vec<(&NoderoleKey, Value)>> = BTreeMap::new();
         for key in node.noderoles.keys() {
             let Some(value) = reviewed(look, node, key) else { continue };
@@ -269,8 +349,14 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
                 for (second, other) in setters.iter().skip(n + 1) {
                     let new = touched.contains(first) || touched.contains(second);
                     if one != other && new && !related(&mut above, node, first, second) {
-                        let what = format!("{first} and {second} both set {path}, and neither comes after the other");
-                        found.add(look.fqdn(node.id), what, "Set it in one of them, or let one require the other");
+                        let what = format!(
+                            "{first} and {second} both set {path}, and neither comes after the other"
+                        );
+                        found.add(
+                            look.fqdn(node.id),
+                            what,
+                            "Set it in one of them, or let one require the other",
+                        );
                     }
                 }
             }
@@ -278,14 +364,16 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-/// Whether one of two noderoles of a node comes after the other. `above`: what is known of who comes after whom there, since many paths
-/// may have the same two.
+/// Whether one of two noderoles of a node is an ancestor of the other. `above` caches the
+/// ancestors, since many keys can concern the same pair.
 fn related<'n>(
     above: &mut BTreeMap<&'n NoderoleKey, BTreeSet<&'n NoderoleKey>>,
     node: &'n NodeDoc,
     a: &'n NoderoleKey,
     b: &'n NoderoleKey,
 ) -> bool {
-    let mut after = |later, earlier| above.entry(later).or_insert_with(|| ancestors(node, later)).contains(earlier);
+    let mut after = |later, earlier| {
+        above.entry(later).or_insert_with(|| ancestors(node, later)).contains(earlier)
+    };
     after(a, b) || after(b, a)
 }

@@ -1,4 +1,5 @@
-//! Deployments: what they use, what is in them, and what leaves them.
+//! Checks of deployments: their barclamps and policy, and the nodes and noderoles that enter or
+//! leave.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,11 @@ pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
     for node in look.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)) {
         for (key, noderole) in &node.doc.noderoles {
             if !is_below(new, node.doc.deployment, noderole.deployment) {
-                let (of, place) = (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
-                let what = format!("it is bound in {of}, and its node would be in {place}, which is not below that");
+                let (of, place) =
+                    (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
+                let what = format!(
+                    "it is bound in {of}, and its node would be in {place}, which is not below that"
+                );
                 found.add_noderole(
                     look,
                     (node.doc.id, key),
@@ -37,17 +41,19 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
     if look.planned().difference.is_empty() {
         return;
     }
-    let what = format!("the policy would demand less ({weaker}) in the same change that it lets pass");
+    let what =
+        format!("the policy would demand less ({weaker}) in the same change that it lets pass");
     found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
 }
 
-/// The change itself passes under its new policy, so its authors don't count for what that asks of every change and of the risks that
-/// the change carries. Changes of another risk may come from others.
+/// The change must also pass under its new policy. Its authors therefore do not count toward the
+/// approvals for every change and for this change's risks. Other people can propose changes with
+/// other risks.
 pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Reviewers { all, others } = look.subject.reviewers;
     let carried = risks(look.planned());
-    // One that asks for less than before is on its way to what can be met.
+    // A policy that requires less than before is a step toward one that can be met.
     for change in before.changes(after) {
         let (Demand::Asks(old), Demand::Asks(new)) = (change.old, change.new) else { continue };
         if new.approvals <= old.approvals {
@@ -65,7 +71,8 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
         if asks > able {
             let about = risk.map_or("every change", Risk::change);
             let people = if able == 1 { "person may" } else { "people may" };
-            let never = if asks > all { "no such change could ever" } else { "this change could never" };
+            let never =
+                if asks > all { "no such change could ever" } else { "this change could never" };
             let asks = many(asks, "approval");
             found.add(
                 "policy",
@@ -89,10 +96,14 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
         let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
         for barclamp in written {
             let pin = stored.doc.barclamps.get(&barclamp.barclamp);
-            let Some(used) = pin.and_then(|pin| look.subject.catalog.barclamp(*pin).ok()) else { continue };
+            let Some(used) = pin.and_then(|pin| look.subject.catalog.barclamp(*pin).ok()) else {
+                continue;
+            };
             let all = look.subject.catalog.barclamps().filter(|(_, other)| other.name == used.name);
             let newest = all.map(|(_, other)| other.version.as_str()).max_by(|a, b| order(a, b));
-            if let Some(newest) = newest.filter(|newest| order(newest, &used.version) == Ordering::Greater) {
+            if let Some(newest) =
+                newest.filter(|newest| order(newest, &used.version) == Ordering::Greater)
+            {
                 found.add(
                     format!("{} in {}", used.name, deployment.name),
                     format!("version {} comes into use, and {newest} is imported", used.version),
@@ -108,8 +119,11 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
         let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
         for (name, role) in &stored.doc.roles {
             let Some(content) = look.role(role.role) else { continue };
-            // The nearest version of the role's barclamp is the one that a new binding would take it from.
-            let Some(pin) = look.planned().new.version_in_sight(deployment.id, &content.barclamp) else { continue };
+            // A new binding takes the role from the nearest version of its barclamp.
+            let Some(pin) = look.planned().new.version_in_sight(deployment.id, &content.barclamp)
+            else {
+                continue;
+            };
             let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
             let version = format!("{} {}, which is in use there", barclamp.name, barclamp.version);
             let what = match barclamp.roles.get(name) {
@@ -129,13 +143,25 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
 pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {
     let difference = look.planned().difference;
     let left = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
-    let gone = difference.nodes.iter().flat_map(|node| &node.noderoles).filter(|n| n.mark == Mark::Removed);
-    let candidates: BTreeSet<DeploymentId> = left.chain(gone.map(|noderole| noderole.deployment)).collect();
+    let gone = difference
+        .nodes
+        .iter()
+        .flat_map(|node| &node.noderoles)
+        .filter(|n| n.mark == Mark::Removed);
+    let candidates: BTreeSet<DeploymentId> =
+        left.chain(gone.map(|noderole| noderole.deployment)).collect();
     let (old, new) = (look.planned().old, look.planned().new);
     for deployment in candidates {
-        if new.deployments.contains_key(&deployment) && is_used(old, deployment) && !is_used(new, deployment) {
+        if new.deployments.contains_key(&deployment)
+            && is_used(old, deployment)
+            && !is_used(new, deployment)
+        {
             let what = "no node and no noderole would be left in it";
-            found.add(look.deployment(deployment), what, "Remove the deployment too, or keep what it needs");
+            found.add(
+                look.deployment(deployment),
+                what,
+                "Remove the deployment too, or keep what it needs",
+            );
         }
     }
 }
@@ -153,7 +179,8 @@ pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
     let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
     for node in look.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed) {
         let Some((_, Some(to))) = node.moved else { continue };
-        let carried = new.nodes.get(&node.id).into_iter().flat_map(|stored| stored.doc.noderoles.keys());
+        let carried =
+            new.nodes.get(&node.id).into_iter().flat_map(|stored| stored.doc.noderoles.keys());
         moving.extend(carried.map(|key| (key.id(node.id), (node.id, to))));
     }
     if moving.is_empty() {
@@ -163,18 +190,24 @@ pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
     for (id, stored) in &new.nodes {
         for (key, noderole) in &stored.doc.noderoles {
             let served = noderole.parents.iter().filter_map(|edge| moving.get(&edge.parent));
-            // Who moves along, or stands where the node goes to, goes on being near it.
-            for (node, to) in served.filter(|(node, to)| node != id && !is_below(new, stored.doc.deployment, *to)) {
+            // Noderoles that move with the node, or that are in the new deployment, stay near it.
+            for (node, to) in
+                served.filter(|(node, to)| node != id && !is_below(new, stored.doc.deployment, *to))
+            {
                 users.entry((*node, *to)).or_default().insert(look.place(*id, key));
             }
         }
     }
     for ((node, to), users) in users {
         let first = users.first().cloned().unwrap_or_default();
-        let others = if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
+        let others =
+            if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
         found.add(
             look.fqdn(node),
-            format!("it moves to {}, and {first}{others}, which stays, depends on it", look.deployment(to)),
+            format!(
+                "it moves to {}, and {first}{others}, which stays, depends on it",
+                look.deployment(to)
+            ),
             "Move those along, or bind what they need elsewhere first",
         );
     }
@@ -186,9 +219,13 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        for (older, newer) in
-            [("1", "2"), ("1.9", "1.10"), ("v1.0", "v2.0"), ("1.0", "1.0.1"), ("2024-12-01", "2025-01-01")]
-        {
+        for (older, newer) in [
+            ("1", "2"),
+            ("1.9", "1.10"),
+            ("v1.0", "v2.0"),
+            ("1.0", "1.0.1"),
+            ("2024-12-01", "2025-01-01"),
+        ] {
             assert_eq!(order(older, newer), Ordering::Less, "{older} {newer}");
         }
     }

@@ -1,20 +1,25 @@
-//! Lint: what is wrong with a change although every edit takes effect.
+//! Lint: finds problems in a change whose edits all take effect.
 //!
-//! Planning refuses what can't be written down. Lint looks at what would be written down, and at the way there, and says what would
-//! fail, destroy, stall or surprise. Reconfigurator has such a check of blueprints and runs it in tests and tools only; here the gate
-//! asks for it, so a target with an error in it does not come into being, whoever approved it.
+//! Planning refuses changes that cannot be written. Lint checks the resulting documents and the
+//! transition to them, and reports everything that would fail, destroy, stall or surprise.
+//! Reconfigurator has such a check of blueprints, for tests and tools only. In Gantry the gate
+//! requires it, so no target with a lint error exists, regardless of approvals.
 //!
-//! Two levels. An **error** keeps a change from being submitted and committed: it would not work, or not be undone. A **warning** is
-//! shown in the review: it may be meant.
+//! There are two levels. An error blocks submission and commit, because the change would not work
+//! or could not be undone. A warning is shown in the review, because the change may be intended.
 //!
-//! ## Invariants
+//! Invariants:
 //!
-//! * Only what a change touches is found fault with: what was wrong before does not hold up a change elsewhere. A commit looks for
-//!   errors under a lock, so they are looked for among what the change writes; only where noderoles go is all that stays looked
-//!   through, once, for who waits for them. Warnings may look through all of it, once each.
-//! * Pure, in one order, and bounded: [`MAX_EACH`] findings of a check are told, the rest is counted.
-//! * A finding says what, where and what to do. It never has a value that might be a secret.
-//! * Each check is one entry in [`Check::ALL`] and one function; each has a test that trips it and one that does not.
+//! * Only objects that the change touches have findings, so existing problems do not block
+//!   unrelated changes. A commit checks for errors under a lock, so errors are searched only in the
+//!   documents it writes. The exception is removal of noderoles, which searches all remaining ones
+//!   for children, once. Warnings may search everything, once each.
+//! * Lint is pure, its order is fixed, and its output is bounded: [`MAX_EACH`] findings per check,
+//!   with a count of the rest.
+//! * A finding names the problem, its location and the fix. It never contains a value that could be
+//!   a secret.
+//! * Each check is one entry in [`Check::ALL`] and one function. Each has a test that triggers it
+//!   and one that does not.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,39 +42,37 @@ mod order;
 mod roles;
 mod runs;
 
-/// Findings of one check that are told; more are counted.
+/// Maximum number of findings per check. Further ones are counted.
 pub const MAX_EACH: usize = 50;
 
-/// What lint looks at.
+/// The input of lint.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The change.
     pub planned: Planned<'a>,
-    /// Everything that pins name.
+    /// Every catalog entry that pins name.
     pub catalog: &'a Catalog,
-    /// Jigs and whether each is active. One that is not there counts as active: it is added together with its first step.
+    /// Whether each jig is active. A missing jig counts as active, because it is added together
+    /// with its first step.
     pub jigs: &'a BTreeMap<JigName, bool>,
-    /// The secrets that workers have, by name. None: no worker says.
+    /// The secrets that workers have, by name. `None`: no worker has reported any.
     pub secrets: Option<&'a BTreeMap<String, KnownSecret>>,
-    /// The rank of a noderole as it is meant now; None: it is not there.
+    /// The current rank of a noderole; `None` if it does not exist.
     pub rank: &'a dyn Fn(NoderoleId) -> Option<u32>,
-    /// The policy before and after, if the change has another one.
+    /// The policy before and after, if the change sets another one.
     pub policy: Option<(&'a Policy, &'a Policy)>,
-    /// How many people may review at this moment.
     pub reviewers: Reviewers,
 }
 
-/// How many people may review.
+/// The number of people who may review now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reviewers {
-    /// All of them.
     pub all: usize,
-    /// Those who did not write the change: only they count for it.
+    /// People who are not authors of the change. Only their approvals count for it.
     pub others: usize,
 }
 
 impl Reviewers {
-    /// Of these people, where the change has these authors.
+    /// Counts these people for a change by these authors.
     pub fn of(people: &BTreeSet<PersonId>, authors: &BTreeSet<PersonId>) -> Self {
         Self { all: people.len(), others: people.difference(authors).count() }
     }
@@ -81,33 +84,33 @@ impl fmt::Debug for Subject<'_> {
     }
 }
 
-/// How much a finding weighs.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// The change is neither submitted nor committed.
+    /// The change can be neither submitted nor committed.
     Error,
-    /// It is shown.
+    /// The finding is shown in the review.
     Warning,
 }
 
-/// Something that lint found.
+/// A problem that lint found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LintFinding"))]
 pub struct Finding {
-    /// By which check.
+    /// The check that found it.
     pub check: Check,
-    /// How much it weighs.
+    /// The severity.
     pub level: Level,
-    /// Where, in words: `app on n1.example.com`, `web`.
+    /// The location as text: `app on n1.example.com`, `web`.
     pub at: String,
-    /// The noderole, if it is one.
+    /// The noderole, if the finding concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noderole: Option<NoderoleId>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do.
+    /// How to fix it.
     pub remedy: String,
 }
 
@@ -119,7 +122,7 @@ impl fmt::Display for Finding {
 
 macro_rules! checks {
     ($($(#[$doc:meta])* $name:ident = $id:literal, $level:ident, $run:expr;)*) => {
-        /// The checks.
+        /// The checks of lint.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum Check {
@@ -127,15 +130,15 @@ macro_rules! checks {
         }
 
         impl Check {
-            /// Every check, in the order in which findings are told: errors first.
+            /// Every check in the order of the findings: errors first.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The word by which programs and papers know it.
+            /// The check's id in the API and the documentation.
             pub fn id(self) -> &'static str {
                 match self { $(Self::$name => $id,)* }
             }
 
-            /// How much its findings weigh.
+            /// The severity of its findings.
             pub fn level(self) -> Level {
                 match self { $(Self::$name => Level::$level,)* }
             }
@@ -148,79 +151,83 @@ macro_rules! checks {
 }
 
 checks! {
-    /// Two roles on a node that exclude each other.
+    /// Two roles on a node that conflict.
     ConflictingRoles = "conflicting-roles", Error, roles::conflicting;
-    /// A noderole of a role that others provide.
+    /// A noderole of an abstract role, which only other roles can provide.
     AbstractRole = "abstract-role", Error, roles::is_abstract;
-    /// A noderole of a deployment that its node is not part of.
+    /// A noderole of a deployment that does not contain its node.
     OutOfTree = "out-of-tree", Error, deployments::out_of_tree;
-    /// An edge to nothing, or one against the order.
+    /// An edge to a missing noderole, or one against the order of ranks.
     BrokenOrder = "broken-order", Error, order::broken;
-    /// A step that runs by a jig that no worker has.
+    /// A step with a jig that no worker has.
     UnknownJig = "unknown-jig", Error, runs::unknown_jig;
-    /// A step that runs by a jig that is switched off.
+    /// A step with a jig that is switched off.
     InactiveJig = "inactive-jig", Error, runs::inactive_jig;
-    /// A step that may take no time.
+    /// A step whose timeout is 0.
     NoTime = "no-time", Error, runs::no_time;
-    /// A destructive step that runs again although nobody said why.
+    /// A destructive step that runs again without a stated reason.
     DestructiveUnasked = "destructive-unasked", Error, runs::destructive_unasked;
-    /// Data that is not what its attribute's schema says.
+    /// Data that does not match its attribute's schema.
     BrokenSchema = "broken-schema", Error, data::broken_schema;
-    /// A private key or access token in plain sight.
+    /// A private key or access token in plain text.
     PlainSecret = "plain-secret", Error, data::plain_secret;
-    /// A half-written reference to a secret.
+    /// A malformed reference to a secret.
     BrokenReference = "broken-reference", Error, data::broken_reference;
     /// A node key in the data of a role.
     NodeKeyAsData = "node-key-as-data", Error, data::node_key_as_data;
-    /// A policy that asks for less, together with something else that it would let pass.
+    /// A policy that requires less, in one change with something that it would allow.
     PolicyWeakened = "policy-weakened", Error, deployments::policy_weakened;
-    /// A policy that asks for more approvals than there are people to give them.
+    /// A policy that requires more approvals than there are people to give them.
     PolicyUnmet = "policy-unmet", Error, deployments::policy_unmet;
-    /// A policy that asks for less than the one in force.
+    /// A policy that requires less than the one in force.
     PolicyWeaker = "policy-weaker", Warning, deployments::policy_weaker;
-    /// A value under a name that sounds like a secret.
+    /// A plain value whose name suggests a secret.
     SecretByName = "secret-by-name", Warning, data::secret_by_name;
     /// A secret that no worker has, or that the deployment may not use.
     UnusableSecret = "unusable-secret", Warning, data::unusable_secret;
-    /// Two unrelated noderoles of a node that set one key.
+    /// Two unrelated noderoles of a node that set the same key.
     SharedKey = "shared-key", Warning, data::shared_key;
-    /// A destructive step with retries, which don't count.
+    /// A destructive step with retries, which have no effect.
     DestructiveRetries = "destructive-retries", Warning, runs::destructive_retries;
     /// All nodes of a role restart at once.
     AllAtOnce = "all-at-once", Warning, runs::all_at_once;
-    /// A re-run below which others go on with what they had.
+    /// A re-run whose descendants keep the results of the previous run.
     StaleBelow = "stale-below", Warning, runs::stale_below;
-    /// A role's limit of runs at once that is gone.
+    /// A role's concurrency limit that the change removes.
     LimitGone = "limit-gone", Warning, runs::limit_gone;
-    /// A limit of runs at once that limits nothing.
+    /// A concurrency limit that is too high to have an effect.
     LimitTooWide = "limit-too-wide", Warning, runs::limit_too_wide;
-    /// A soft order against a hard one.
+    /// A soft edge that contradicts a hard one.
     SoftAgainstHard = "soft-against-hard", Warning, order::soft_against_hard;
-    /// A service that stands for nothing.
+    /// A new service without parents and children.
     LonelyService = "lonely-service", Warning, roles::lonely_service;
-    /// A cluster that can't keep a majority.
+    /// A cluster with one member or an even number of members.
     ClusterSize = "cluster-size", Warning, roles::cluster_size;
-    /// A barclamp of which a newer version is there.
+    /// A barclamp for which a newer version is available.
     OlderBarclamp = "older-barclamp", Warning, deployments::older_barclamp;
-    /// A role of another version than the barclamp in use.
+    /// A role whose version differs from that of the barclamp in use.
     RoleBesidePin = "role-beside-pin", Warning, deployments::role_beside_pin;
-    /// A deployment in which nothing is left.
+    /// A deployment that the change leaves empty.
     EmptiedDeployment = "emptied-deployment", Warning, deployments::emptied;
-    /// A node that moves away from those that use it.
+    /// A node that moves away from the noderoles that use it.
     MovedAway = "moved-away", Warning, deployments::moved_away;
 }
 
-/// Everything that is wrong with a change, errors first.
+/// All findings of a change, errors first.
 pub fn lint(subject: &Subject<'_>, consequences: &Consequences) -> Vec<Finding> {
     look(subject, Some(consequences), |_| true)
 }
 
-/// The errors alone: what the gate asks again at the commit.
+/// Only the errors. The gate checks them again at commit.
 pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
     look(subject, None, |check| check.level() == Level::Error)
 }
 
-fn look(subject: &Subject<'_>, consequences: Option<&Consequences>, wanted: impl Fn(Check) -> bool) -> Vec<Finding> {
+fn look(
+    subject: &Subject<'_>,
+    consequences: Option<&Consequences>,
+    wanted: impl Fn(Check) -> bool,
+) -> Vec<Finding> {
     let look = Look { subject, consequences, members: OnceCell::new() };
     let mut findings = Vec::new();
     for check in Check::ALL.iter().copied().filter(|check| wanted(*check)) {
@@ -231,10 +238,10 @@ fn look(subject: &Subject<'_>, consequences: Option<&Consequences>, wanted: impl
     findings
 }
 
-/// Noderoles of a role's content in a deployment.
+/// Number of noderoles per deployment and role content.
 type Members = BTreeMap<(DeploymentId, Hash), usize>;
 
-/// The subject and what checks ask of it.
+/// The input with indexes that the checks share.
 struct Look<'a> {
     subject: &'a Subject<'a>,
     consequences: Option<&'a Consequences>,
@@ -250,7 +257,7 @@ impl<'a> Look<'a> {
         running(self.subject.planned.projection)
     }
 
-    /// A role that is there; lint is no place to say that the catalog is incomplete, the projection did.
+    /// A role of the catalog. A missing role is not lint's concern: the projection reports it.
     fn role(&self, hash: Hash) -> Option<&'a Role> {
         self.subject.catalog.role(hash).ok().map(|role| &**role)
     }
@@ -269,18 +276,24 @@ impl<'a> Look<'a> {
         let Planned { old, new, .. } = self.planned();
         let stored = new.nodes.get(&id).or_else(|| old.nodes.get(&id));
         let name = |deployment| Some(self.deployment(deployment));
-        stored.map_or_else(|| id.to_string(), |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned())
+        stored.map_or_else(
+            || id.to_string(),
+            |stored| phantom::in_full(&stored.doc.fqdn, name).into_owned(),
+        )
     }
 
     fn place(&self, node: NodeId, key: &NoderoleKey) -> String {
         format!("{key} on {}", self.fqdn(node))
     }
 
-    /// How many noderoles each role will have in each deployment. One walk over all, made when the first check asks.
+    /// Number of noderoles per role and deployment after the change. Computed in one walk over all
+    /// noderoles, on first use.
     fn members(&self) -> &Members {
         self.members.get_or_init(|| {
             let mut members = Members::new();
-            for noderole in self.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values()) {
+            for noderole in
+                self.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values())
+            {
                 *members.entry((noderole.deployment, noderole.role)).or_default() += 1;
             }
             members
@@ -316,7 +329,14 @@ impl Found {
             self.more += 1;
             return;
         }
-        self.findings.push(Finding { check: self.check, level: self.check.level(), at, noderole, what, remedy });
+        self.findings.push(Finding {
+            check: self.check,
+            level: self.check.level(),
+            at,
+            noderole,
+            what,
+            remedy,
+        });
     }
 
     fn close(mut self, all: &mut Vec<Finding>) {

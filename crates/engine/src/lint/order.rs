@@ -1,4 +1,4 @@
-//! Edges and their order.
+//! Checks of edges and their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,11 +21,21 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
             match rank(edge.parent) {
                 None => {
                     let what = "it waits for a noderole that will not be there";
-                    found.add_noderole(look, place, what, "Keep that one, or take this one out with it");
+                    found.add_noderole(
+                        look,
+                        place,
+                        what,
+                        "Keep that one, or take this one out with it",
+                    );
                 }
                 Some(parent) if parent >= step.rank => {
                     let what = "it waits for something that comes after it: the order has a circle";
-                    found.add_noderole(look, place, what, "Bind it anew, so that its order is worked out again");
+                    found.add_noderole(
+                        look,
+                        place,
+                        what,
+                        "Bind it anew, so that its order is worked out again",
+                    );
                 }
                 Some(_) => {}
             }
@@ -34,18 +44,24 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
     left_behind(look, &removed, found);
 }
 
-/// Noderoles that stay as they are and wait for one that goes.
+/// Reports unchanged noderoles that wait for a removed one.
 fn left_behind(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
     if removed.is_empty() {
         return;
     }
-    let written: BTreeSet<NoderoleId> = look.planned().projection.steps.iter().map(|step| step.noderole).collect();
+    let written: BTreeSet<NoderoleId> =
+        look.planned().projection.steps.iter().map(|step| step.noderole).collect();
     for (id, stored) in &look.planned().new.nodes {
         for (key, noderole) in &stored.doc.noderoles {
             let waits = noderole.parents.iter().any(|edge| removed.contains(&edge.parent));
             if waits && !written.contains(&key.id(*id)) {
                 let what = "it waits for a noderole that goes";
-                found.add_noderole(look, (*id, key), what, "Keep that one, or take this one out with it");
+                found.add_noderole(
+                    look,
+                    (*id, key),
+                    what,
+                    "Keep that one, or take this one out with it",
+                );
             }
         }
     }
@@ -56,10 +72,14 @@ pub(super) fn soft_against_hard(look: &Look<'_>, found: &mut Found) {
     let nodes: BTreeSet<_> = look.running().map(|step| step.node).collect();
     for node in nodes.into_iter().filter_map(|id| new.nodes.get(&id)).map(|stored| &*stored.doc) {
         for (key, noderole) in &node.noderoles {
-            let Some(role) = look.role(noderole.role).filter(|role| !role.preceeds.is_empty()) else { continue };
+            let Some(role) = look.role(noderole.role).filter(|role| !role.preceeds.is_empty())
+            else {
+                continue;
+            };
             for below in ancestors(node, key) {
                 if role.preceeds.contains(&below.role) {
-                    let what = format!("its role goes before {}, and yet it waits for it", below.role);
+                    let what =
+                        format!("its role goes before {}, and yet it waits for it", below.role);
                     let remedy = "Take one of the two orders out of the barclamp; until then the hard one holds";
                     found.add_noderole(look, (node.id, key), what, remedy);
                 }
@@ -68,12 +88,17 @@ pub(super) fn soft_against_hard(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-/// What a noderole depends on among those of its own node, over hard edges.
+/// The ancestors of a noderole on its own node, over hard edges.
 pub(super) fn ancestors<'n>(node: &'n NodeDoc, of: &NoderoleKey) -> BTreeSet<&'n NoderoleKey> {
-    let ids: BTreeMap<NoderoleId, &NoderoleKey> = node.noderoles.keys().map(|key| (key.id(node.id), key)).collect();
+    let ids: BTreeMap<NoderoleId, &NoderoleKey> =
+        node.noderoles.keys().map(|key| (key.id(node.id), key)).collect();
     let parents = |key: &NoderoleKey| {
-        let edges = node.noderoles.get(key).map(|noderole| noderole.parents.as_slice()).unwrap_or_default();
-        edges.iter().filter(|edge| edge.kind == EdgeKind::Hard).filter_map(|edge| ids.get(&edge.parent).copied())
+        let edges =
+            node.noderoles.get(key).map(|noderole| noderole.parents.as_slice()).unwrap_or_default();
+        edges
+            .iter()
+            .filter(|edge| edge.kind == EdgeKind::Hard)
+            .filter_map(|edge| ids.get(&edge.parent).copied())
     };
     let mut found = BTreeSet::new();
     let mut open: Vec<&NoderoleKey> = parents(of).collect();

@@ -1,4 +1,4 @@
-//! What may stand together, and how many of it.
+//! Checks of the combination and number of roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,25 @@ use crate::catalog::Role;
 use crate::cluster::{NodeDoc, NoderoleKey};
 use crate::ids::{NodeId, RoleName};
 
-/// Nodes that the change writes, as they will be.
+/// The nodes that the change writes, in their new state.
 fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
     let new = look.subject.planned.new;
-    look.subject.planned.difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)).map(|stored| &*stored.doc)
+    look.subject
+        .planned
+        .difference
+        .nodes
+        .iter()
+        .filter_map(|node| new.nodes.get(&node.id))
+        .map(|stored| &*stored.doc)
 }
 
 pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
     for node in changed_nodes(look) {
-        let carried: Vec<(&NoderoleKey, &Role)> =
-            node.noderoles.iter().filter_map(|(key, noderole)| Some((key, look.role(noderole.role)?))).collect();
+        let carried: Vec<(&NoderoleKey, &Role)> = node
+            .noderoles
+            .iter()
+            .filter_map(|(key, noderole)| Some((key, look.role(noderole.role)?)))
+            .collect();
         let mut names: BTreeMap<&RoleName, BTreeSet<&NoderoleKey>> = BTreeMap::new();
         for (key, role) in &carried {
             for name in role.names() {
@@ -28,7 +37,7 @@ pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
         for (key, role) in &carried {
             let against = role.conflicts.iter().filter_map(|name| names.get(name)).flatten();
             for other in against.filter(|other| *other != key) {
-                // Both may say so; people need it once.
+                // Both roles may declare the conflict; report it once.
                 if told.insert([(*key).min(other), (*key).max(other)]) {
                     let remedy = "Bind one of them to another node";
                     found.add_noderole(
@@ -47,7 +56,12 @@ pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
     for step in &look.planned().projection.steps {
         if look.role(step.role).is_some_and(|role| role.flags.is_abstract) {
             let remedy = "Bind a role that provides it instead";
-            found.add_noderole(look, (step.node, &step.key), "the role is abstract: nothing of it can run", remedy);
+            found.add_noderole(
+                look,
+                (step.node, &step.key),
+                "the role is abstract: nothing of it can run",
+                remedy,
+            );
         }
     }
 }
@@ -58,8 +72,11 @@ pub(super) fn lonely_service(look: &Look<'_>, found: &mut Found) {
             && step.parents.is_empty()
             && look.role(step.role).is_some_and(|role| role.flags.service)
     };
-    let mut lonely: BTreeMap<_, (NodeId, &NoderoleKey)> =
-        look.running().filter(is_lonely).map(|step| (step.noderole, (step.node, &step.key))).collect();
+    let mut lonely: BTreeMap<_, (NodeId, &NoderoleKey)> = look
+        .running()
+        .filter(is_lonely)
+        .map(|step| (step.noderole, (step.node, &step.key)))
+        .collect();
     if lonely.is_empty() {
         return;
     }
@@ -75,7 +92,10 @@ pub(super) fn lonely_service(look: &Look<'_>, found: &mut Found) {
 }
 
 pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
-    let bound = look.running().filter(|step| step.change == StepChange::New).map(|step| (step.deployment, step.role));
+    let bound = look
+        .running()
+        .filter(|step| step.change == StepChange::New)
+        .map(|step| (step.deployment, step.role));
     let gone = look
         .planned()
         .difference
@@ -90,7 +110,9 @@ pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
         let what = match size {
             0 => continue,
             1 => "the cluster has a single member: it fails with its node".to_owned(),
-            n if n % 2 == 0 => format!("the cluster has {n} members: cut in halves, neither has a majority"),
+            n if n % 2 == 0 => {
+                format!("the cluster has {n} members: cut in halves, neither has a majority")
+            }
             _ => continue,
         };
         let at = format!("{} in {}", role.name, look.deployment(deployment));

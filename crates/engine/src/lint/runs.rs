@@ -1,4 +1,4 @@
-//! What runs, by what, how often and together with whom.
+//! Checks of runs: jigs, timeouts, retries and concurrency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,18 +28,31 @@ pub(super) fn inactive_jig(look: &Look<'_>, found: &mut Found) {
         let last = look.subject.planned.effects.jigs.iter().rev().find(|switch| switch.jig == *jig);
         last.map(|switch| switch.active)
     };
-    let is_active = |jig: &JigName| switched(jig).or_else(|| look.subject.jigs.get(jig).copied()).unwrap_or(true);
+    let is_active = |jig: &JigName| {
+        switched(jig).or_else(|| look.subject.jigs.get(jig).copied()).unwrap_or(true)
+    };
     let inactive = |step: &&StepIntent| !step.instant && !is_active(&step.jig);
     for step in look.running().filter(inactive) {
-        let what = format!("it runs by jig {}, which is not active, so it would never start", step.jig);
-        found.add_noderole(look, (step.node, &step.key), what, format!("Make jig {} active first", step.jig));
+        let what =
+            format!("it runs by jig {}, which is not active, so it would never start", step.jig);
+        found.add_noderole(
+            look,
+            (step.node, &step.key),
+            what,
+            format!("Make jig {} active first", step.jig),
+        );
     }
 }
 
 pub(super) fn no_time(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| !step.instant && step.run.timeout == 0) {
         let what = "its role gives a run no time, so each would be stopped as it starts";
-        found.add_noderole(look, (step.node, &step.key), what, "Give the role a timeout of a second or more");
+        found.add_noderole(
+            look,
+            (step.node, &step.key),
+            what,
+            "Give the role a timeout of a second or more",
+        );
     }
 }
 
@@ -51,8 +64,10 @@ pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
             _ => continue,
         };
         if reason(look.planned().effects, step).is_none() {
-            let what = format!("it would lose its data again {why}, and nobody said that this is meant");
-            let remedy = format!("Add a re-run of {} with the reason, or leave it as it is", step.key);
+            let what =
+                format!("it would lose its data again {why}, and nobody said that this is meant");
+            let remedy =
+                format!("Add a re-run of {} with the reason, or leave it as it is", step.key);
             found.add_noderole(look, (step.node, &step.key), what, remedy);
         }
     }
@@ -60,8 +75,10 @@ pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| step.destructive && step.run.retries > 0) {
-        let what =
-            format!("it loses data, so its {} retries don't count: a person decides after a failure", step.run.retries);
+        let what = format!(
+            "it loses data, so its {} retries don't count: a person decides after a failure",
+            step.run.retries
+        );
         found.add_noderole(
             look,
             (step.node, &step.key),
@@ -73,7 +90,8 @@ pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
     let mut groups: BTreeMap<_, Vec<&StepIntent>> = BTreeMap::new();
-    let again = look.running().filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
+    let again =
+        look.running().filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
     for step in again {
         groups.entry((step.deployment, step.role)).or_default().push(step);
     }
@@ -84,15 +102,21 @@ pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
     let waves = placed(look.planned().projection);
     for ((deployment, role), steps) in groups {
         let all = look.members().get(&(deployment, role)).copied().unwrap_or(0);
-        let limit = steps.first().and_then(|step| step.lane.max_running).and_then(|limit| usize::try_from(limit).ok());
-        let together = steps.iter().map(|step| waves.get(&step.id)).collect::<BTreeSet<_>>().len() == 1;
+        let limit = steps
+            .first()
+            .and_then(|step| step.lane.max_running)
+            .and_then(|limit| usize::try_from(limit).ok());
+        let together =
+            steps.iter().map(|step| waves.get(&step.id)).collect::<BTreeSet<_>>().len() == 1;
         if steps.len() < all || !together || limit.is_some_and(|limit| limit < all) {
             continue;
         }
         let Some(name) = steps.first().map(|step| &step.key.role) else { continue };
         found.add(
             format!("{name} in {}", look.deployment(deployment)),
-            format!("all {all} nodes restart at the same time, so what they give is away meanwhile"),
+            format!(
+                "all {all} nodes restart at the same time, so what they give is away meanwhile"
+            ),
             "Give the role a lane that lets a few run at once, or change some nodes first",
         );
     }
@@ -123,9 +147,13 @@ pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
 
 pub(super) fn limit_gone(look: &Look<'_>, found: &mut Found) {
     let mut told = BTreeSet::new();
-    for step in look.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none()) {
-        let before = look.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
-        let before = before.filter(|before| *before != step.role && told.insert((step.deployment, *before)));
+    for step in
+        look.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none())
+    {
+        let before =
+            look.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
+        let before =
+            before.filter(|before| *before != step.role && told.insert((step.deployment, *before)));
         let Some(limit) = before.and_then(|before| look.role(before)?.lane().1) else { continue };
         found.add(
             format!("{} in {}", step.key.role, look.deployment(step.deployment)),
@@ -144,7 +172,8 @@ pub(super) fn limit_too_wide(look: &Look<'_>, found: &mut Found) {
     }
     for ((deployment, lane), limit) in lanes {
         let here = look.members().iter().filter(|((place, _), _)| *place == deployment);
-        let sharing = here.filter(|((_, role), _)| look.role(*role).is_some_and(|role| role.lane().0 == lane));
+        let sharing = here
+            .filter(|((_, role), _)| look.role(*role).is_some_and(|role| role.lane().0 == lane));
         let nodes: usize = sharing.map(|(_, count)| count).sum();
         if nodes > 1 && usize::try_from(limit).is_ok_and(|limit| limit >= nodes) {
             found.add(

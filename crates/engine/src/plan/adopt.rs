@@ -1,19 +1,23 @@
-//! Another version of a barclamp: what is bound takes on its contents.
+//! Applies another version of a barclamp to everything that is bound from it.
 //!
-//! A deployment that uses another version means it for what runs there, too. So the roles of every deployment that sees the pin get
-//! the new contents, and their noderoles with them. What changed its content runs again, which the review shows.
+//! A deployment that uses another version uses it for existing noderoles too. The roles of every
+//! deployment that sees the pin get the new contents, together with their noderoles. Noderoles
+//! whose content changed run again, which the review shows.
 //!
-//! Then everything that is bound there waits for what binding it now would make it wait for: each noderole keeps the parents that still
-//! serve it, loses those that nothing asks for any more, and gets those that are asked for beside. That goes for all of them, not only
-//! those with another content: a version may bring a jig another client role, or an attribute another owner, and whoever waits for a role
-//! that is implicit now needs one on its own node. Soft edges follow what the new contents say about order.
+//! Then all noderoles there get the parents that binding would give them now. Each keeps the
+//! parents that still satisfy it, loses those that no role requires, and gets the missing ones.
+//! This includes noderoles with unchanged content. A version can change the client role of a jig or
+//! the owner of an attribute. A role that becomes implicit must be on the same node. Soft edges
+//! follow the `preceeds` of the new contents.
 //!
-//! A deployment that gives its own version up has the one from above again, and takes that on in the same way. Where nothing above has
-//! the barclamp, it goes out of use there; nothing of it may be there then.
+//! A deployment that unpins its version inherits the version of an ancestor and adopts it in the
+//! same way. If no ancestor pins the barclamp, it goes out of use, so none of its roles may be in
+//! use.
 //!
-//! A version that lacks a role which is in use is refused, and so is one that makes a cluster or a service of it or no such any more:
-//! nothing that runs may lose its definition, the barrier that others wait for, or the node it stands on, on the quiet. The way there
-//! is to unbind it, use the version, and bind it again.
+//! A version is refused if it lacks a role in use, or changes that role's `cluster` or `service`
+//! flag. Otherwise a running noderole would silently lose its definition, the barrier that others
+//! wait for, or its node. To use such a version, unbind the role, use the version, and bind the
+//! role again.
 
 use std::collections::BTreeSet;
 
@@ -24,22 +28,32 @@ use crate::canonical::Hash;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{BarclampName, DeploymentId, NoderoleId, RoleName};
 
-/// A version that is to be taken on.
+/// The version to adopt.
 struct New<'b> {
-    /// The deployment that it changes for.
+    /// The deployment whose pin changes.
     at: DeploymentId,
     barclamp: &'b BarclampName,
-    /// None: the barclamp goes out of use.
+    /// `None`: the barclamp goes out of use.
     version: Option<Hash>,
-    /// The deployments that take it on.
+    /// The deployments that adopt the version.
     seeing: BTreeSet<DeploymentId>,
 }
 
 impl Draft<'_> {
-    /// Lets everything below a deployment take on the version that it has of a barclamp now, its own or from above; what has one of its
-    /// own below it keeps that.
-    pub fn adopt(&mut self, at: DeploymentId, barclamp: &BarclampName, edit: u32) -> Result<(), EditError> {
-        let new = New { at, barclamp, version: self.version_in_sight(at, barclamp), seeing: self.seeing(at, barclamp) };
+    /// Applies a deployment's current version of a barclamp, its own or an inherited one, to it and
+    /// its descendants. Descendants below another pin of the barclamp are unchanged.
+    pub fn adopt(
+        &mut self,
+        at: DeploymentId,
+        barclamp: &BarclampName,
+        edit: u32,
+    ) -> Result<(), EditError> {
+        let new = New {
+            at,
+            barclamp,
+            version: self.version_in_sight(at, barclamp),
+            seeing: self.seeing(at, barclamp),
+        };
         for deployment in &new.seeing {
             for (role, content) in self.outdated_roles(*deployment, &new)? {
                 self.deployment_mut(*deployment)?.roles.insert(role, content);
@@ -60,12 +74,20 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// What may have to wait for something else, by rank: all that is bound where the version is seen, and from elsewhere who waits for
-    /// one that answers to other names now, or stands beside one that precedes it now.
-    fn touched_by(&self, seeing: &BTreeSet<DeploymentId>, anew: &BTreeSet<NoderoleId>) -> BTreeSet<(u32, NoderoleId)> {
+    /// Noderoles whose parents may change, by rank: all that are bound where the version is
+    /// visible. Also those elsewhere that wait for a role with changed names, or that a role now
+    /// precedes.
+    fn touched_by(
+        &self,
+        seeing: &BTreeSet<DeploymentId>,
+        anew: &BTreeSet<NoderoleId>,
+    ) -> BTreeSet<(u32, NoderoleId)> {
         let mut touched = BTreeSet::new();
         for (node, carrier) in self.nodes() {
-            let seen = carrier.noderoles.iter().filter(|(_, noderole)| seeing.contains(&noderole.deployment));
+            let seen = carrier
+                .noderoles
+                .iter()
+                .filter(|(_, noderole)| seeing.contains(&noderole.deployment));
             touched.extend(seen.map(|(key, noderole)| (noderole.rank, key.id(node))));
         }
         let beside = |id: NoderoleId| {
@@ -79,17 +101,24 @@ impl Draft<'_> {
         touched
     }
 
-    /// A deployment and those below it that have no version of the barclamp of their own, nor one from between.
+    /// The deployment and its descendants, except those with a nearer pin of the barclamp.
     fn seeing(&self, at: DeploymentId, barclamp: &BarclampName) -> BTreeSet<DeploymentId> {
         let stops = |id: &DeploymentId| {
-            *id == at || self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp))
+            *id == at
+                || self.deployment(*id).is_ok_and(|found| found.barclamps.contains_key(barclamp))
         };
         let nearest = |id: DeploymentId| self.chain(id).into_iter().find(stops);
         self.deployments().map(|(id, _)| id).filter(|id| nearest(*id) == Some(at)).collect()
     }
 
-    /// The content that the new version has for a role's older one; none if it is no other, or another barclamp's.
-    fn newer(&self, deployment: DeploymentId, new: &New<'_>, content: Hash) -> Result<Option<Hash>, EditError> {
+    /// The content of a role in the new version. `None` if it is unchanged or the role belongs to
+    /// another barclamp.
+    fn newer(
+        &self,
+        deployment: DeploymentId,
+        new: &New<'_>,
+        content: Hash,
+    ) -> Result<Option<Hash>, EditError> {
         let New { at, barclamp, version, .. } = new;
         let was = self.catalog.role(content)?;
         if was.barclamp != **barclamp || was.gathers.is_some() {
@@ -115,12 +144,18 @@ impl Draft<'_> {
             return Err(refused("changes whether its noderoles act as one:"));
         }
         if is.service != was.flags.service {
-            return Err(refused("changes whether it stands on a node or for the deployment as a whole:"));
+            return Err(refused(
+                "changes whether it stands on a node or for the deployment as a whole:",
+            ));
         }
         Ok((hash != content).then_some(hash))
     }
 
-    fn outdated_roles(&self, deployment: DeploymentId, new: &New<'_>) -> Result<Vec<(RoleName, Hash)>, EditError> {
+    fn outdated_roles(
+        &self,
+        deployment: DeploymentId,
+        new: &New<'_>,
+    ) -> Result<Vec<(RoleName, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (role, content) in &self.deployment(deployment)?.roles {
             let newer = self.newer(deployment, new, *content)?;
@@ -132,7 +167,9 @@ impl Draft<'_> {
     fn outdated_noderoles(&self, new: &New<'_>) -> Result<Vec<(u32, NoderoleId, Hash)>, EditError> {
         let mut outdated = Vec::new();
         for (node, carrier) in self.nodes() {
-            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| new.seeing.contains(&n.deployment)) {
+            for (key, noderole) in
+                carrier.noderoles.iter().filter(|(_, n)| new.seeing.contains(&n.deployment))
+            {
                 let newer = self.newer(noderole.deployment, new, noderole.role)?;
                 outdated.extend(newer.map(|newer| (noderole.rank, key.id(node), newer)));
             }
@@ -141,7 +178,8 @@ impl Draft<'_> {
         Ok(outdated)
     }
 
-    /// Gives a noderole the parents that its role asks for now: those that serve it stay, others are found or brought along.
+    /// Sets a noderole's parents to those that its role requires now. Suitable parents stay;
+    /// missing ones are found or bound.
     fn wire_anew(&mut self, id: NoderoleId, anew: bool, edit: u32) -> Result<(), EditError> {
         let catalog = self.catalog;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
@@ -171,20 +209,25 @@ impl Draft<'_> {
             };
             let known = old.iter().any(|edge| edge.parent == parent);
             if !known && self.waits_for(parent, id) {
-                return Err(EditError::Circle { child: self.in_words(id), parent: self.in_words(parent) });
+                return Err(EditError::Circle {
+                    child: self.in_words(id),
+                    parent: self.in_words(parent),
+                });
             }
             parents.retain(|edge| edge.parent != parent);
             parents.insert(EdgeDoc { parent, kind: EdgeKind::Hard });
         }
-        // What came along meanwhile may precede it, and has linked itself.
+        // A role bound in the meantime may precede this one and has already added its edge.
         let new = self.noderole(id).map(|(_, _, n)| n.parents.clone()).unwrap_or_default();
-        let linked = new.iter().filter(|edge| !old.contains(edge) && parents.iter().all(|p| p.parent != edge.parent));
+        let linked = new
+            .iter()
+            .filter(|edge| !old.contains(edge) && parents.iter().all(|p| p.parent != edge.parent));
         parents.extend(linked.copied().collect::<Vec<_>>());
         if parents.iter().eq(&new) { Ok(()) } else { self.rewire(id, parents) }
     }
 
-    /// The parent that a noderole has for a name and may keep. For an implicit role there is nothing to keep: it is the one on the
-    /// same node, which binding finds first.
+    /// The current parent for a name, if it can stay. For an implicit role it returns nothing,
+    /// because binding always finds the one on the same node first.
     fn kept(
         &self,
         deployment: DeploymentId,
@@ -194,7 +237,8 @@ impl Draft<'_> {
         if self.is_implicit(deployment, wanted)? {
             return Ok(None);
         }
-        let mut hard = old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
+        let mut hard =
+            old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
         Ok(hard.find(|parent| self.serves(*parent, wanted)))
     }
 }

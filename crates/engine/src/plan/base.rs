@@ -1,14 +1,23 @@
-//! The base of a change: what it was planned upon, and what it writes.
+//! The base of a change: the deployments that its plan depends on.
 //!
-//! A review is worth something only while what it looked at is still so. What a plan for a deployment looks at are the deployment,
-//! its ancestors (whose roles serve as parents and whose barclamps it uses) and its descendants. Each deployment carries the number
-//! of the target that last changed it; a submission notes these numbers, and a commit inside them voids it. A sibling's does not.
+//! A review is valid only while the state that its plan read is unchanged. A plan for a deployment
+//! reads the deployment, its ancestors and its descendants. The ancestors provide parents and
+//! barclamps. Each deployment records the number of the target that last changed it. A review
+//! stores these numbers, and a commit inside them voids it. A commit in a sibling does not.
 //!
-//! A deployment counts as changed when its document changes, when a noderole bound in it comes, goes or changes, when a node arrives
-//! in it or leaves it sideways, when the connection or the hints of one of its nodes change, and when a deployment below it comes or goes. A node that moves *down* from it does not change it:
-//! what the node carries for it stays, so nothing that a plan reads becomes different. That matters, because new nodes wait in
-//! *system*, and every first binding takes one from there; otherwise each of them would void every review in the cluster. Two changes
-//! that take the same node are told apart by the node's own document, whose old hash a submission lists.
+//! A deployment counts as changed in these cases:
+//!
+//! * Its document changes.
+//! * A noderole bound in it is added, removed or changed.
+//! * A node enters it, or leaves it to a deployment that is not a descendant.
+//! * The connection or the hints of one of its nodes change.
+//! * A child deployment is added or removed.
+//!
+//! Moving a node down to a descendant does not count. The noderoles that the node has for the
+//! deployment stay, so no plan reads anything different. This matters because new nodes are in
+//! *system* and each first binding takes one from there. Otherwise, each would void every review in
+//! the cluster. Two changes that take the same node conflict on the node's document, whose old hash
+//! a review lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +27,18 @@ use crate::blueprint::DocumentChange;
 use crate::cluster::{Blueprint, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 
-/// What a proposal may touch.
+/// The part of the cluster that a proposal may change.
 ///
-/// A node's is the narrow one: it binds what the node needs for itself (discovery, bootstrap), beside whatever is proposed on its
-/// deployment at the same time. So it reaches no other machine; phantom nodes only with what comes along. And it rests on the node's
-/// deployments alone: what happens in those below can't change what such a plan reads. (The flags `discovery` and `bootstrap` of a role
-/// are read and kept, and do nothing yet: they come with the joining of nodes.)
+/// A node scope is narrow: the proposal binds roles for the node itself (discovery, bootstrap). It
+/// can exist in parallel to a proposal on the node's deployment. It cannot change another machine,
+/// and a phantom node only by roles that its bindings also add. Its base is the node's deployment
+/// and the ancestors, since its plan reads nothing of their descendants. The role flags `discovery`
+/// and `bootstrap` are stored but have no effect yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// A deployment and those below it.
+    /// A deployment and its descendants.
     Deployment(DeploymentId),
-    /// One node, with what its deployment and those above it have on it.
+    /// One node, with the noderoles that its deployment and the ancestors have on it.
     Node(NodeId),
 }
 
@@ -38,18 +48,24 @@ impl From<DeploymentId> for Scope {
     }
 }
 
-/// A node's deployment and those above it; none for a node that is gone.
+/// The node's deployment and its ancestors; empty if the node is gone.
 fn around(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
     skeleton.nodes.get(&node).map(|node| skeleton.chain(node.deployment)).unwrap_or_default()
 }
 
-/// The deployments that a plan in this scope with these effects rests upon.
-pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> BTreeSet<DeploymentId> {
+/// The deployments that a plan in this scope with these effects depends on.
+pub fn base(
+    skeleton: &Skeleton,
+    scope: impl Into<Scope>,
+    effects: &Effects,
+) -> BTreeSet<DeploymentId> {
     let mut base = BTreeSet::new();
     match scope.into() {
         Scope::Deployment(deployment) => {
             base.extend(skeleton.chain(deployment));
-            base.extend(skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)));
+            base.extend(
+                skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)),
+            );
         }
         Scope::Node(node) => base.extend(around(skeleton, node)),
     }
@@ -57,11 +73,12 @@ pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> 
         base.extend(skeleton.chain(moved.from));
         base.extend(skeleton.chain(moved.to));
     }
-    // Taking something away may wire noderoles anew that wait for it from anywhere below.
+    // A removal can rewire noderoles in any descendant.
     for rewired in &effects.rewired {
         base.extend(skeleton.chain(rewired.deployment));
     }
-    // What goes along may be bound below: a node's proposal takes a service away together with what needs it on the phantoms there.
+    // Dependents can be bound in descendants. For example, a node-scoped proposal can remove a
+    // service together with its dependents on phantom nodes.
     for gone in &effects.unbound {
         base.extend(skeleton.chain(gone.deployment));
     }
@@ -69,13 +86,18 @@ pub fn base(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> 
 }
 
 /// The deployments that a change writes.
-pub fn written(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> BTreeSet<DeploymentId> {
+pub fn written(
+    old: &Blueprint,
+    new: &Blueprint,
+    changes: &[DocumentChange],
+) -> BTreeSet<DeploymentId> {
     let mut written = BTreeSet::new();
     for change in changes {
         match change {
             DocumentChange::Deployment { id, .. } => {
                 written.insert(*id);
-                let came_or_went = old.deployments.contains_key(id) != new.deployments.contains_key(id);
+                let came_or_went =
+                    old.deployments.contains_key(id) != new.deployments.contains_key(id);
                 if came_or_went {
                     let known = new.deployments.get(id).or_else(|| old.deployments.get(id));
                     written.extend(known.and_then(|d| d.doc.parent));
@@ -87,7 +109,8 @@ pub fn written(old: &Blueprint, new: &Blueprint, changes: &[DocumentChange]) -> 
     written
 }
 
-/// What of it is outside of a base. A deployment that the change itself makes is in nobody's: there is no target that changed it.
+/// The written deployments outside of a base. A deployment that the change itself creates is never
+/// outside, because no target has changed it.
 pub fn outside(
     skeleton: &Skeleton,
     base: &BTreeSet<DeploymentId>,
@@ -111,7 +134,8 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
     {
         written.insert(is.deployment);
     }
-    let keys: BTreeSet<_> = [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
+    let keys: BTreeSet<_> =
+        [before, after].into_iter().flatten().flat_map(|node| node.noderoles.keys()).collect();
     for key in keys {
         let was = before.and_then(|n| n.noderoles.get(key));
         let is = after.and_then(|n| n.noderoles.get(key));
@@ -121,8 +145,12 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
     }
 }
 
-/// Whether a deployment is another one, or stands somewhere below it.
-pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: DeploymentId) -> bool {
+/// Whether a deployment is the other one or a descendant of it.
+pub(crate) fn is_below(
+    blueprint: &Blueprint,
+    deployment: DeploymentId,
+    above: DeploymentId,
+) -> bool {
     let mut next = Some(deployment);
     let mut left = blueprint.deployments.len();
     while let Some(id) = next {
@@ -138,22 +166,21 @@ pub(crate) fn is_below(blueprint: &Blueprint, deployment: DeploymentId, above: D
     false
 }
 
-/// What a plan in a node's scope may not do.
+/// An effect that a node-scoped plan must not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Beyond {
-    /// It touches another machine.
+    /// It changes another machine.
     Machine(Fqdn),
-    /// It was asked to bind a service, which stands on a deployment's phantom and not on the node.
+    /// It binds a service directly, which would run on a deployment's phantom node.
     Service {
-        /// Which.
         role: RoleName,
-        /// The deployment that it stands for.
+        /// The deployment of the phantom node.
         deployment: DeploymentId,
     },
 }
 
-/// What of these effects is beyond a node's scope: another machine that is wired anew or goes because of the node, or a service that
-/// does not come along with what the node needs but was asked for by itself. A deployment's scope has no such bound.
+/// The first effect outside of a node's scope: another machine changes because of the node, or an
+/// edit binds a service directly. A deployment scope has no such limit.
 pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Beyond> {
     let Scope::Node(only) = scope.into() else { return None };
     let asked = effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
@@ -169,10 +196,13 @@ pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -
     machine.map(|node| Beyond::Machine(node.fqdn.clone()))
 }
 
-/// Whether a single edit may be part of a proposal on a node: it is about that node, and about what the node's deployments have there.
+/// Whether a single edit may be part of a proposal on a node. It must concern that node and
+/// noderoles of the node's deployment or its ancestors.
 fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     match edit {
-        Edit::Bind { deployment, node, .. } => *node == only && around(skeleton, only).contains(deployment),
+        Edit::Bind { deployment, node, .. } => {
+            *node == only && around(skeleton, only).contains(deployment)
+        }
         Edit::Unbind { node, .. }
         | Edit::SetNoderoleData { node, .. }
         | Edit::Rerun { node, .. }
@@ -195,33 +225,34 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
     }
 }
 
-/// What a proposal in a scope may say, asked edit by edit. On a deployment: what writes that one, or one below it (those that earlier
-/// edits make included). An edit that reaches further than the proposal's base would not be covered by its review.
+/// Checks edit by edit whether a proposal's scope covers it. A deployment scope covers edits that
+/// write the deployment or a descendant, including those that earlier edits create. An edit with a
+/// wider reach would not be covered by the review's base.
 ///
-/// It is asked for each of thousands of edits, so what those before it make is noted once ([`Within::take_in`]) and not looked for
-/// again.
+/// It is called for each of thousands of edits. Deployments that earlier edits create are therefore
+/// recorded once ([`Within::take_in`]).
 #[derive(Debug)]
 pub struct Within<'a> {
     skeleton: &'a Skeleton,
     scope: Scope,
-    /// The deployments that earlier edits make, each with the one above it.
+    /// The deployments that earlier edits create, each with its parent.
     made: BTreeMap<DeploymentId, DeploymentId>,
 }
 
 impl<'a> Within<'a> {
-    /// Before the first edit.
+    /// The state before the first edit.
     pub fn new(skeleton: &'a Skeleton, scope: impl Into<Scope>) -> Self {
         Self { skeleton, scope: scope.into(), made: BTreeMap::new() }
     }
 
-    /// Notes an edit that those to come stand behind.
+    /// Records an edit that precedes those still to be checked.
     pub fn take_in(&mut self, edit: &Edit) {
         if let Edit::CreateDeployment { id, parent, .. } = edit {
             self.made.insert(*id, *parent);
         }
     }
 
-    /// Whether an edit may come next.
+    /// Whether the scope covers this edit.
     pub fn covers(&self, edit: &Edit) -> bool {
         edit.each().iter().all(|single| self.covers_single(single))
     }
@@ -233,12 +264,12 @@ impl<'a> Within<'a> {
         };
         let mut written = match edit {
             Edit::CreateDeployment { parent, .. } => Some(*parent),
-            // These concern all deployments. Every submission is void once the policy changes; who switches a jig writes the root,
-            // which is in every base.
+            // These concern all deployments. A policy change voids every review, and switching a
+            // jig writes the root, which is in every base.
             Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
-            Edit::ExpungeNode { node, .. } | Edit::SetConnection { node, .. } | Edit::SetHints { node, .. } => {
-                self.skeleton.nodes.get(node).map(|n| n.deployment)
-            }
+            Edit::ExpungeNode { node, .. }
+            | Edit::SetConnection { node, .. }
+            | Edit::SetHints { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
             Edit::RemoveDeployment { deployment }
             | Edit::UseBarclamp { deployment, .. }
             | Edit::InheritBarclamp { deployment, .. }
@@ -249,17 +280,22 @@ impl<'a> Within<'a> {
             | Edit::Bind { deployment, .. }
             | Edit::BindNodes { deployment, .. }
             | Edit::MoveNode { deployment, .. } => Some(*deployment),
-            // Asked in its single edits.
+            // Checked as single edits.
             Edit::UnbindNodes { .. } => Some(deployment),
             Edit::SetNoderoleData { node, noderole, .. }
             | Edit::Unbind { node, noderole, .. }
             | Edit::Rerun { node, noderole, .. } => {
-                let bound = self.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(noderole)).map(|n| n.deployment);
-                // A noderole that an earlier edit binds is bound in scope, or that edit would not be there.
+                let bound = self
+                    .skeleton
+                    .nodes
+                    .get(node)
+                    .and_then(|n| n.noderoles.get(noderole))
+                    .map(|n| n.deployment);
+                // A noderole that an earlier edit binds is in scope, because that edit was checked.
                 bound.or(Some(deployment))
             }
         };
-        // One that made deployments stand in a circle would be refused; here it must not be walked for ever.
+        // Bounded, because edits that create a cycle of deployments are only refused later.
         for _ in 0..=self.skeleton.deployments.len() + self.made.len() {
             let Some(id) = written else { return false };
             if id == deployment {

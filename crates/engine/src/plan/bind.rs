@@ -1,22 +1,32 @@
-//! Binding, after OpenCrowbar's rules.
+//! Binding by OpenCrowbar's rules.
 //!
-//! Binding a role to a node makes a noderole whose parents are the noderoles of the roles that it requires, of its jig's client
-//! role, and of the roles that own the attributes it wants. For each of those, in this order:
+//! Binding a role to a node creates a noderole. Its parents are the noderoles of the required
+//! roles, of its jig's client role, and of the owners of wanted attributes. For each of these,
+//! binding uses, in this order:
 //!
-//! 1. one on the same node that has the name or provides it;
-//! 2. unless the role is implicit: one in the same deployment, then in each ancestor, the first by node name;
-//! 3. else the role is bound to the same node in the same deployment, by these same rules.
+//! 1. A noderole on the same node that has the name or provides it.
+//! 2. Unless the role is implicit: one in the same deployment, then in each ancestor, first by node
+//!    name.
+//! 3. Otherwise, it binds the role to the same node in the same deployment, by these same rules.
 //!
-//! Three things come on top. A *service* role stands on its deployment's phantom node whatever node was asked for. The noderoles of
-//! a *cluster* role in a deployment act as one parent: between them and whoever waits for one of them stands a barrier
-//! ([`Role::barrier`]), there from the first member to the last; so one that joins later comes before everybody who waits already.
-//! Where a role *precedes* another and both are bound, a soft edge keeps their order. A noderole of the later role waits for one of the
-//! earlier: the one on the same node, else, unless the later role is implicit, the first in its deployment. (One, not all: every
-//! pair would be N x M edges.) It looks for one when it is bound, when the first of the earlier role comes, when a version comes into
-//! use, and when the one it had goes, so that order lasts as long as there is one to wait for. Which one stays as it was found: to
-//! look again at each binding would write documents of machines that the binding has nothing to do with.
+//! Three rules are added:
 //!
-//! Source: OpenCrowbar's and Digital Rebar's models; what they left to chance (which of several parents) is by name here.
+//! * A *service* role is bound to its deployment's phantom node, regardless of the node in the
+//!   edit.
+//! * The noderoles of a *cluster* role in a deployment act as one parent. Their children wait for a
+//!   barrier ([`Role::barrier`]), which exists from the first member to the last. A member that
+//!   joins later thus precedes all existing children.
+//! * Where a role *precedes* another and both are bound, a soft edge orders them.
+//!
+//! The parent of a soft edge is the noderole of the earlier role on the same node. Otherwise,
+//! unless the later role is implicit, it is the first in the deployment. An edge for every pair
+//! would need N x M edges. The search happens when the later role is bound, the earlier role is
+//! first bound, a version comes into use, or the current parent is removed. The order is thus
+//! preserved as long as any suitable parent exists. The parent found stays: a new search at each
+//! binding would write documents of unrelated machines.
+//!
+//! Source: OpenCrowbar's and Digital Rebar's models. Where they choose one of several parents
+//! arbitrarily, Gantry chooses by name.
 
 use std::collections::BTreeSet;
 
@@ -29,10 +39,11 @@ use crate::catalog::{JigClass, Role};
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, SkeletonNode};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
-/// How many roles may bring one another along in a row.
+/// Maximum length of a chain of roles that add one another.
 pub const MAX_DEPTH: usize = 64;
 
-/// Rules that OpenCrowbar's versions differ in. The default is the last version's, with all of them.
+/// Rules that differ between OpenCrowbar's versions. The default is the latest version, with all
+/// rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Roles that own wanted attributes become parents.
@@ -45,11 +56,15 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { wants_attribs_make_parents: true, service_roles_to_phantom: true, preceeds_soft_edges: true }
+        Self {
+            wants_attribs_make_parents: true,
+            service_roles_to_phantom: true,
+            preceeds_soft_edges: true,
+        }
     }
 }
 
-/// A binding under way: for which deployment, by which edit, and what brought what along until here.
+/// A binding in progress: its deployment, its edit, and the chain of roles that led to it.
 pub(super) struct Way {
     pub deployment: DeploymentId,
     pub edit: u32,
@@ -57,9 +72,14 @@ pub(super) struct Way {
 }
 
 impl Draft<'_> {
-    /// The role that a name means in a deployment: what the deployment itself has, then what the nearest pinned barclamp has. A role
-    /// of a deployment above is hidden by another version of its barclamp that is pinned below.
-    fn role_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+    /// The role of this name in a deployment. Searches the deployments' own roles, nearest first,
+    /// then the pinned barclamps. An ancestor's role is hidden if a nearer pin has another version
+    /// of its barclamp.
+    fn role_content(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<Option<Hash>, EditError> {
         let sight = self.sight(deployment)?;
         let seen = sight.roles.get(name);
         for (up, id) in sight.chain.iter().enumerate() {
@@ -77,8 +97,13 @@ impl Draft<'_> {
         Ok(None)
     }
 
-    /// The role that a *required* name means: as above, else the first role by name that provides it and can be bound.
-    fn required_content(&self, deployment: DeploymentId, name: &RoleName) -> Result<Option<Hash>, EditError> {
+    /// The role for a *required* name: as above, or else the first bindable role by name that
+    /// provides it.
+    fn required_content(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<Option<Hash>, EditError> {
         if let Some(hash) = self.role_content(deployment, name)?
             && !self.catalog.role(hash)?.flags.is_abstract
         {
@@ -88,15 +113,19 @@ impl Draft<'_> {
         Ok(sight.providers.get(name).and_then(|providers| providers.values().next().copied()))
     }
 
-    /// Whether a required name means a role that serves on its own node alone.
-    pub fn is_implicit(&self, deployment: DeploymentId, name: &RoleName) -> Result<bool, EditError> {
+    /// Whether a required name refers to an implicit role, which counts only on its own node.
+    pub fn is_implicit(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> Result<bool, EditError> {
         match self.required_content(deployment, name)? {
             Some(hash) => Ok(self.catalog.role(hash)?.flags.implicit),
             None => Ok(false),
         }
     }
 
-    /// The role of that name that a deployment sees, as an edit names it.
+    /// The visible role of this name, as an edit names it.
     pub fn known_role(&self, deployment: DeploymentId, role: &RoleName) -> Result<Hash, EditError> {
         self.role_content(deployment, role)?.ok_or_else(|| EditError::UnknownRole {
             deployment: self.deployment_name(deployment),
@@ -105,11 +134,16 @@ impl Draft<'_> {
         })
     }
 
-    /// Why nothing serves a role that requires this.
-    fn unresolved(&self, deployment: DeploymentId, child: &Role, requires: &RoleName) -> Result<EditError, EditError> {
+    /// The error for a requirement that no role satisfies.
+    fn unresolved(
+        &self,
+        deployment: DeploymentId,
+        child: &Role,
+        requires: &RoleName,
+    ) -> Result<EditError, EditError> {
         let (role, requires) = (child.name.clone(), requires.clone());
         let named = self.deployment_name(deployment);
-        // What can be bound would have been found.
+        // A bindable role would have been found.
         if self.role_content(deployment, &requires)?.is_some() {
             return Ok(EditError::RequiresAbstract { deployment: named, role, requires });
         }
@@ -117,21 +151,26 @@ impl Draft<'_> {
         Ok(EditError::UnresolvedRequire { deployment: named, role, requires, nearest })
     }
 
-    /// The role name that a deployment sees and that is most like this one.
+    /// The visible role name that is most similar to this one.
     fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
         let sight = self.sight(deployment).ok()?;
         let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
         for (up, id) in sight.chain.iter().enumerate() {
-            let hidden = |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
+            let hidden =
+                |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
             let roles = &self.deployment(*id).ok()?.roles;
             names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
-        // The name itself is there when nobody can be bound by it.
+        // Excludes the name itself, which is present if its role cannot be bound.
         nearest(name, names.into_iter().map(RoleName::as_str).filter(|other| *other != name))
     }
 
-    /// The names of the roles whose noderoles become parents, each once: required, the jig's client, owners of wanted attributes.
-    pub fn wanted(&self, deployment: DeploymentId, role: &Role) -> Result<Vec<RoleName>, EditError> {
+    /// The names of the roles whose noderoles become parents, each once.
+    pub fn wanted(
+        &self,
+        deployment: DeploymentId,
+        role: &Role,
+    ) -> Result<Vec<RoleName>, EditError> {
         let sight = self.sight(deployment)?;
         let mut wanted = role.requires.clone();
         wanted.extend(sight.clients.get(&role.jig).into_iter().flatten().cloned());
@@ -143,8 +182,14 @@ impl Draft<'_> {
         Ok(wanted)
     }
 
-    /// Binds a role to a node, as an edit asks for it.
-    pub fn bind(&mut self, deployment: DeploymentId, node: NodeId, role: &RoleName, seq: u32) -> Result<(), EditError> {
+    /// Binds the role of an edit to its node.
+    pub fn bind(
+        &mut self,
+        deployment: DeploymentId,
+        node: NodeId,
+        role: &RoleName,
+        seq: u32,
+    ) -> Result<(), EditError> {
         self.look_at_one_more();
         self.deployment(deployment)?;
         let found = self.node(node)?;
@@ -158,18 +203,27 @@ impl Draft<'_> {
         if carrier.noderoles.contains_key(&NoderoleKey::first(role.clone())) {
             return Err(EditError::AlreadyBound { role: role.clone(), node: carrier.fqdn.clone() });
         }
-        // Asked for a service the node itself carries nothing, so it stays where it is.
+        // The phantom node runs the service, so the named node does not move.
         if moves && stands_on == node {
             self.along.moved.insert(node, deployment);
-            self.move_node(node, deployment, Why::Brought { edit: seq, by: role.clone(), implicit: false })?;
+            self.move_node(
+                node,
+                deployment,
+                Why::Brought { edit: seq, by: role.clone(), implicit: false },
+            )?;
         }
         let mut way = Way { deployment, edit: seq, path: Vec::new() };
         self.grow(&mut way, node, content, Why::Asked { edit: seq })?;
         Ok(())
     }
 
-    /// Whether binding here takes the node along; refused where it belongs to somebody beside the deployment.
-    fn moves_along(&self, node: &SkeletonNode, deployment: DeploymentId) -> Result<bool, EditError> {
+    /// Whether the binding also moves the node to the deployment. Refused if the node belongs to a
+    /// deployment that is neither an ancestor nor a descendant.
+    fn moves_along(
+        &self,
+        node: &SkeletonNode,
+        deployment: DeploymentId,
+    ) -> Result<bool, EditError> {
         if self.chain(node.deployment).contains(&deployment) {
             return Ok(false);
         }
@@ -183,14 +237,26 @@ impl Draft<'_> {
         })
     }
 
-    /// The node that carries a role when it is asked for on this one.
-    fn stands_on(&self, deployment: DeploymentId, node: NodeId, content: Hash) -> Result<NodeId, EditError> {
-        let service = self.rules.service_roles_to_phantom && self.catalog.role(content)?.flags.service;
+    /// The node that runs a role if an edit binds it to this node.
+    fn stands_on(
+        &self,
+        deployment: DeploymentId,
+        node: NodeId,
+        content: Hash,
+    ) -> Result<NodeId, EditError> {
+        let service =
+            self.rules.service_roles_to_phantom && self.catalog.role(content)?.flags.service;
         if service { Ok(self.deployment(deployment)?.phantom) } else { Ok(node) }
     }
 
-    /// Makes one noderole and whatever it brings along.
-    fn grow(&mut self, way: &mut Way, node: NodeId, content: Hash, why: Why) -> Result<NoderoleId, EditError> {
+    /// Creates one noderole and all that it requires.
+    fn grow(
+        &mut self,
+        way: &mut Way,
+        node: NodeId,
+        content: Hash,
+        why: Why,
+    ) -> Result<NoderoleId, EditError> {
         self.look_at_one_more();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
@@ -218,7 +284,7 @@ impl Draft<'_> {
             parents.insert(EdgeDoc { parent: self.as_parent(parent), kind: EdgeKind::Hard });
         }
         way.path.pop();
-        // A parent may have brought a provider that excludes what is bound here.
+        // A parent may have added a provider that conflicts with this role.
         if self.put_since(before).next().is_some() {
             self.check_neighbours(node, role)?;
         }
@@ -236,7 +302,7 @@ impl Draft<'_> {
         Ok(id)
     }
 
-    /// The noderole that serves a role on a node for one name that it wants; bound now if there is none.
+    /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if necessary.
     pub fn parent(
         &mut self,
         way: &mut Way,
@@ -255,9 +321,11 @@ impl Draft<'_> {
         };
         let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
         let found = self.grow(way, node, content, why)?;
-        // A role is on a node once, and may be there for a deployment that uses another version.
+        // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
-            Some((place, key, noderole)) if !self.catalog.role(noderole.role)?.answers_to(wanted) => {
+            Some((place, key, noderole))
+                if !self.catalog.role(noderole.role)?.answers_to(wanted) =>
+            {
                 Err(EditError::ServedByOtherVersion {
                     role: child.name.clone(),
                     requires: wanted.clone(),
@@ -270,7 +338,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A noderole that is there already and serves for a wanted name: on the node, else (unless implicit) along the deployments.
+    /// An existing noderole that satisfies a wanted name: on the node, or, unless implicit, in the
+    /// deployment and its ancestors.
     fn serving(
         &self,
         deployment: DeploymentId,
@@ -296,14 +365,16 @@ impl Draft<'_> {
         Ok(sight.chain.iter().find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
     }
 
-    /// Another noderole that serves a child for everything for which `parent` serves it, and may replace it.
+    /// Another noderole that satisfies every name for which the child waits for `parent`, and that
+    /// can replace it.
     pub fn replacement(
         &self,
         child: NoderoleId,
         parent: NoderoleId,
         fits: &dyn Fn(NoderoleId) -> bool,
     ) -> Result<Option<BTreeSet<NoderoleId>>, EditError> {
-        let (Some((node, _, noderole)), Some(role)) = (self.noderole(child), self.role_of(child)) else {
+        let (Some((node, _, noderole)), Some(role)) = (self.noderole(child), self.role_of(child))
+        else {
             return Ok(None);
         };
         let deployment = noderole.deployment;
@@ -312,7 +383,8 @@ impl Draft<'_> {
         let mut found = BTreeSet::new();
         for name in &wanted {
             let implicit = self.is_implicit(deployment, name)?;
-            let no_circle = |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
+            let no_circle =
+                |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
             match self.serving(deployment, node, name, implicit, &no_circle)? {
                 Some(other) => drop(found.insert(self.as_parent(other))),
                 None => return Ok(None),
@@ -321,24 +393,30 @@ impl Draft<'_> {
         Ok((!found.is_empty()).then_some(found))
     }
 
-    /// Whether a noderole, or a barrier by its members, answers to a wanted name.
+    /// Whether a noderole satisfies a wanted name. A barrier does so through its members.
     pub fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         self.role_of(parent).is_some_and(|role| role.answers_to(wanted))
             || self.gathers_one_that_answers(parent, wanted)
     }
 
     fn gathers_one_that_answers(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
-        let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else { return false };
-        let members = self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
-        gathered == wanted || members.iter().any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
+        let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else {
+            return false;
+        };
+        let members =
+            self.noderole(barrier).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        gathered == wanted
+            || members
+                .iter()
+                .any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
     }
 
-    /// What a child waits for when this noderole serves it: the barrier of its cluster, or itself.
+    /// The parent for children of this noderole: its cluster's barrier, or the noderole itself.
     pub fn as_parent(&self, id: NoderoleId) -> NoderoleId {
         self.barrier_of(id).unwrap_or(id)
     }
 
-    /// The barrier that a noderole of a cluster role stands behind.
+    /// The barrier after a noderole of a cluster role.
     fn barrier_of(&self, id: NoderoleId) -> Option<NoderoleId> {
         let (_, _, noderole) = self.noderole(id)?;
         let role = self.catalog.role(noderole.role).ok().filter(|role| role.flags.cluster)?;
@@ -347,8 +425,15 @@ impl Draft<'_> {
         self.noderole(barrier).map(|_| barrier)
     }
 
-    /// Puts a new member of a cluster in front of the cluster's barrier, and the barrier there with the first member.
-    fn gather(&mut self, way: &Way, member: NoderoleId, content: Hash, role: &Role) -> Result<(), EditError> {
+    /// Adds a new cluster member as a parent of the cluster's barrier. The first member creates the
+    /// barrier.
+    fn gather(
+        &mut self,
+        way: &Way,
+        member: NoderoleId,
+        content: Hash,
+        role: &Role,
+    ) -> Result<(), EditError> {
         if let Some(barrier) = self.barrier_of(member) {
             return self.link(member, barrier, EdgeKind::Hard);
         }
@@ -357,11 +442,18 @@ impl Draft<'_> {
         let barrier = self.catalog.barrier(content).ok_or(missing)?;
         let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
         let why = Why::Brought { edit: way.edit, by: role.name.clone(), implicit: true };
-        self.put(phantom, NoderoleKey::first(role.name.barrier()), way.deployment, barrier, parents, why)?;
+        self.put(
+            phantom,
+            NoderoleKey::first(role.name.barrier()),
+            way.deployment,
+            barrier,
+            parents,
+            why,
+        )?;
         Ok(())
     }
 
-    /// Soft edges between a new noderole and those whose roles precede its own, or are preceded by it.
+    /// Adds soft edges between a new noderole and noderoles that it precedes or that precede it.
     fn keep_order(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
         for later in &role.preceeds {
             for later in self.behind(new, role, later) {
@@ -376,21 +468,28 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The roles in sight that precede a noderole's.
+    /// The visible roles that precede a noderole's role.
     fn preceding(&self, id: NoderoleId) -> Result<Vec<RoleName>, EditError> {
-        let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges) else {
+        let (Some((_, key, noderole)), true) = (self.noderole(id), self.rules.preceeds_soft_edges)
+        else {
             return Ok(Vec::new());
         };
         Ok(self.sight(noderole.deployment)?.before.get(&key.role).cloned().unwrap_or_default())
     }
 
-    /// Who has to wait for a new noderole: the one on its node; where it is the first of its role, all that wait for none yet.
+    /// The noderoles that must wait for a new one: that of the later role on its node. If the new
+    /// one is the first of its role, also all that wait for none yet.
     fn behind(&self, new: NoderoleId, role: &Role, later: &RoleName) -> Vec<NoderoleId> {
         let Some((node, _, noderole)) = self.noderole(new) else { return Vec::new() };
         let own = NoderoleKey::first(later.clone()).id(node);
         let mut behind: Vec<NoderoleId> = self.noderole(own).map(|_| own).into_iter().collect();
-        let is_of = |id: NoderoleId, name: &RoleName| self.role_of(id).is_some_and(|found| found.name == *name);
-        if self.answering(noderole.deployment, &role.name).any(|other| other != new && is_of(other, &role.name)) {
+        let is_of = |id: NoderoleId, name: &RoleName| {
+            self.role_of(id).is_some_and(|found| found.name == *name)
+        };
+        if self
+            .answering(noderole.deployment, &role.name)
+            .any(|other| other != new && is_of(other, &role.name))
+        {
             return behind;
         }
         let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
@@ -401,8 +500,9 @@ impl Draft<'_> {
         behind
     }
 
-    /// The noderole of a role that a later one has to wait for and does not yet: on its node, else, unless the later role is implicit
-    /// or it waits for another of that role, the first in its deployment.
+    /// The noderole of the earlier role for which a later one must wait and does not yet. It is the
+    /// one on the same node. Otherwise, it is the first in the deployment, unless the later role is
+    /// implicit or already waits for one.
     fn one_before(
         &self,
         later: NoderoleId,
@@ -412,7 +512,9 @@ impl Draft<'_> {
         let (node, _, noderole) = self.noderole(later)?;
         let role = self.role_of(later)?;
         let precedes = |id: &NoderoleId| {
-            let found = self.role_of(*id).filter(|found| found.name == *earlier && found.preceeds.contains(&role.name));
+            let found = self
+                .role_of(*id)
+                .filter(|found| found.name == *earlier && found.preceeds.contains(&role.name));
             found.is_some() && fits(*id)
         };
         let own = NoderoleKey::first(earlier.clone()).id(node);
@@ -426,12 +528,14 @@ impl Draft<'_> {
     }
 
     fn waits_for_one_of(&self, child: NoderoleId, role: &RoleName) -> bool {
-        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let parents =
+            self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
         let mut above = parents.iter().filter_map(|edge| self.role_of(edge.parent));
         above.any(|parent| parent.name == *role || parent.gathers.as_ref() == Some(role))
     }
 
-    /// Lets a noderole that was there before wait for one of an earlier role, if there is one that does not wait for it.
+    /// Adds a soft edge from an existing noderole to one of an earlier role, if a suitable one
+    /// exists.
     pub fn follow(&mut self, later: NoderoleId, earlier: &RoleName) -> Result<(), EditError> {
         if !self.rules.preceeds_soft_edges {
             return Ok(());
@@ -442,16 +546,19 @@ impl Draft<'_> {
         }
     }
 
-    /// As [`Self::follow`], for all roles that precede its own.
+    /// Calls [`Self::follow`] for all roles that precede the noderole's role.
     pub fn follow_all(&mut self, later: NoderoleId) -> Result<(), EditError> {
         self.preceding(later)?.iter().try_for_each(|earlier| self.follow(later, earlier))
     }
 
-    /// Whether a soft edge says what the roles at both ends say.
+    /// Whether the roles at both ends justify a soft edge.
     pub fn is_ordered(&self, earlier: NoderoleId, later: NoderoleId) -> bool {
-        let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else { return false };
+        let (Some(first), Some(second)) = (self.role_of(earlier), self.role_of(later)) else {
+            return false;
+        };
         let node = |id| self.noderole(id).map(|(node, _, _)| node);
-        first.preceeds.contains(&second.name) && (!second.flags.implicit || node(earlier) == node(later))
+        first.preceeds.contains(&second.name)
+            && (!second.flags.implicit || node(earlier) == node(later))
     }
 
     pub fn check_bindable(&self, deployment: DeploymentId, role: &Role) -> Result<(), EditError> {
@@ -459,8 +566,12 @@ impl Draft<'_> {
             return Err(EditError::BarrierByHand(role.name.clone()));
         }
         if role.flags.is_abstract {
-            let providers = self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
-            return Err(EditError::Abstract { role: role.name.clone(), providers: providers.into_keys().collect() });
+            let providers =
+                self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
+            return Err(EditError::Abstract {
+                role: role.name.clone(),
+                providers: providers.into_keys().collect(),
+            });
         }
         if let JigClass::Other(class) = &role.jig_class {
             let (jig, class) = (role.jig.to_string(), class.clone());
@@ -500,5 +611,6 @@ impl Draft<'_> {
 }
 
 fn excludes(role: &Role, other: &Role) -> bool {
-    other.name != role.name && other.names().any(|name| role.conflicts.contains(name) && !role.provides.contains(name))
+    other.name != role.name
+        && other.names().any(|name| role.conflicts.contains(name) && !role.provides.contains(name))
 }

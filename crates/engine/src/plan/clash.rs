@@ -1,20 +1,23 @@
-//! Clashes: where one person's edit overrules another's in the same proposal.
+//! Clashes: edits of one person that override another person's edits in the same proposal.
 //!
-//! Several people may edit one proposal, and the later edit wins. That is a rule, not an accident: but it must not happen unseen. So
-//! wherever an edit takes away, replaces or contradicts what somebody *else* said in it, both edits are named, with what they are
-//! about. Nobody clashes with themselves, and saying the same again is none.
+//! Several people may edit one proposal, and the later edit wins. The override must be visible. If
+//! an edit removes, replaces or contradicts another person's edit, the clash therefore names both
+//! edits and the setting. A person does not clash with themselves, and repeating a value is no
+//! clash.
 //!
-//! Setting data replaces the whole of it, and whoever sets it has the other's data before them; so two such edits clash only at the
-//! places that both changed, each compared with what stood there before it. Whoever put an object there said every value in it, so
-//! what was last said of a value may be a word on something around it. What a deployment or noderole has before the first edit is
-//! asked for ([`Before`]), because the edits don't say it.
+//! Setting data replaces all of it, and its author saw the previous data. Two such edits clash only
+//! at paths that both changed, each compared with the data before it. An edit of an object sets
+//! every value in it, so the last edit of a value may concern an enclosing object. The data before
+//! the first edit comes from [`Before`], because the edits do not contain it.
 //!
-//! Nor do they say what they take along: unbinding takes dependents along where it says so, and binding a node that still belongs
-//! further up. That only the planner knows ([`Along`]), and it is a word like any other. Binding in a deployment *above* the node's
-//! leaves the node where it is, so that is no word on its place.
+//! Edits also have effects that they do not name. Unbinding can remove dependents, and binding can
+//! move a node down from an ancestor. Only the planner knows these effects ([`Along`]). They count
+//! like any other edit. Binding in an ancestor of the node's deployment does not move the node and
+//! does not affect its place.
 //!
-//! Every view of an open proposal asks, so it has to be cheap where a proposal sets thousands of values: what is looked for lies
-//! side by side ([`Words`]), and nothing is looked for while a proposal has one author.
+//! Every view of an open proposal calls this, so it must be fast with thousands of values.
+//! [`Words`] stores related settings next to each other, and proposals with one author are not
+//! searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,120 +29,118 @@ use crate::cluster::NoderoleKey;
 use crate::data::{Change, ChangeKind, diff};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, PersonId, RoleName};
 
-/// An edit that counts, and whose it is.
+/// An edit that is in effect, with its author.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
-    /// What.
     pub edit: &'a NumberedEdit,
-    /// Whose.
     pub by: PersonId,
 }
 
-/// What can be said only once.
+/// A setting that has one value, so that the last edit of it wins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "over", rename_all = "snake_case")]
 pub enum Over {
-    /// Whether a deployment is there.
+    /// Whether a deployment exists.
     Deployment {
-        /// Which.
+        /// The deployment.
         deployment: DeploymentId,
     },
     /// The version of a barclamp in a deployment.
     Barclamp {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The barclamp.
         barclamp: BarclampName,
     },
     /// Whether a deployment has a role.
     Role {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The role.
         role: RoleName,
     },
     /// A value of a deployment's data for a role.
     RoleValue {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The role.
         role: RoleName,
-        /// A JSON pointer.
+        /// The value's path in the data, as a JSON pointer.
         path: String,
     },
-    /// Whether a node is there.
+    /// Whether a node exists.
     Node {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
     /// The deployment of a node.
     Place {
-        /// Of which.
+        /// The node.
         node: NodeId,
     },
     /// A field of a node's connection.
     Connection {
-        /// Of which node.
+        /// The node.
         node: NodeId,
-        /// The field.
+        /// The field's name.
         field: String,
     },
     /// A node's hints.
     Hints {
-        /// Of which node.
+        /// The node.
         node: NodeId,
     },
-    /// Whether a node carries a noderole.
+    /// Whether a noderole is bound to a node.
     Noderole {
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// What.
+        /// The noderole.
         noderole: NoderoleKey,
     },
     /// A value of a noderole's own data.
     NoderoleValue {
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// What.
+        /// The noderole.
         noderole: NoderoleKey,
-        /// A JSON pointer.
+        /// The value's path in the data, as a JSON pointer.
         path: String,
     },
-    /// That a noderole runs again.
+    /// Whether a noderole runs again.
     Rerun {
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// What.
+        /// The noderole.
         noderole: NoderoleKey,
     },
-    /// Whether a jig is on.
+    /// Whether a jig is active.
     Jig {
-        /// Which.
+        /// The jig.
         jig: JigName,
     },
-    /// The gate's policy.
+    /// The approval policy.
     Policy,
 }
 
-/// Two people's edits of which the later overrules the earlier.
+/// Two people's edits, the later of which overrides the earlier.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Clash {
-    /// The edit that loses.
+    /// Number of the edit that is overridden.
     pub earlier: u32,
-    /// The edit that wins.
+    /// Number of the edit that wins.
     pub later: u32,
-    /// What they are about.
+    /// The setting that both edits change.
     pub over: Over,
 }
 
-/// What an edit takes along besides what it names.
+/// Effects of an edit beyond the things that it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Along {
-    /// Noderoles that can't be without the one that it unbinds.
+    /// Dependent noderoles that it also unbinds.
     pub gone: BTreeSet<(NodeId, NoderoleKey)>,
-    /// Nodes that come to the deployment in which it binds.
+    /// Nodes that it also moves, each with the new deployment.
     pub moved: BTreeMap<NodeId, DeploymentId>,
 }
 
@@ -149,22 +150,23 @@ impl Along {
     }
 }
 
-/// What the edits don't say themselves.
+/// State that the edits themselves do not contain.
 pub trait Before {
-    /// What an edit takes along, as [`resolve_with`](super::resolve::resolve_with) has it.
+    /// The side effects of an edit, as [`resolve_with`](super::resolve::resolve_with) returns them.
     fn along(&self, edit: u32) -> Option<&Along>;
-    /// A deployment's data for a role, as it is meant now; None: there is none.
+    /// A deployment's current data for a role; `None` if it has none.
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value>;
-    /// A noderole's own data, as it is meant now; None: there is none.
+    /// A noderole's current own data; `None` if it has none.
     fn noderole_data(&self, node: NodeId, noderole: &NoderoleKey) -> Option<Value>;
 }
 
-/// Every clash among these edits, in the order of the later edit. Those that were taken back are not to be given.
+/// Finds every clash, ordered by the later edit. Do not pass undone edits.
 pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
     if edits.windows(2).all(|two| two[0].by == two[1].by) {
         return Vec::new();
     }
-    let mut said = Said { words: Words::default(), data: BTreeMap::new(), found: BTreeSet::new(), before };
+    let mut said =
+        Said { words: Words::default(), data: BTreeMap::new(), found: BTreeSet::new(), before };
     for signed in edits {
         signed.edit.edit.each().iter().for_each(|edit| said.hear(signed, edit));
     }
@@ -173,23 +175,24 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
     found
 }
 
-/// What somebody last said of something.
+/// The last edit of a setting.
 #[derive(Debug, Clone)]
 struct Word {
     edit: u32,
     by: PersonId,
-    /// Edits with the same meaning agree.
+    /// The value, as text. Edits with equal values agree.
     meaning: String,
 }
 
-/// Whose data: a deployment's for a role, or a noderole's own.
+/// The owner of data: a deployment's role or a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Role(DeploymentId, RoleName),
     Noderole(NodeId, NoderoleKey),
 }
 
-/// What a word belongs to: whatever goes with a deployment or a node lies under it.
+/// The object that a setting belongs to. Settings of roles and noderoles belong to their deployment
+/// or node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Deployment(DeploymentId),
@@ -198,22 +201,23 @@ enum Subject {
     Policy,
 }
 
-/// What loses its meaning together.
+/// A set of settings that become void together.
 #[derive(Debug)]
 enum Reach<'a> {
-    /// Everything in a deployment.
+    /// All settings of a deployment.
     Deployment(DeploymentId),
     /// The values of a deployment's role.
     Role(DeploymentId, &'a RoleName),
-    /// Everything on a node.
+    /// All settings of a node.
     Node(NodeId),
-    /// The values of a noderole, and that it runs again.
+    /// The values of a noderole, and its re-run.
     Noderole(NodeId, &'a NoderoleKey),
-    /// The values of one owner whose paths begin with this.
+    /// The values of one owner whose paths start with this one.
     Values(&'a Owner, &'a str),
 }
 
-/// The last words. Under a subject the order of [`Over`] puts the values of one owner side by side, in the order of their paths.
+/// The last edit of each setting. Within a subject, the order of [`Over`] puts the values of one
+/// owner next to each other, ordered by path.
 #[derive(Debug, Default)]
 struct Words(BTreeMap<Subject, BTreeMap<Over, Word>>);
 
@@ -226,7 +230,7 @@ impl Words {
         self.0.get(&subject(over))?.get(over)
     }
 
-    /// The word on the nearest thing around a value.
+    /// The last edit of the nearest enclosing value.
     fn around(&self, owner: &Owner, path: &str) -> Option<&Word> {
         let mut path = path;
         while let Some((around, _)) = path.rsplit_once('/') {
@@ -248,7 +252,9 @@ impl Words {
                 let inside = |over: &&Over| !matches!(over, Over::Deployment { .. });
                 self.under(&Subject::Deployment(*id)).filter(inside).cloned().collect()
             }
-            Reach::Role(deployment, role) => self.values(&Owner::Role(*deployment, (*role).clone()), ""),
+            Reach::Role(deployment, role) => {
+                self.values(&Owner::Role(*deployment, (*role).clone()), "")
+            }
             Reach::Node(id) => {
                 let inside = |over: &&Over| !matches!(over, Over::Node { .. });
                 self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
@@ -271,7 +277,9 @@ impl Words {
         let from = owner.value(prefix);
         let Some(words) = self.0.get(&subject(&from)) else { return Vec::new() };
         let keys = words.range(&from..).map(|(over, _)| over);
-        keys.take_while(|over| owner.path(over).is_some_and(|path| path.starts_with(prefix))).cloned().collect()
+        keys.take_while(|over| owner.path(over).is_some_and(|path| path.starts_with(prefix)))
+            .cloned()
+            .collect()
     }
 }
 
@@ -296,22 +304,30 @@ fn subject(over: &Over) -> Subject {
 impl Owner {
     fn value(&self, path: &str) -> Over {
         match self {
-            Self::Role(deployment, role) => {
-                Over::RoleValue { deployment: *deployment, role: role.clone(), path: path.to_owned() }
-            }
-            Self::Noderole(node, noderole) => {
-                Over::NoderoleValue { node: *node, noderole: noderole.clone(), path: path.to_owned() }
-            }
+            Self::Role(deployment, role) => Over::RoleValue {
+                deployment: *deployment,
+                role: role.clone(),
+                path: path.to_owned(),
+            },
+            Self::Noderole(node, noderole) => Over::NoderoleValue {
+                node: *node,
+                noderole: noderole.clone(),
+                path: path.to_owned(),
+            },
         }
     }
 
-    /// The path of a value of this owner's data.
+    /// The path of a setting, if it is a value of this owner's data.
     fn path<'o>(&self, over: &'o Over) -> Option<&'o str> {
         match (self, over) {
-            (Self::Role(d, r), Over::RoleValue { deployment, role, path }) if d == deployment && r == role => {
+            (Self::Role(d, r), Over::RoleValue { deployment, role, path })
+                if d == deployment && r == role =>
+            {
                 Some(path)
             }
-            (Self::Noderole(n, k), Over::NoderoleValue { node, noderole, path }) if n == node && k == noderole => {
+            (Self::Noderole(n, k), Over::NoderoleValue { node, noderole, path })
+                if n == node && k == noderole =>
+            {
                 Some(path)
             }
             _ => None,
@@ -326,18 +342,24 @@ struct Said<'a, B> {
     before: &'a B,
 }
 
-/// That something is not to be there.
+/// The value of a setting for a thing that the edit removes.
 const GONE: &str = "gone";
-/// That something is to be there.
+/// The value of a setting for a thing that the edit adds.
 const THERE: &str = "there";
 
 impl<B: Before> Said<'_, B> {
-    /// Takes in a single edit, which may be one of many that a signed edit lists.
+    /// Processes a single edit, which may be one of many that a list edit contains.
     fn hear(&mut self, signed: &Signed<'_>, edit: &Edit) {
         match edit {
-            Edit::CreateDeployment { id, .. } => self.say(signed, Over::Deployment { deployment: *id }, THERE),
+            Edit::CreateDeployment { id, .. } => {
+                self.say(signed, Over::Deployment { deployment: *id }, THERE)
+            }
             Edit::RemoveDeployment { deployment } => {
-                self.take_away(signed, Over::Deployment { deployment: *deployment }, &Reach::Deployment(*deployment));
+                self.take_away(
+                    signed,
+                    Over::Deployment { deployment: *deployment },
+                    &Reach::Deployment(*deployment),
+                );
             }
             Edit::UseBarclamp { deployment, barclamp, version } => {
                 let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
@@ -361,9 +383,13 @@ impl<B: Before> Said<'_, B> {
             Edit::Bind { deployment, node, role } => {
                 let noderole = NoderoleKey::first(role.clone());
                 self.say(signed, Over::Noderole { node: *node, noderole }, THERE);
-                // That it brings the node along is no word of its own; but it is one against whoever put the node elsewhere.
+                // Moving the node is a side effect, so it counts only against an edit that placed
+                // the node elsewhere.
                 let place = Over::Place { node: *node };
-                let moves = self.before.along(signed.edit.seq).is_some_and(|along| along.moved.contains_key(node));
+                let moves = self
+                    .before
+                    .along(signed.edit.seq)
+                    .is_some_and(|along| along.moved.contains_key(node));
                 if moves && self.words.get(&place).is_some() {
                     self.say(signed, place, &deployment.to_string());
                 }
@@ -371,7 +397,9 @@ impl<B: Before> Said<'_, B> {
             Edit::Unbind { node, noderole, .. } => {
                 self.unbind(signed, *node, noderole);
                 let before = self.before;
-                for (node, noderole) in before.along(signed.edit.seq).into_iter().flat_map(|along| &along.gone) {
+                for (node, noderole) in
+                    before.along(signed.edit.seq).into_iter().flat_map(|along| &along.gone)
+                {
                     self.unbind(signed, *node, noderole);
                 }
             }
@@ -386,14 +414,17 @@ impl<B: Before> Said<'_, B> {
                     self.say(signed, Over::Connection { node: *node, field }, &value);
                 }
             }
-            Edit::SetHints { node, hints } => self.say(signed, Over::Hints { node: *node }, &hints.to_string()),
+            Edit::SetHints { node, hints } => {
+                self.say(signed, Over::Hints { node: *node }, &hints.to_string())
+            }
             Edit::ExpungeNode { node, .. } => {
                 self.take_away(signed, Over::Node { node: *node }, &Reach::Node(*node));
             }
             Edit::Rerun { node, noderole, .. } => {
                 self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, THERE);
             }
-            // It asks for more; whatever it names may also be asked for by itself. Lists come here in their single edits.
+            // It only adds re-runs, and another edit may name the same noderoles. List edits arrive
+            // here as single edits.
             Edit::RerunSlice { .. } | Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {}
             Edit::ActivateJig { jig, active } => {
                 self.say(signed, Over::Jig { jig: jig.clone() }, &active.to_string());
@@ -410,7 +441,7 @@ impl<B: Before> Said<'_, B> {
         self.data.insert(Owner::Noderole(node, noderole.clone()), nothing());
     }
 
-    /// The last word on something; a clash if another person's was different.
+    /// Records the last edit of a setting, and a clash if another person set a different value.
     fn say(&mut self, signed: &Signed<'_>, over: Over, meaning: &str) {
         let word = Word { edit: signed.edit.seq, by: signed.by, meaning: meaning.to_owned() };
         if let Some(last) = self.words.insert(over.clone(), word)
@@ -421,19 +452,25 @@ impl<B: Before> Said<'_, B> {
         }
     }
 
-    /// The last word on something with everything in it.
+    /// Records the removal of a thing, which voids all settings in `reach`.
     fn take_away(&mut self, signed: &Signed<'_>, over: Over, reach: &Reach<'_>) {
         for known in self.words.within(reach) {
-            // What was taken away before is not taken away again.
-            let Some(word) = self.words.remove(&known).filter(|word| word.meaning != GONE) else { continue };
+            // A setting that was removed before is not removed again.
+            let Some(word) = self.words.remove(&known).filter(|word| word.meaning != GONE) else {
+                continue;
+            };
             if word.by != signed.by {
-                self.found.insert(Clash { earlier: word.edit, later: signed.edit.seq, over: known });
+                self.found.insert(Clash {
+                    earlier: word.edit,
+                    later: signed.edit.seq,
+                    over: known,
+                });
             }
         }
         self.say(signed, over, GONE);
     }
 
-    /// Data that replaces what was there: a word on every value that it changes.
+    /// Records an edit of every value that the new data changes.
     fn set(&mut self, signed: &Signed<'_>, owner: Owner, data: &Value) {
         let was = match (self.data.get(&owner), &owner) {
             (Some(known), _) => Some(known.clone()),
@@ -441,7 +478,7 @@ impl<B: Before> Said<'_, B> {
             (None, Owner::Noderole(node, noderole)) => self.before.noderole_data(*node, noderole),
         };
         let was = was.unwrap_or_else(nothing);
-        // Data that is nested too deep is refused where it is set.
+        // Data with excessive nesting is refused where it is set.
         for change in diff(&was, data).unwrap_or_default() {
             self.set_value(signed, &owner, &change, data);
         }
@@ -449,21 +486,30 @@ impl<B: Before> Said<'_, B> {
     }
 
     fn set_value(&mut self, signed: &Signed<'_>, owner: &Owner, change: &Change, data: &Value) {
-        // A list in place of an object, or no object at all, overrules what was said of the values in it.
+        // A list or scalar in place of an object overrides all edits of values inside it.
         let inside = format!("{}/", change.path);
         let now = data.pointer(&change.path).map_or_else(|| GONE.to_owned(), Value::to_string);
         for known in self.words.within(&Reach::Values(owner, &inside)) {
             if let Some(word) = self.words.remove(&known).filter(|word| word.by != signed.by) {
-                self.found.insert(Clash { earlier: word.edit, later: signed.edit.seq, over: known });
+                self.found.insert(Clash {
+                    earlier: word.edit,
+                    later: signed.edit.seq,
+                    over: known,
+                });
             }
         }
         let over = owner.value(&change.path);
-        // Of what comes into an object nobody said anything there.
+        // No edit has set a value inside an object that is new.
         if change.kind != ChangeKind::Added
             && self.words.get(&over).is_none()
-            && let Some(around) = self.words.around(owner, &change.path).filter(|word| word.by != signed.by)
+            && let Some(around) =
+                self.words.around(owner, &change.path).filter(|word| word.by != signed.by)
         {
-            self.found.insert(Clash { earlier: around.edit, later: signed.edit.seq, over: over.clone() });
+            self.found.insert(Clash {
+                earlier: around.edit,
+                later: signed.edit.seq,
+                over: over.clone(),
+            });
         }
         self.say(signed, over, &now);
     }
@@ -538,8 +584,10 @@ mod tests {
     }
 
     fn found(before: &impl Before, edits: &[(PersonId, Edit)]) -> Vec<Clash> {
-        let numbered: Vec<NumberedEdit> =
-            (1..).zip(edits).map(|(seq, (_, edit))| NumberedEdit { seq, edit: edit.clone() }).collect();
+        let numbered: Vec<NumberedEdit> = (1..)
+            .zip(edits)
+            .map(|(seq, (_, edit))| NumberedEdit { seq, edit: edit.clone() })
+            .collect();
         let signed: Vec<Signed<'_>> =
             numbered.iter().zip(edits).map(|(edit, (by, _))| Signed { edit, by: *by }).collect();
         clashes(&signed, before)
@@ -550,17 +598,24 @@ mod tests {
     }
 
     #[test]
-    fn two_words_on_one_value_clash_and_two_values_do_not() {
-        let (one, other) = ((ADA, data(json!({"a": 1, "c": 0}))), (BO, data(json!({"a": 2, "b": 1, "c": 0}))));
-        assert_eq!(found(&Nothing, &[one.clone(), other]), [Clash { earlier: 1, later: 2, over: value("/a") }]);
+    fn edits_of_same_value_clash() {
+        let (one, other) =
+            ((ADA, data(json!({"a": 1, "c": 0}))), (BO, data(json!({"a": 2, "b": 1, "c": 0}))));
+        assert_eq!(
+            found(&Nothing, &[one.clone(), other]),
+            [Clash { earlier: 1, later: 2, over: value("/a") }]
+        );
         let beside = (BO, data(json!({"a": 1, "b": 1, "c": 0})));
         assert_eq!(found(&Nothing, &[one.clone(), beside]), []);
         let dropped = (BO, data(json!({"c": 0})));
-        assert_eq!(found(&Nothing, &[one, dropped]), [Clash { earlier: 1, later: 2, over: value("/a") }]);
+        assert_eq!(
+            found(&Nothing, &[one, dropped]),
+            [Clash { earlier: 1, later: 2, over: value("/a") }]
+        );
     }
 
     #[test]
-    fn what_was_there_before_is_nobodys_word() {
+    fn existing_data_causes_no_clash() {
         let was = Set(json!({"a": 1, "b": 1}));
         let edits = [(ADA, data(json!({"a": 1, "b": 2}))), (BO, data(json!({"a": 5, "b": 2})))];
         assert_eq!(found(&was, &edits), []);
@@ -568,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_swallows_others_clashes_with_them() {
+    fn replaced_object_clashes_with_inner_edits() {
         let edits = [
             (ADA, data(json!({"a": {"x": {"y": 1}}}))),
             (ADA, data(json!({"a": {"x": {"y": 2}}}))),
@@ -579,7 +634,7 @@ mod tests {
     }
 
     #[test]
-    fn who_made_the_object_around_a_value_said_the_value() {
+    fn setting_object_sets_inner_values() {
         let made = (ADA, data(json!({"a": {"x": {"y": 1}, "z": 1}})));
         let inside = (BO, data(json!({"a": {"x": {"y": 2}, "z": 1}})));
         let clash = |earlier, later, path: &str| Clash { earlier, later, over: value(path) };
@@ -587,12 +642,20 @@ mod tests {
         let dropped = (BO, data(json!({"a": {"x": {}, "z": 1}})));
         assert_eq!(found(&Nothing, &[made.clone(), dropped]), [clash(1, 2, "/a/x/y")]);
         let beside = (BO, data(json!({"a": {"x": {"y": 1, "new": 1}, "z": 1}})));
-        assert_eq!(found(&Nothing, &[made.clone(), beside]), [], "nobody said that it is not there");
-        // The nearest word is the last one: from then on the value is bo's.
+        assert_eq!(
+            found(&Nothing, &[made.clone(), beside]),
+            [],
+            "nobody said that it is not there"
+        );
+        // The nearest edit is the last one: from then on, the value is bo's.
         let third = (PersonId(Uuid::from_u128(3)), data(json!({"a": {"x": {"y": 3}, "z": 2}})));
         let clashes = found(&Nothing, &[made.clone(), inside.clone(), inside.clone(), third]);
         assert_eq!(clashes, [clash(1, 2, "/a/x/y"), clash(1, 4, "/a/z"), clash(2, 4, "/a/x/y")]);
-        assert_eq!(found(&Set(json!({"a": {"x": {"y": 1}, "z": 1}})), &[made, inside]), [], "it was there before");
+        assert_eq!(
+            found(&Set(json!({"a": {"x": {"y": 1}, "z": 1}})), &[made, inside]),
+            [],
+            "it was there before"
+        );
     }
 
     struct Takes(u32, Along);
@@ -610,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_along_is_taken_away_like_what_is_named() {
+    fn removed_dependents_clash_like_named_noderoles() {
         let below = NoderoleKey::first(RoleName::parse("below").unwrap());
         let away = Edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true };
         let takes = |edit| Takes(edit, Along { gone: [(N1, key())].into(), ..Along::default() });
@@ -619,51 +682,75 @@ mod tests {
         assert_eq!(found(&takes(2), &[(ADA, bind()), (BO, away.clone())]), clash);
         assert_eq!(found(&takes(1), &[(ADA, away.clone()), (BO, bind())]), clash);
         let own = found(&takes(2), &[(ADA, own(json!({"a": 1}))), (BO, away.clone())]);
-        assert!(matches!(own.as_slice(), [Clash { over: Over::NoderoleValue { .. }, .. }]), "{own:?}");
+        assert!(
+            matches!(own.as_slice(), [Clash { over: Over::NoderoleValue { .. }, .. }]),
+            "{own:?}"
+        );
         assert_eq!(found(&Nothing, &[(ADA, bind()), (BO, away)]), []);
     }
 
     #[test]
-    fn only_a_binding_that_brings_the_node_along_is_a_word_on_its_place() {
+    fn bind_clashes_with_move_only_if_moving() {
         let edits = [(ADA, Edit::MoveNode { node: N1, deployment: DB }), (BO, bind())];
-        assert_eq!(found(&Nothing, &edits), [], "in a deployment above: the node stays where ada put it");
+        assert_eq!(
+            found(&Nothing, &edits),
+            [],
+            "in a deployment above: the node stays where ada put it"
+        );
         let moves = Takes(2, Along { moved: [(N1, WEB)].into(), ..Along::default() });
-        assert_eq!(found(&moves, &edits), [Clash { earlier: 1, later: 2, over: Over::Place { node: N1 } }]);
+        assert_eq!(
+            found(&moves, &edits),
+            [Clash { earlier: 1, later: 2, over: Over::Place { node: N1 } }]
+        );
     }
 
     #[test]
-    fn binding_and_unbinding_clash_either_way() {
+    fn bind_and_unbind_clash_in_any_order() {
         let over = Over::Noderole { node: N1, noderole: key() };
         for edits in [[(ADA, bind()), (BO, unbind())], [(ADA, unbind()), (BO, bind())]] {
-            assert_eq!(found(&Nothing, &edits), [Clash { earlier: 1, later: 2, over: over.clone() }]);
+            assert_eq!(
+                found(&Nothing, &edits),
+                [Clash { earlier: 1, later: 2, over: over.clone() }]
+            );
         }
     }
 
     #[test]
-    fn taking_something_away_clashes_with_what_was_said_in_it() {
+    fn removal_clashes_with_edits_inside() {
         let gone = Edit::RemoveRole { deployment: WEB, role: role() };
         let role_gone = found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, gone)]);
         assert_eq!(role_gone, [Clash { earlier: 1, later: 2, over: value("/a") }]);
         let noderole = found(&Nothing, &[(ADA, own(json!({"a": 1}))), (BO, unbind())]);
-        assert!(matches!(noderole.as_slice(), [Clash { earlier: 1, later: 2, over: Over::NoderoleValue { .. } }]));
+        assert!(matches!(
+            noderole.as_slice(),
+            [Clash { earlier: 1, later: 2, over: Over::NoderoleValue { .. } }]
+        ));
         let expunge = Edit::ExpungeNode { node: N1, reason: "burnt".into() };
-        assert_eq!(found(&Nothing, &[(ADA, bind()), (ADA, own(json!({"a": 1}))), (BO, expunge)]).len(), 2);
+        assert_eq!(
+            found(&Nothing, &[(ADA, bind()), (ADA, own(json!({"a": 1}))), (BO, expunge)]).len(),
+            2
+        );
         let remove = Edit::RemoveDeployment { deployment: WEB };
         assert_eq!(found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, remove)]).len(), 1);
     }
 
     #[test]
-    fn other_targets_versions_switches_and_policies_clash() {
-        let to = |n: u128| Edit::MoveNode { node: N1, deployment: DeploymentId(Uuid::from_u128(n)) };
+    fn different_moves_versions_switches_and_policies_clash() {
+        let to =
+            |n: u128| Edit::MoveNode { node: N1, deployment: DeploymentId(Uuid::from_u128(n)) };
         let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
         let version = |text: &[u8]| Edit::UseBarclamp {
             deployment: WEB,
             barclamp: BarclampName::parse("house").unwrap(),
             version: crate::Hash::of_bytes(text),
         };
-        let inherit = Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse("house").unwrap() };
-        let policy =
-            |approvals| Edit::SetPolicy { policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() } };
+        let inherit = Edit::InheritBarclamp {
+            deployment: WEB,
+            barclamp: BarclampName::parse("house").unwrap(),
+        };
+        let policy = |approvals| Edit::SetPolicy {
+            policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() },
+        };
         for (one, other) in [
             (to(1), to(2)),
             (jig(true), jig(false)),
@@ -680,7 +767,7 @@ mod tests {
     const DB: DeploymentId = DeploymentId(Uuid::from_u128(11));
     const N2: NodeId = NodeId(Uuid::from_u128(21));
 
-    /// Names that begin alike, so that neighbours are told apart.
+    /// Names with a common prefix, to test that neighbours are distinguished.
     fn any_role() -> impl Strategy<Value = RoleName> {
         "(a|ab|b)".prop_map(|name| RoleName::parse(&name).unwrap())
     }
@@ -691,8 +778,10 @@ mod tests {
 
     fn any_owner() -> impl Strategy<Value = Owner> {
         prop_oneof![
-            (prop_oneof![Just(WEB), Just(DB)], any_role()).prop_map(|(d, role)| Owner::Role(d, role)),
-            (prop_oneof![Just(N1), Just(N2)], any_key()).prop_map(|(n, key)| Owner::Noderole(n, key)),
+            (prop_oneof![Just(WEB), Just(DB)], any_role())
+                .prop_map(|(d, role)| Owner::Role(d, role)),
+            (prop_oneof![Just(N1), Just(N2)], any_key())
+                .prop_map(|(n, key)| Owner::Noderole(n, key)),
         ]
     }
 
@@ -715,34 +804,41 @@ mod tests {
         ]
     }
 
-    /// What [`Words::within`] means, asked of one word.
+    /// The definition of [`Words::within`] for a single setting.
     fn reached(over: &Over, reach: &Reach<'_>) -> bool {
         match (reach, over) {
-            (Reach::Deployment(_), Over::Deployment { .. }) | (Reach::Node(_), Over::Node { .. }) => false,
+            (Reach::Deployment(_), Over::Deployment { .. })
+            | (Reach::Node(_), Over::Node { .. }) => false,
             (Reach::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
             (Reach::Node(id), _) => subject(over) == Subject::Node(*id),
-            (Reach::Role(d, r), Over::RoleValue { deployment, role, .. }) => d == deployment && *r == role,
-            (Reach::Noderole(n, k), Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole }) => {
-                n == node && *k == noderole
+            (Reach::Role(d, r), Over::RoleValue { deployment, role, .. }) => {
+                d == deployment && *r == role
             }
-            (Reach::Values(owner, prefix), Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. }) => {
-                path.starts_with(prefix) && owner.value(path) == *over
-            }
+            (
+                Reach::Noderole(n, k),
+                Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole },
+            ) => n == node && *k == noderole,
+            (
+                Reach::Values(owner, prefix),
+                Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. },
+            ) => path.starts_with(prefix) && owner.value(path) == *over,
             _ => false,
         }
     }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test looks at the clock, not the engine")]
-    fn thirty_thousand_values_of_two_people_take_no_time() {
-        let all = |to: u32| data(Value::Object((0..30_000).map(|n| (format!("k{n}"), json!(to))).collect()));
+    fn thirty_thousand_values_are_checked_quickly() {
+        let all = |to: u32| {
+            data(Value::Object((0..30_000).map(|n| (format!("k{n}"), json!(to))).collect()))
+        };
         let began = std::time::Instant::now();
         assert_eq!(found(&Nothing, &[(ADA, all(1)), (BO, all(2))]).len(), 30_000);
         assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     }
 
     #[test]
-    fn one_author_is_not_asked_what_was_there() {
+    fn single_author_skips_lookups() {
         struct Unasked;
         impl Before for Unasked {
             fn along(&self, _: u32) -> Option<&Along> {
@@ -755,7 +851,10 @@ mod tests {
                 panic!("nothing to compare")
             }
         }
-        assert_eq!(found(&Unasked, &[(ADA, data(json!({"a": 1}))), (ADA, own(json!({"a": 1})))]), []);
+        assert_eq!(
+            found(&Unasked, &[(ADA, data(json!({"a": 1}))), (ADA, own(json!({"a": 1})))]),
+            []
+        );
     }
 
     fn any_edit() -> impl Strategy<Value = Edit> {
@@ -772,7 +871,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_looked_up_is_what_a_look_at_every_word_finds(
+        fn indexed_lookup_matches_linear_search(
             overs in proptest::collection::btree_set(any_over(), 0..40),
             owner in any_owner(),
             prefix in "(/|/a|/a/|/a/b/|/b/)",
@@ -793,13 +892,13 @@ mod tests {
         }
 
         #[test]
-        fn nobody_clashes_with_themselves(edits in proptest::collection::vec(any_edit(), 0..12)) {
+        fn own_edits_never_clash(edits in proptest::collection::vec(any_edit(), 0..12)) {
             let mine: Vec<_> = edits.into_iter().map(|edit| (ADA, edit)).collect();
             prop_assert_eq!(found(&Nothing, &mine), []);
         }
 
         #[test]
-        fn the_later_of_two_people_wins(edits in proptest::collection::vec((any::<bool>(), any_edit()), 0..12)) {
+        fn later_edit_wins_clash(edits in proptest::collection::vec((any::<bool>(), any_edit()), 0..12)) {
             let all: Vec<_> = edits.into_iter().map(|(ada, edit)| (if ada { ADA } else { BO }, edit)).collect();
             for clash in found(&Nothing, &all) {
                 prop_assert!(clash.earlier < clash.later);

@@ -1,18 +1,21 @@
-//! The draft: the skeleton with the edits so far laid over it.
+//! The draft: the skeleton with the edits so far as an overlay.
 //!
-//! The overlay holds what differs, and lookups ask it first. So binding and unbinding cost what they touch, not the cluster: each node
-//! that an edit touches is copied once, with all that it carries. What concerns all (another version of a barclamp, a new deployment's
-//! name) looks at all. Before something is touched its former self goes into a journal, so an edit that turns out not to hold is
-//! taken back as a whole. So is a trial: what somebody only asks about is run like an edit, looked at, and taken back.
+//! The overlay stores the differences, and lookups read it first. Binding and unbinding therefore
+//! cost what they touch, not the cluster: each touched node is copied once. Edits that concern
+//! everything (another version of a barclamp, a new deployment's name) do visit everything. Each
+//! change first writes the old value to a journal, so that a refused edit is fully rolled back. A
+//! trial runs like an edit and is always rolled back.
 //!
-//! Three indexes (who answers to a name, where a noderole is, who waits for it) only ever grow within a draft. What they name may be
-//! gone again, so whoever asks them looks whether it is still there. That keeps taking back cheap.
+//! Three indexes (noderoles by name, by id, and by parent) only grow within a draft. Their entries
+//! may have been removed again, so every lookup checks that the noderole still exists. This keeps
+//! rollback cheap.
 //!
-//! Effects are not written along the way: they are what the overlay and the skeleton differ in, in the end. So edits that undo each
-//! other leave no trace, and nothing can be in the effects that is not in the outcome. Beside the overlay only the reasons are kept.
+//! The effects are not recorded during the edits: they are the final difference between overlay and
+//! skeleton. Edits that undo each other leave no trace, and the effects always agree with the
+//! result. Only the reasons are stored separately.
 //!
-//! Ranks are exact at all times: the longest way from a root. An edge that would close a circle is refused where it is added, so
-//! setting ranks right always ends.
+//! Ranks are exact at all times: the longest path from a root. An edge that would create a cycle is
+//! refused when it is added, so updating ranks always terminates.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +24,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved, NewDeployment, NewRole,
-    NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole, Repinned, Rerun, Rewired, RoleData, Unbound,
-    Unpinned, Why,
+    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved,
+    NewDeployment, NewRole, NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole,
+    Repinned, Rerun, Rewired, RoleData, Unbound, Unpinned, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -31,22 +34,24 @@ use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::phantom;
 use crate::cluster::skeleton::Answer;
-use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};
+use crate::cluster::{
+    EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole,
+};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
 
-/// The skeleton with the edits so far laid over it.
+/// The skeleton with the edits so far as an overlay.
 pub(super) struct Draft<'a> {
     skeleton: &'a Skeleton,
     pub catalog: &'a Catalog,
     pub rules: Rules,
-    /// None: it goes.
+    /// `None`: removed.
     deployments: BTreeMap<DeploymentId, Option<SkeletonDeployment>>,
-    /// None: it goes.
+    /// `None`: removed.
     nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
     journal: Vec<Former>,
-    /// Nodes that the journal holds for the edit at hand.
+    /// Nodes already in the journal for the current edit.
     kept: BTreeSet<NodeId>,
-    /// How many edits and trials are under way, one within the other. The journal is needed as long as one is.
+    /// Nesting depth of edits and trials in progress. The journal is needed while it is above 0.
     under_way: usize,
     looked_at: u64,
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
@@ -54,13 +59,13 @@ pub(super) struct Draft<'a> {
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
     sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
     reasons: Reasons,
-    /// What edits set without changing the shape of anything.
+    /// Values that edits set without changing the shape of the graph.
     pub set: Set,
-    /// What the edit at hand takes along.
+    /// Side effects of the current edit.
     pub along: Along,
 }
 
-/// What edits set: the last word counts.
+/// Values that edits set. The last edit wins.
 #[derive(Default)]
 pub(super) struct Set {
     pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
@@ -72,8 +77,8 @@ pub(super) struct Set {
     pub policy: Option<PolicySet>,
 }
 
-/// The last entry of each key, by key, as thousands of edits may set as many things. They are told in the order in which they were
-/// said.
+/// The last entry of each key, indexed because thousands of edits may each set one. Output is in
+/// the order of the edits.
 pub(super) struct LastWords<K, T> {
     said: u64,
     entries: BTreeMap<K, (u64, T)>,
@@ -91,12 +96,11 @@ impl<K: Ord, T> LastWords<K, T> {
         self.entries.insert(key, (self.said, entry));
     }
 
-    /// The last entry of a key.
     pub fn last(&self, key: &K) -> Option<&T> {
         self.entries.get(key).map(|(_, entry)| entry)
     }
 
-    /// Those that hold, the one said first first.
+    /// The entries that satisfy the condition, in the order of the edits.
     fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
     where
         T: Clone,
@@ -105,9 +109,9 @@ impl<K: Ord, T> LastWords<K, T> {
     }
 }
 
-/// What something was before the edit at hand, and what that put there.
+/// The value of something before the current edit.
 enum Former {
-    /// `sights`: what is seen from deployments may have changed with it.
+    /// `sights`: whether the change may affect what deployments see.
     Deployment {
         id: DeploymentId,
         was: Option<Option<SkeletonDeployment>>,
@@ -117,11 +121,12 @@ enum Former {
     Put(NoderoleId),
 }
 
-/// A place in the journal.
+/// A position in the journal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark(usize);
 
-/// Why things come and go, and in which order that was decided. A reason without its thing means nothing.
+/// The reasons for additions and removals, with their order. A reason for something that no longer
+/// differs is ignored.
 #[derive(Default)]
 struct Reasons {
     said: u64,
@@ -165,22 +170,26 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Runs an edit, or leaves nothing of it.
+    /// Runs an edit and rolls it back if it fails.
     pub fn whole<E>(&mut self, edit: impl FnOnce(&mut Self) -> Result<(), E>) -> Result<(), E> {
         self.within(edit, Result::is_err)
     }
 
-    /// Runs something that is only asked about: nothing of it stays.
+    /// Runs a trial and always rolls it back.
     pub fn tried<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         self.within(what, |_| true)
     }
 
-    fn within<T>(&mut self, what: impl FnOnce(&mut Self) -> T, takes_back: impl FnOnce(&T) -> bool) -> T {
+    fn within<T>(
+        &mut self,
+        what: impl FnOnce(&mut Self) -> T,
+        takes_back: impl FnOnce(&T) -> bool,
+    ) -> T {
         let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
         self.under_way += 1;
         let done = what(self);
         self.under_way -= 1;
-        // What an inner one has kept is kept twice then, and the older one is put back last.
+        // A node may be in the journal twice then. Rollback restores the older state last.
         self.kept = kept;
         if takes_back(&done) {
             self.take_back(mark);
@@ -195,7 +204,7 @@ impl<'a> Draft<'a> {
             match former {
                 Former::Deployment { id, was, sights } => {
                     put_back(&mut self.deployments, id, was);
-                    // Making sights anew for every edit that is taken back would cost more than the edits.
+                    // Rebuilding sights after every rollback would cost more than the edits.
                     if sights {
                         self.sights.get_mut().clear();
                     }
@@ -206,12 +215,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Where the journal is now, within an edit or a trial.
+    /// The current position of the journal, within an edit or a trial.
     pub fn mark(&self) -> Mark {
         Mark(self.journal.len())
     }
 
-    /// The noderoles that were put there since, in their order.
+    /// The noderoles added since the mark, in order.
     pub fn put_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             Former::Put(id) => Some(*id),
@@ -219,7 +228,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The nodes that were touched since.
+    /// The nodes touched since the mark.
     pub fn touched_since(&self, mark: Mark) -> impl Iterator<Item = NodeId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             Former::Node(id, _) => Some(*id),
@@ -227,7 +236,8 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// How many roles were looked at to be bound so far, what was refused or taken back included: a measure of the work.
+    /// Number of roles considered for binding so far, including refused and rolled-back ones. A
+    /// measure of the work done.
     pub fn looked_at(&self) -> u64 {
         self.looked_at
     }
@@ -236,12 +246,12 @@ impl<'a> Draft<'a> {
         self.looked_at += 1;
     }
 
-    /// Why a noderole was bound, by the edits so far.
+    /// Why an edit bound a noderole.
     pub fn why_bound(&self, id: NoderoleId) -> Option<&Why> {
         self.reasons.bound.get(&id).map(|(_, why)| why)
     }
 
-    // Looking things up: the overlay first, then the skeleton.
+    // Lookups read the overlay first, then the skeleton.
 
     pub fn deployment(&self, id: DeploymentId) -> Result<&SkeletonDeployment, EditError> {
         let found = match self.deployments.get(&id) {
@@ -251,12 +261,12 @@ impl<'a> Draft<'a> {
         found.ok_or(EditError::UnknownDeployment(id))
     }
 
-    /// Whether there is a deployment of this id, or was one before the edits so far.
+    /// Whether a deployment with this id exists or existed before the edits.
     pub fn had_deployment(&self, id: DeploymentId) -> bool {
         self.deployments.contains_key(&id) || self.skeleton.deployments.contains_key(&id)
     }
 
-    /// Whether there is a node of this id, or was one before the edits so far.
+    /// Whether a node with this id exists or existed before the edits.
     pub fn had_node(&self, id: NodeId) -> bool {
         self.nodes.contains_key(&id) || self.skeleton.nodes.contains_key(&id)
     }
@@ -266,12 +276,13 @@ impl<'a> Draft<'a> {
     }
 
     pub fn deployments(&self) -> impl Iterator<Item = (DeploymentId, &SkeletonDeployment)> {
-        let kept = self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
+        let kept =
+            self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
         let laid_over = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
         kept.chain(laid_over).map(|(id, d)| (*id, d))
     }
 
-    /// The deployment above all others.
+    /// The root deployment.
     pub fn root(&self) -> Option<DeploymentId> {
         self.deployments().find(|(_, d)| d.parent.is_none()).map(|(id, _)| id)
     }
@@ -290,29 +301,39 @@ impl<'a> Draft<'a> {
         kept.chain(laid_over).map(|(id, n)| (*id, n))
     }
 
-    pub fn noderole_on(&self, node: NodeId, noderole: &NoderoleKey) -> Result<&SkeletonNode, EditError> {
+    pub fn noderole_on(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+    ) -> Result<&SkeletonNode, EditError> {
         let found = self.node(node)?;
         if !found.noderoles.contains_key(noderole) {
-            return Err(EditError::UnknownNoderole { node: found.fqdn.clone(), noderole: noderole.clone() });
+            return Err(EditError::UnknownNoderole {
+                node: found.fqdn.clone(),
+                noderole: noderole.clone(),
+            });
         }
         Ok(found)
     }
 
-    /// A noderole by id, if it is (still) there.
+    /// A noderole by id, if it exists.
     pub fn noderole(&self, id: NoderoleId) -> Option<(NodeId, &NoderoleKey, &SkeletonNoderole)> {
         let (node, key) = self.places.get(&id).or_else(|| self.skeleton.place(id))?;
         Some((*node, key, self.node(*node).ok()?.noderoles.get(key)?))
     }
 
-    /// `app on n1`.
+    /// The noderole as text: `app on n1`.
     pub fn in_words(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
-        self.node(node).map(|n| format!("{key} on {}", self.called(n))).unwrap_or_else(|_| key.to_string())
+        self.node(node)
+            .map(|n| format!("{key} on {}", self.called(n)))
+            .unwrap_or_else(|_| key.to_string())
     }
 
-    /// What people call a node.
+    /// The display name of a node.
     pub fn called(&self, node: &SkeletonNode) -> String {
-        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string())).into_owned()
+        phantom::called(&node.fqdn, |id| self.deployment(id).ok().map(|d| d.name.to_string()))
+            .into_owned()
     }
 
     /// A deployment and its ancestors, nearest first.
@@ -326,7 +347,7 @@ impl<'a> Draft<'a> {
         chain
     }
 
-    /// What binding in a deployment can reach.
+    /// The part of the catalog that is visible in a deployment.
     pub fn sight(&self, id: DeploymentId) -> Result<Rc<Sight>, EditError> {
         if let Some(known) = self.sights.borrow().get(&id) {
             return Ok(Rc::clone(known));
@@ -336,13 +357,18 @@ impl<'a> Draft<'a> {
         Ok(sight)
     }
 
-    /// The noderoles of a deployment that answer to a name, the preferred ones first.
-    pub fn answering(&self, deployment: DeploymentId, name: &RoleName) -> impl Iterator<Item = NoderoleId> {
-        let mut new = self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
+    /// The noderoles of a deployment that answer to a name, preferred first.
+    pub fn answering(
+        &self,
+        deployment: DeploymentId,
+        name: &RoleName,
+    ) -> impl Iterator<Item = NoderoleId> {
+        let mut new =
+            self.answering.get(&(deployment, name.clone())).into_iter().flatten().peekable();
         let mut old = self.skeleton.answering(deployment, name).peekable();
         let merged = std::iter::from_fn(move || match (new.peek(), old.peek()) {
             (Some(a), Some(b)) if a <= b => {
-                // One that went and came back is in both.
+                // A noderole that was removed and bound again is in both.
                 if a == b {
                     old.next();
                 }
@@ -359,7 +385,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Who waits for a noderole, and how.
+    /// The noderoles that wait for this one, with the kind of each edge.
     pub fn children(&self, id: NoderoleId) -> Vec<(NoderoleId, EdgeKind)> {
         let new = self.children.get(&id).into_iter().flatten();
         let known: BTreeSet<NoderoleId> = self.skeleton.children(id).chain(new.copied()).collect();
@@ -370,13 +396,14 @@ impl<'a> Draft<'a> {
         known.into_iter().filter_map(edge).collect()
     }
 
-    /// The role that a noderole is of.
+    /// The role of a noderole.
     pub fn role_of(&self, id: NoderoleId) -> Option<&'a Role> {
         let (_, _, noderole) = self.noderole(id)?;
         self.catalog.role(noderole.role).ok().map(|role| &**role)
     }
 
-    /// Whether `later` waits for `earlier`, over however many hops. Ranks bound the walk: they rise along every edge.
+    /// Whether `later` waits for `earlier` directly or indirectly. Ranks bound the walk, because
+    /// they rise along every edge.
     pub fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
         if later == earlier {
             return true;
@@ -384,7 +411,10 @@ impl<'a> Draft<'a> {
         let Some(floor) = self.noderole(earlier).map(|(_, _, n)| n.rank) else { return false };
         let (mut open, mut seen) = (vec![later], BTreeSet::new());
         while let Some(id) = open.pop() {
-            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor) else { continue };
+            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor)
+            else {
+                continue;
+            };
             for edge in &noderole.parents {
                 if edge.parent == earlier {
                     return true;
@@ -397,16 +427,23 @@ impl<'a> Draft<'a> {
         false
     }
 
-    // Changing things. Each goes through `deployment_mut` or `node_mut`, which keep what was.
+    // Changes go through `deployment_mut` or `node_mut`, which write the journal.
 
-    pub fn deployment_mut(&mut self, id: DeploymentId) -> Result<&mut SkeletonDeployment, EditError> {
+    pub fn deployment_mut(
+        &mut self,
+        id: DeploymentId,
+    ) -> Result<&mut SkeletonDeployment, EditError> {
         let was = self.deployment(id)?.clone();
         self.keep_deployment(id, true);
         Ok(self.deployments.entry(id).or_default().insert(was))
     }
 
     fn keep_deployment(&mut self, id: DeploymentId, sights: bool) {
-        self.journal.push(Former::Deployment { id, was: self.deployments.get(&id).cloned(), sights });
+        self.journal.push(Former::Deployment {
+            id,
+            was: self.deployments.get(&id).cloned(),
+            sights,
+        });
         if sights {
             self.sights.get_mut().clear();
         }
@@ -461,7 +498,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Gives a deployment a version of its own, or takes that away. Why is said once it holds ([`Draft::say_pinned`]).
+    /// Pins a version of a barclamp in a deployment, or removes the pin. [`Draft::say_pinned`]
+    /// records the reason once the edit takes effect.
     pub fn pin(
         &mut self,
         id: DeploymentId,
@@ -480,12 +518,14 @@ impl<'a> Draft<'a> {
         self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
     }
 
-    /// The version that a deployment has, of its own or from above.
+    /// The version that a deployment uses, its own or an inherited one.
     pub fn version_in_sight(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
-        self.chain(id).iter().find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
+        self.chain(id)
+            .iter()
+            .find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
     }
 
-    /// The deployments whose own versions are others than before the edits.
+    /// The deployments whose own pins the edits changed.
     pub fn repinned(&self) -> BTreeSet<DeploymentId> {
         let none = BTreeMap::new();
         let before = |id| self.skeleton.deployments.get(id).map_or(&none, |was| &was.barclamps);
@@ -493,14 +533,24 @@ impl<'a> Draft<'a> {
         there.filter(|(id, is)| is.barclamps != *before(id)).map(|(id, _)| *id).collect()
     }
 
-    /// What some deployments pin of their own before the edits; nothing for those that the edits make.
+    /// The deployments' own pins before the edits. Omits deployments that the edits create.
     pub fn pinned_before(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
         let skeleton = self.skeleton;
-        chain.iter().filter_map(|id| skeleton.deployments.get(id)).map(|was| &was.barclamps).collect()
+        chain
+            .iter()
+            .filter_map(|id| skeleton.deployments.get(id))
+            .map(|was| &was.barclamps)
+            .collect()
     }
 
-    pub fn add_role(&mut self, id: DeploymentId, role: &RoleName, content: Hash, why: Why) -> Result<(), EditError> {
-        // What a role is called decides nothing that a sight holds, so sights stay.
+    pub fn add_role(
+        &mut self,
+        id: DeploymentId,
+        role: &RoleName,
+        content: Hash,
+        why: Why,
+    ) -> Result<(), EditError> {
+        // A sight does not depend on deployment names, so sights stay valid.
         let was = self.deployment(id)?.clone();
         self.keep_deployment(id, false);
         let found = self.deployments.entry(id).or_default().insert(was);
@@ -510,7 +560,12 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    pub fn remove_role(&mut self, id: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+    pub fn remove_role(
+        &mut self,
+        id: DeploymentId,
+        role: &RoleName,
+        why: Why,
+    ) -> Result<(), EditError> {
         self.deployment_mut(id)?.roles.remove(role);
         let at = self.reasons.next();
         self.reasons.gone_roles.insert((id, role.clone()), (at, why));
@@ -532,7 +587,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts a new noderole there; its rank follows from its parents.
+    /// Adds a new noderole. Its rank follows from its parents.
     pub fn put(
         &mut self,
         node: NodeId,
@@ -550,7 +605,12 @@ impl<'a> Draft<'a> {
         let rank = self.rank_above(parents.iter());
         let found = self.node_mut(node)?;
         let fqdn = found.fqdn.clone();
-        let noderole = SkeletonNoderole { deployment, role: content, rank, parents: parents.into_iter().collect() };
+        let noderole = SkeletonNoderole {
+            deployment,
+            role: content,
+            rank,
+            parents: parents.into_iter().collect(),
+        };
         found.noderoles.insert(key.clone(), noderole);
         for name in role.names() {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
@@ -562,7 +622,7 @@ impl<'a> Draft<'a> {
         Ok(id)
     }
 
-    /// Takes a noderole away; edges from it are the caller's business.
+    /// Removes a noderole. The caller must handle the edges to its children.
     pub fn take(&mut self, id: NoderoleId, why: Why) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
@@ -572,17 +632,27 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Lets a noderole that is there wait for another; an edge that is there already stays as it is.
-    pub fn link(&mut self, parent: NoderoleId, child: NoderoleId, kind: EdgeKind) -> Result<(), EditError> {
+    /// Makes a noderole wait for another. An existing edge is unchanged.
+    pub fn link(
+        &mut self,
+        parent: NoderoleId,
+        child: NoderoleId,
+        kind: EdgeKind,
+    ) -> Result<(), EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(()) };
-        let weaker = noderole.parents.iter().find(|edge| edge.parent == parent).map(|edge| edge.kind);
+        let weaker =
+            noderole.parents.iter().find(|edge| edge.parent == parent).map(|edge| edge.kind);
         if weaker.is_some_and(|known| known <= kind) {
             return Ok(());
         }
         if self.waits_for(parent, child) {
-            return Err(EditError::Circle { child: self.in_words(child), parent: self.in_words(parent) });
+            return Err(EditError::Circle {
+                child: self.in_words(child),
+                parent: self.in_words(parent),
+            });
         }
-        // A barrier may have thousands of parents: none of them is asked for its rank, as a new edge can only raise the child's.
+        // A barrier may have thousands of parents. A new edge can only raise the child's rank, so
+        // this does not read the ranks of the others.
         let raises = self.noderole(parent).is_some_and(|(_, _, above)| above.rank >= noderole.rank);
         self.children.entry(parent).or_default().insert(child);
         self.change(child, |noderole| {
@@ -594,7 +664,7 @@ impl<'a> Draft<'a> {
         if raises { self.settle(child) } else { Ok(()) }
     }
 
-    /// Gives a noderole that is there these parents, and everything behind it its rank.
+    /// Replaces the parents of a noderole and updates the ranks of its descendants.
     pub fn rewire(&mut self, id: NoderoleId, parents: BTreeSet<EdgeDoc>) -> Result<(), EditError> {
         for edge in &parents {
             self.children.entry(edge.parent).or_default().insert(id);
@@ -603,11 +673,12 @@ impl<'a> Draft<'a> {
         self.settle(id)
     }
 
-    /// Lets a noderole pin another content of its role.
+    /// Pins another content of a noderole's role.
     pub fn repin(&mut self, id: NoderoleId, content: Hash) -> Result<(), EditError> {
         let role = self.catalog.role(content)?;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
-        let (key, deployment, fqdn) = (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
+        let (key, deployment, fqdn) =
+            (key.clone(), noderole.deployment, self.node(node)?.fqdn.clone());
         for name in role.names() {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
             self.answering.entry((deployment, name.clone())).or_default().insert(answer);
@@ -615,7 +686,11 @@ impl<'a> Draft<'a> {
         self.change(id, |noderole| noderole.role = content)
     }
 
-    fn change(&mut self, id: NoderoleId, how: impl FnOnce(&mut SkeletonNoderole)) -> Result<(), EditError> {
+    fn change(
+        &mut self,
+        id: NoderoleId,
+        how: impl FnOnce(&mut SkeletonNoderole),
+    ) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
         if let Some(noderole) = self.node_mut(node)?.noderoles.get_mut(&key) {
@@ -625,11 +700,12 @@ impl<'a> Draft<'a> {
     }
 
     fn rank_above<'e>(&self, parents: impl Iterator<Item = &'e EdgeDoc>) -> u32 {
-        let ranks = parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
+        let ranks =
+            parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
         ranks.max().unwrap_or(0)
     }
 
-    /// Sets the rank of a noderole right, and of everything that waits for it.
+    /// Updates the rank of a noderole and of all its descendants.
     fn settle(&mut self, id: NoderoleId) -> Result<(), EditError> {
         let mut open = BTreeSet::from([(0, id)]);
         while let Some((_, id)) = open.pop_first() {
@@ -647,7 +723,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    // What it all comes to.
+    // Computing the effects.
 
     /// The difference between the draft and the skeleton.
     pub fn effects(self, refused: Vec<Refusal>) -> Effects {
@@ -667,11 +743,21 @@ impl<'a> Draft<'a> {
             let Some(is) = laid_over else {
                 if let (Some(was), Some((at, why))) = (was, self.reasons.gone_deployments.get(id)) {
                     let why = why.clone();
-                    gone.push((*at, RemovedDeployment { id: *id, phantom: was.phantom, name: was.name.clone(), why }));
+                    gone.push((
+                        *at,
+                        RemovedDeployment {
+                            id: *id,
+                            phantom: was.phantom,
+                            name: was.name.clone(),
+                            why,
+                        },
+                    ));
                 }
                 continue;
             };
-            if let (None, Some(parent), Some((at, why))) = (was, is.parent, self.reasons.deployments.get(id)) {
+            if let (None, Some(parent), Some((at, why))) =
+                (was, is.parent, self.reasons.deployments.get(id))
+            {
                 let fqdn = self.node(is.phantom).map(|n| n.fqdn.clone());
                 let deployment = NewDeployment {
                     id: *id,
@@ -689,24 +775,37 @@ impl<'a> Draft<'a> {
                     && known != Some(version)
                 {
                     let (barclamp, why) = (barclamp.clone(), why.clone());
-                    pins.push((*at, BarclampUse { deployment: *id, barclamp, version: *version, why }));
+                    pins.push((
+                        *at,
+                        BarclampUse { deployment: *id, barclamp, version: *version, why },
+                    ));
                 }
             }
             for (barclamp, from) in was.into_iter().flat_map(|was| &was.barclamps) {
                 let dropped = self.reasons.barclamps.get(&(*id, barclamp.clone()));
-                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp)) else { continue };
+                let Some((at, why)) = dropped.filter(|_| !is.barclamps.contains_key(barclamp))
+                else {
+                    continue;
+                };
                 let (to, why) = (self.version_in_sight(*id, barclamp), why.clone());
-                unpinned.push((*at, Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why }));
+                unpinned.push((
+                    *at,
+                    Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why },
+                ));
             }
             for (role, content) in &is.roles {
                 let (known, key) = (was.and_then(|was| was.roles.get(role)), (*id, role.clone()));
                 let dropped = self.reasons.gone_roles.get(&key).map(|(at, _)| *at);
-                let added =
-                    self.reasons.roles.get(&key).filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
+                let added = self
+                    .reasons
+                    .roles
+                    .get(&key)
+                    .filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
                 match (known, added) {
                     (_, Some((at, why))) => {
                         let (role, why) = (role.clone(), why.clone());
-                        roles.push((*at, NewRole { deployment: *id, role, content: *content, why }));
+                        roles
+                            .push((*at, NewRole { deployment: *id, role, content: *content, why }));
                     }
                     (Some(known), None) if known != content => effects.repinned.push(Repinned {
                         deployment: *id,
@@ -721,8 +820,12 @@ impl<'a> Draft<'a> {
             for role in was.into_iter().flat_map(|was| was.roles.keys()) {
                 let key = (*id, role.clone());
                 let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
-                // One that went and came back has lost its data on the way, so it is told as both.
-                gone_roles.push((*at, RemovedRole { deployment: *id, role: role.clone(), why: why.clone() }));
+                // A role that was removed and added again has lost its data, so the effects list
+                // both.
+                gone_roles.push((
+                    *at,
+                    RemovedRole { deployment: *id, role: role.clone(), why: why.clone() },
+                ));
             }
         }
         effects.deployments = in_order(new);
@@ -739,7 +842,8 @@ impl<'a> Draft<'a> {
         for (id, laid_over) in &self.nodes {
             let was = self.skeleton.nodes.get(id);
             let Some(is) = laid_over else {
-                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id)) {
+                if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id))
+                {
                     let (fqdn, reason, why) = (was.fqdn.clone(), reason.clone(), why.clone());
                     expunged.push((*at, Expunged { node: *id, fqdn, reason, why }));
                 }
@@ -748,10 +852,20 @@ impl<'a> Draft<'a> {
             if let (Some(was), Some((at, why))) = (was, self.reasons.moved.get(id))
                 && was.deployment != is.deployment
             {
-                moved.push((*at, Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() }));
+                moved.push((
+                    *at,
+                    Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() },
+                ));
             }
             for (key, noderole) in &is.noderoles {
-                self.tell_noderole(*id, was.and_then(|was| was.noderoles.get(key)), key, noderole, effects, &mut bound);
+                self.tell_noderole(
+                    *id,
+                    was.and_then(|was| was.noderoles.get(key)),
+                    key,
+                    noderole,
+                    effects,
+                    &mut bound,
+                );
             }
             for (key, noderole) in was.into_iter().flat_map(|was| &was.noderoles) {
                 let noderole_id = key.id(*id);
@@ -776,7 +890,7 @@ impl<'a> Draft<'a> {
         effects.unbound = in_order(unbound);
     }
 
-    /// Whether a noderole was taken away and bound anew.
+    /// Whether a noderole was removed and bound again.
     fn came_back(&self, id: NoderoleId) -> bool {
         let (bound, gone) = (self.reasons.bound.get(&id), self.reasons.gone.get(&id));
         bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone)
@@ -792,7 +906,9 @@ impl<'a> Draft<'a> {
         bound: &mut Vec<(u64, Bound)>,
     ) {
         let id = key.id(node);
-        if let Some((at, why)) = self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id)) {
+        if let Some((at, why)) =
+            self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id))
+        {
             let (deployment, role, rank) = (is.deployment, is.role, is.rank);
             let (noderole, parents, why) = (key.clone(), is.parents.clone(), why.clone());
             bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, why }));
@@ -801,37 +917,58 @@ impl<'a> Draft<'a> {
         let Some(was) = was else { return };
         if was.role != is.role {
             let (noderole, from, to) = (key.clone(), was.role, is.role);
-            effects.repinned.push(Repinned { deployment: is.deployment, node: Some(node), noderole, from, to });
+            effects.repinned.push(Repinned {
+                deployment: is.deployment,
+                node: Some(node),
+                noderole,
+                from,
+                to,
+            });
         }
         if (was.rank, &was.parents) != (is.rank, &is.parents) {
             let (noderole, parents) = (key.clone(), is.parents.clone());
-            effects.rewired.push(Rewired { node, noderole, deployment: is.deployment, rank: is.rank, parents });
+            effects.rewired.push(Rewired {
+                node,
+                noderole,
+                deployment: is.deployment,
+                rank: is.rank,
+                parents,
+            });
         }
     }
 
-    /// What was set for something that went again is not told.
+    /// Adds the values that edits set, except for things that were removed afterwards.
     fn tell_what_is_set(self, effects: &mut Effects) {
         let edit_that_bound = |node: NodeId, key: &NoderoleKey| {
             let id = key.id(node);
             let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
             let anew =
-                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key)) || self.came_back(id);
-            let bound = self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
+                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
+                    || self.came_back(id);
+            let bound =
+                self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
             there.then_some(bound)
         };
         let edit_that_added = |deployment: DeploymentId, role: &RoleName| {
             let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
-            let dropped = self.reasons.gone_roles.get(&(deployment, role.clone())).map_or(0, |(_, why)| why.edit());
+            let dropped = self
+                .reasons
+                .gone_roles
+                .get(&(deployment, role.clone()))
+                .map_or(0, |(_, why)| why.edit());
             there.then_some(dropped)
         };
         let role_data = |data: &RoleData| {
-            edit_that_added(data.deployment, &data.role).is_some_and(|since| since <= data.why.edit())
+            edit_that_added(data.deployment, &data.role)
+                .is_some_and(|since| since <= data.why.edit())
         };
         let data = |data: &NoderoleData| {
             edit_that_bound(data.node, &data.noderole).is_some_and(|since| since <= data.why.edit())
         };
-        let rerun =
-            |rerun: &Rerun| edit_that_bound(rerun.node, &rerun.noderole).is_some_and(|since| since <= rerun.why.edit());
+        let rerun = |rerun: &Rerun| {
+            edit_that_bound(rerun.node, &rerun.noderole)
+                .is_some_and(|since| since <= rerun.why.edit())
+        };
         effects.role_data = self.set.role_data.told(role_data);
         effects.noderole_data = self.set.noderole_data.told(data);
         effects.reruns = self.set.reruns.told(rerun);
@@ -864,7 +1001,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_counts_and_comes_last() {
+    fn last_entry_of_key_wins() {
         let mut words = LastWords::default();
         for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
             words.say(key, word);

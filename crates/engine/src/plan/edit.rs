@@ -1,7 +1,8 @@
 //! Edits: the typed steps of a proposal.
 //!
-//! An edit says what a person wants, not what follows from it. Ids that an edit creates are minted by whoever makes the edit and
-//! are part of it, so that resolving it again gives the same.
+//! An edit states what a person wants, not what follows from it. The client that creates an edit
+//! mints the ids of new things and stores them in the edit. Resolving it again therefore gives the
+//! same result.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,18 +18,18 @@ use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
 use crate::text::{deceiving, number};
 
-/// Longest reason, in characters. A reason is copied to each noderole that it lets run again, so a long one would be paid for many
-/// times over.
+/// Maximum length of a reason, in characters. A reason is copied to each noderole that it re-runs,
+/// so a long one would be stored many times.
 pub const MAX_REASON: usize = 1_000;
 
-/// Most nodes that one edit lists.
+/// Maximum number of nodes in one edit.
 pub const MAX_LISTED: usize = 1_000;
 
-/// Most bytes of a node's hints, as JSON.
+/// Maximum size of a node's hints, in bytes of JSON.
 pub const MAX_HINTS: usize = 64 * 1024;
 
-/// Most deployments one above the other, *system* included. Whatever is asked of a deployment is asked of those above it, too: what is
-/// seen, what serves, what a review rests upon.
+/// Maximum depth of the deployment tree, including *system*. Lookups, binding and review bases walk
+/// all ancestors.
 pub const MAX_LEVELS: usize = 16;
 
 /// One step of a proposal.
@@ -36,197 +37,210 @@ pub const MAX_LEVELS: usize = 16;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "edit", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Edit {
-    /// Makes a deployment.
+    /// Creates a deployment.
     CreateDeployment {
-        /// Minted here.
+        /// Id of the new deployment, a random UUID chosen by the client.
         id: DeploymentId,
-        /// Minted here: the new deployment's phantom node.
+        /// Id of the new deployment's phantom node, a random UUID chosen by the client.
         phantom: NodeId,
-        /// Unique.
+        /// The deployment's name, unique in the cluster.
         name: DeploymentName,
-        /// The one above it.
+        /// The parent deployment.
         parent: DeploymentId,
     },
-    /// Removes a deployment that nothing is in any more.
+    /// Removes an empty deployment.
     RemoveDeployment {
-        /// Which.
+        /// The deployment.
         deployment: DeploymentId,
     },
-    /// Makes a barclamp's content available to a deployment and those below it.
+    /// Makes a version of a barclamp available to a deployment and its descendants.
     UseBarclamp {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The barclamp.
         barclamp: BarclampName,
-        /// Its content.
+        /// Content hash of the version.
         version: Hash,
     },
-    /// Takes a deployment's own version of a barclamp away: it has what the one above it has again, or none.
+    /// Removes a deployment's own version of a barclamp. The deployment then uses the version of
+    /// its nearest ancestor, if any.
     InheritBarclamp {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The barclamp.
         barclamp: BarclampName,
     },
-    /// Lets a role be bound in a deployment.
+    /// Adds a role to a deployment, so that it can be bound there.
     AddRole {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The role.
         role: RoleName,
     },
-    /// Takes a role that no node carries, and the deployment's data for it, out of a deployment.
+    /// Removes an unbound role from a deployment, together with the deployment's data for it.
     RemoveRole {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The role.
         role: RoleName,
     },
-    /// Sets the deployment's data for a role: replaces what it set before.
+    /// Sets the deployment's data for a role. Replaces the previous data.
     SetRoleData {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// Which.
+        /// The role.
         role: RoleName,
-        /// An object.
+        /// The data, a JSON object.
         data: Value,
     },
     /// Binds a role to a node.
     Bind {
-        /// For which deployment.
+        /// The deployment in which to bind the role.
         deployment: DeploymentId,
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// What.
+        /// The role.
         role: RoleName,
     },
-    /// Binds a role to several nodes, as so many single bindings in the order of their ids would: all of them, or none.
+    /// Binds a role to several nodes. Equal to single bindings in the order of the node ids, but
+    /// either all take effect or none.
     BindNodes {
-        /// For which deployment.
+        /// The deployment in which to bind the role.
         deployment: DeploymentId,
-        /// What.
+        /// The role.
         role: RoleName,
-        /// Where.
+        /// The nodes, 1 to 1,000.
         nodes: BTreeSet<NodeId>,
     },
-    /// Takes a noderole off its node. What it needed stays. What needs it is wired to another that serves as well, if binding would
-    /// find one; where there is none, the edit is refused unless it says that dependents go along.
+    /// Removes a noderole from its node. The noderoles that it required stay. Its children get
+    /// another parent if binding would find one. Otherwise, the edit is refused unless
+    /// `with_dependents` is set.
     Unbind {
         /// The node.
         node: NodeId,
-        /// The noderole on it.
+        /// The noderole.
         noderole: NoderoleKey,
-        /// Whether noderoles that can't be without it go too.
+        /// Whether to also remove noderoles that cannot exist without this one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         with_dependents: bool,
     },
-    /// Takes the same noderole off several nodes, as so many single ones in the order of their ids would: off all of them, or none.
+    /// Removes the same noderole from several nodes. Equal to single edits in the order of the node
+    /// ids, but either all take effect or none.
     UnbindNodes {
-        /// What.
+        /// The noderole.
         noderole: NoderoleKey,
-        /// Where.
+        /// The nodes, 1 to 1,000.
         nodes: BTreeSet<NodeId>,
     },
-    /// Sets a noderole's own data: replaces what it had before.
+    /// Sets a noderole's own data. Replaces the previous data.
     SetNoderoleData {
         /// The node.
         node: NodeId,
-        /// The noderole on it.
+        /// The noderole.
         noderole: NoderoleKey,
-        /// An object.
+        /// The data, a JSON object.
         data: Value,
     },
     /// Moves a node to another deployment.
     MoveNode {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Where to.
+        /// The new deployment.
         deployment: DeploymentId,
     },
-    /// Changes how a node in a blueprint is reached: only the fields that are named. The record of a node in no blueprint is edited
-    /// without a proposal.
+    /// Changes the given connection fields of a node in a blueprint. A node in no blueprint is
+    /// edited without a proposal.
     SetConnection {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// The fields that change.
+        /// The fields to change.
         connection: ConnectionChange,
     },
-    /// Sets the hints of a node in a blueprint: replaces those that it had before.
+    /// Sets the hints of a node in a blueprint. Replaces the previous hints.
     SetHints {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// An object, without references to secrets.
+        /// The hints, a JSON object of at most 64 KiB without references to secrets.
         hints: Value,
     },
-    /// Gives a node up that is physically gone: everything on it counts as gone at once, nothing is run for it, and its id never
-    /// comes back.
+    /// Expunges a node that is physically gone. Everything on it counts as gone at once, nothing
+    /// runs for it, and its id is never used again.
     ExpungeNode {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Why; shown in the review.
+        /// The reason, at most 1,000 characters. Shown in the review.
         reason: String,
     },
-    /// Asks a noderole to run again although nothing about it changed.
+    /// Runs a noderole again although nothing about it changed.
     Rerun {
         /// The node.
         node: NodeId,
-        /// The noderole on it.
+        /// The noderole.
         noderole: NoderoleKey,
-        /// Why; shown in the review and with the run.
+        /// The reason, at most 1,000 characters. Shown in the review and with the run.
         reason: String,
     },
-    /// Asks all noderoles of some roles in a deployment, and whatever there waits for them, to run again.
+    /// Runs all noderoles of some roles in a deployment again, and all noderoles there that wait
+    /// for them.
     RerunSlice {
-        /// Where.
+        /// The deployment.
         deployment: DeploymentId,
-        /// From where on.
+        /// The roles to start from.
         roles: BTreeSet<RoleName>,
-        /// Why; shown in the review and with each run.
+        /// The reason, at most 1,000 characters. Shown in the review and with each run.
         reason: String,
     },
-    /// Switches a jig on or off, for all deployments. Nothing starts by one that is off, and nothing new is bound that needs it.
+    /// Switches a jig on or off in all deployments. While it is off, no step that needs it starts,
+    /// and no role that needs it can be bound.
     ActivateJig {
-        /// Which.
+        /// The jig.
         jig: JigName,
-        /// On.
+        /// Whether to switch the jig on.
         active: bool,
     },
-    /// Brings another policy of the gate into force. The change itself passes under both.
+    /// Replaces the approval policy. The change must pass under both policies.
     SetPolicy {
-        /// The whole new policy.
+        /// The complete new policy.
         policy: Policy,
     },
 }
 
 impl Edit {
-    /// Why it is wanted, where an edit says so.
+    /// The edit's reason, for edits that have one.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::ExpungeNode { reason, .. } | Self::Rerun { reason, .. } | Self::RerunSlice { reason, .. } => {
-                Some(reason)
-            }
+            Self::ExpungeNode { reason, .. }
+            | Self::Rerun { reason, .. }
+            | Self::RerunSlice { reason, .. } => Some(reason),
             _ => None,
         }
     }
 
-    /// The single edits that it stands for, in their order: one for each node of a list, else itself. What holds for an edit is asked
-    /// of these, so lists have no rules of their own.
+    /// The single edits of a list edit, in order. Any other edit is its own single edit. Rules are
+    /// checked on single edits, so list edits have no rules of their own.
     pub fn each(&self) -> Cow<'_, [Self]> {
         match self {
             Self::BindNodes { deployment, role, nodes } => {
-                let one = |node: &NodeId| Self::Bind { deployment: *deployment, node: *node, role: role.clone() };
+                let one = |node: &NodeId| Self::Bind {
+                    deployment: *deployment,
+                    node: *node,
+                    role: role.clone(),
+                };
                 nodes.iter().map(one).collect()
             }
             Self::UnbindNodes { noderole, nodes } => {
-                let one =
-                    |node: &NodeId| Self::Unbind { node: *node, noderole: noderole.clone(), with_dependents: false };
+                let one = |node: &NodeId| Self::Unbind {
+                    node: *node,
+                    noderole: noderole.clone(),
+                    with_dependents: false,
+                };
                 nodes.iter().map(one).collect()
             }
             _ => Cow::Borrowed(std::slice::from_ref(self)),
         }
     }
 
-    /// How many single edits it stands for.
+    /// The number of single edits.
     pub fn singles(&self) -> usize {
         self.listed().map_or(1, BTreeSet::len)
     }
@@ -238,13 +252,13 @@ impl Edit {
         }
     }
 
-    /// What can be said of an edit by itself, so that it is refused before anything is worked out or stored.
+    /// Checks an edit by itself, before it is resolved or stored.
     ///
     /// # Errors
-    /// When its reason or its list of nodes is too long, the list is empty, or ids that it makes are none.
+    /// [`EditError`] if the reason, the node list or a new id is invalid.
     pub fn check(&self) -> Result<(), EditError> {
         if let Self::CreateDeployment { id, phantom, name, .. } = self {
-            // What many programs send that forgot to mint one would soon be everybody's.
+            // Several clients that forget to mint an id would otherwise all use this one.
             if id.0.is_nil() || phantom.0.is_nil() {
                 return Err(EditError::NilId(name.to_string()));
             }
@@ -276,24 +290,32 @@ impl Edit {
     }
 }
 
-/// Refuses hints that are too large or refer to a secret: everybody who may see the node reads them.
+/// Rejects hints that are too large or refer to a secret. Everyone who can view the node can read
+/// its hints.
 fn check_hints(hints: &Value) -> Result<(), EditError> {
-    let Value::Object(_) = hints else { return Err(EditError::Hints("a JSON object is needed".into())) };
+    let Value::Object(_) = hints else {
+        return Err(EditError::Hints("a JSON object is needed".into()));
+    };
     if serde_json::to_vec(hints).map_or(usize::MAX, |bytes| bytes.len()) > MAX_HINTS {
-        return Err(EditError::Hints(format!("they may have at most {} KiB as JSON", MAX_HINTS / 1024)));
+        return Err(EditError::Hints(format!(
+            "they may have at most {} KiB as JSON",
+            MAX_HINTS / 1024
+        )));
     }
     if holds_reference(hints) {
-        return Err(EditError::Hints("they can't refer to a secret, because every viewer reads them".into()));
+        return Err(EditError::Hints(
+            "they can't refer to a secret, because every viewer reads them".into(),
+        ));
     }
     Ok(())
 }
 
-/// An edit and its place in the proposal.
+/// An edit with its number in the proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NumberedEdit {
-    /// Rises by one from 1; numbers of undone edits are not used again.
+    /// Numbers start at 1 and rise by one. Numbers of undone edits are not reused.
     pub seq: u32,
-    /// What is wanted.
+    /// The edit.
     pub edit: Edit,
 }

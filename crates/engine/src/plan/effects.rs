@@ -1,7 +1,8 @@
-//! Effects: everything that a proposal's edits come to.
+//! Effects: the complete result of a proposal's edits.
 //!
-//! They are complete (a blueprint follows from them without another choice), explained (each entry names the edit that asked for it
-//! or what brought it along) and comparable (canonical JSON; server and browser agree by hash).
+//! Effects are complete: a blueprint follows from them without further choices. Each entry has a
+//! reason, the edit that requested it or the role that required it. They are comparable as
+//! canonical JSON, so server and browser compare them by hash.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,73 +10,76 @@ use serde_json::{Map, Value};
 use crate::canonical::{self, Hash};
 use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
-use crate::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName};
+use crate::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+};
 
-/// What a proposal's edits come to as a whole: what one edit adds and a later one takes away is not there. Each list is in the
-/// order in which things were decided.
+/// The net result of a proposal's edits: anything that one edit adds and a later one removes is
+/// omitted. Each list is in the order of the decisions.
 ///
-/// Kinds that came later are left out of the JSON where they are empty, so that the hash of older effects stays.
+/// Newer lists are omitted from the JSON if empty, so that the hash of older effects stays the
+/// same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Effects {
     /// New deployments, parents first.
     pub deployments: Vec<NewDeployment>,
-    /// Barclamps that deployments begin to use, or use in another version.
+    /// Barclamps that deployments start to use, or use in another version.
     pub barclamps: Vec<BarclampUse>,
-    /// Roles that become bindable.
+    /// Roles added to deployments.
     pub roles: Vec<NewRole>,
-    /// Data of roles in deployments.
+    /// New data of deployment roles.
     pub role_data: Vec<RoleData>,
-    /// Nodes that change their deployment.
+    /// Nodes that move to another deployment.
     pub moved: Vec<Moved>,
     /// New noderoles.
     pub bound: Vec<Bound>,
-    /// Data of noderoles.
+    /// New data of noderoles.
     pub noderole_data: Vec<NoderoleData>,
-    /// Noderoles that run again because an edit says so.
+    /// Noderoles that an edit re-runs.
     pub reruns: Vec<Rerun>,
-    /// Deployments that go, with their phantom nodes.
+    /// Removed deployments, with their phantom nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_deployments: Vec<RemovedDeployment>,
-    /// Roles that can't be bound in a deployment any more.
+    /// Roles removed from deployments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_roles: Vec<RemovedRole>,
-    /// Versions of barclamps that deployments don't have of their own any more.
+    /// Barclamp versions that deployments no longer pin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<Unpinned>,
-    /// Noderoles that go.
+    /// Removed noderoles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unbound: Vec<Unbound>,
-    /// Nodes that are given up, with everything on them.
+    /// Expunged nodes, with everything on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expunged: Vec<Expunged>,
-    /// Noderoles that stay and wait for others than before.
+    /// Existing noderoles whose parents change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rewired: Vec<Rewired>,
-    /// Roles and noderoles that get another content of their role.
+    /// Deployment roles and noderoles whose role content changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repinned: Vec<Repinned>,
-    /// Connections that change.
+    /// Connection changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionSet>,
-    /// Hints that are replaced.
+    /// Nodes whose hints are replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<HintsSet>,
-    /// Jigs that are switched.
+    /// Jigs that are switched on or off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jigs: Vec<JigSwitch>,
-    /// The policy that comes into force.
+    /// The new approval policy, if it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicySet>,
-    /// Edits that can't take effect.
+    /// Edits that cannot take effect.
     pub refused: Vec<Refusal>,
 }
 
 impl Effects {
     /// Whether nothing would change.
     pub fn is_empty(&self) -> bool {
-        // Every field is named, so that a new one can't be forgotten here.
+        // Destructured completely, so that the compiler reports a new field that is missing here.
         let Self {
             deployments,
             barclamps,
@@ -119,10 +123,10 @@ impl Effects {
             && policy.is_none()
     }
 
-    /// The hash by which two planners agree.
+    /// The hash that planners compare.
     ///
     /// # Errors
-    /// For data that canonical JSON can't say.
+    /// Data that canonical JSON cannot represent.
     pub fn hash(&self) -> Result<Hash, serde_json::Error> {
         canonical::hash(self)
     }
@@ -133,24 +137,24 @@ impl Effects {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Why {
-    /// A person asked for it.
+    /// An edit requests it.
     Asked {
-        /// By this edit.
+        /// Number of the edit.
         edit: u32,
     },
-    /// It comes along with something else.
+    /// Something else requires it.
     Brought {
-        /// By this edit, in the end.
+        /// Number of the edit that caused it.
         edit: u32,
-        /// By this role, at once.
+        /// The role that requires it.
         by: RoleName,
-        /// Because it always comes along on the same node.
+        /// Whether it is implicit, that is, always bound to the same node.
         implicit: bool,
     },
 }
 
 impl Why {
-    /// The edit at the bottom of it.
+    /// Number of the edit that caused it.
     pub fn edit(&self) -> u32 {
         match self {
             Self::Asked { edit } | Self::Brought { edit, .. } => *edit,
@@ -162,73 +166,73 @@ impl Why {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NewDeployment {
-    /// Minted by the edit.
+    /// The deployment's id, chosen by the edit.
     pub id: DeploymentId,
-    /// Minted by the edit.
+    /// The phantom node's id, chosen by the edit.
     pub phantom: NodeId,
-    /// The phantom node's name, derived from the deployment's.
+    /// The phantom node's name, derived from the deployment's id.
     pub phantom_fqdn: Fqdn,
-    /// Unique.
+    /// The deployment's name, unique in the cluster.
     pub name: DeploymentName,
-    /// The one above.
+    /// The parent deployment.
     pub parent: DeploymentId,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A barclamp that a deployment begins to use.
+/// A barclamp that a deployment starts to use, or uses in another version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BarclampUse {
-    /// Where.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// Which.
+    /// The barclamp.
     pub barclamp: BarclampName,
-    /// Its content.
+    /// Content hash of the version.
     pub version: Hash,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A role that becomes bindable in a deployment.
+/// A role added to a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NewRole {
-    /// Where.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// Which.
+    /// The role.
     pub role: RoleName,
-    /// Its content.
+    /// Content hash of the role.
     pub content: Hash,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Data of a role in a deployment.
+/// New data of a deployment role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleData {
-    /// Where.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// Which.
+    /// The role.
     pub role: RoleName,
-    /// The whole new data.
+    /// The complete new data.
     pub data: Value,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A node that changes its deployment.
+/// A node that moves to another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moved {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Where it was.
+    /// The previous deployment.
     pub from: DeploymentId,
-    /// Where it will be.
+    /// The new deployment.
     pub to: DeploymentId,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -236,47 +240,47 @@ pub struct Moved {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
-    /// Derived from node, role and instance.
+    /// The noderole's id, derived from node, role and instance.
     pub id: NoderoleId,
-    /// Where.
+    /// The node.
     pub node: NodeId,
-    /// What.
+    /// The noderole's role and instance.
     pub noderole: NoderoleKey,
-    /// In which deployment.
+    /// The deployment in which it is bound.
     pub deployment: DeploymentId,
-    /// The role's content.
+    /// Content hash of the role.
     pub role: Hash,
-    /// Longest way from a root.
+    /// Length of the longest path from a root of the graph.
     pub rank: u32,
-    /// What it waits for, in the order of ids.
+    /// The noderoles that it waits for, ordered by id.
     pub parents: Vec<EdgeDoc>,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Data of a noderole.
+/// New data of a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoderoleData {
     /// The node.
     pub node: NodeId,
-    /// The noderole on it.
+    /// The noderole.
     pub noderole: NoderoleKey,
-    /// The whole new data.
+    /// The complete new data.
     pub data: Value,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A change of how a node is reached.
+/// A change of a node's connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectionSet {
     /// The node.
     pub node: NodeId,
-    /// The fields that change.
+    /// The fields to change.
     pub connection: ConnectionChange,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -286,9 +290,9 @@ pub struct ConnectionSet {
 pub struct HintsSet {
     /// The node.
     pub node: NodeId,
-    /// All of them.
+    /// The complete new hints.
     pub hints: Map<String, Value>,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
@@ -298,116 +302,116 @@ pub struct HintsSet {
 pub struct Rerun {
     /// The node.
     pub node: NodeId,
-    /// The noderole on it.
+    /// The noderole.
     pub noderole: NoderoleKey,
-    /// The reason that a person gave.
+    /// The reason that the author of the edit gave.
     pub reason: String,
-    /// Why.
+    /// The edit that requested it.
     pub why: Why,
 }
 
-/// A deployment that goes.
+/// A removed deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemovedDeployment {
-    /// Which.
+    /// The deployment.
     pub id: DeploymentId,
-    /// Its phantom node, which goes too.
+    /// Its phantom node, which is removed too.
     pub phantom: NodeId,
-    /// Its name.
+    /// The deployment's name.
     pub name: DeploymentName,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A role that can't be bound in a deployment any more.
+/// A role removed from a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemovedRole {
-    /// Where.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// Which.
+    /// The role.
     pub role: RoleName,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A barclamp's version that a deployment does not have of its own any more.
+/// A barclamp version that a deployment no longer pins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unpinned {
-    /// Where.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// Which.
+    /// The barclamp.
     pub barclamp: BarclampName,
-    /// Its own version until now.
+    /// Content hash of the previous version.
     pub from: Hash,
-    /// The version from above that it has from now on; None: it has the barclamp no more.
+    /// Content hash of the inherited version; null if the deployment no longer has the barclamp.
     pub to: Option<Hash>,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A noderole that goes.
+/// A removed noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unbound {
-    /// Derived from node, role and instance.
+    /// The noderole's id, derived from node, role and instance.
     pub id: NoderoleId,
-    /// Where it was.
+    /// The node.
     pub node: NodeId,
-    /// What.
+    /// The noderole's role and instance.
     pub noderole: NoderoleKey,
-    /// In which deployment.
+    /// The deployment in which it was bound.
     pub deployment: DeploymentId,
-    /// Why: asked for, or because it can't be without what goes.
+    /// The reason: an edit requests it, or it depends on a removed noderole.
     pub why: Why,
 }
 
-/// A node that is given up.
+/// An expunged node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Expunged {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Its name.
+    /// The node's name.
     pub fqdn: Fqdn,
-    /// The reason that a person gave.
+    /// The reason that the author of the edit gave.
     pub reason: String,
-    /// Why.
+    /// The edit that requested it.
     pub why: Why,
 }
 
-/// A noderole that stays and waits for others than before.
+/// An existing noderole whose parents change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rewired {
-    /// Where.
+    /// The node.
     pub node: NodeId,
-    /// What.
+    /// The noderole.
     pub noderole: NoderoleKey,
-    /// In which deployment.
+    /// The deployment in which it is bound.
     pub deployment: DeploymentId,
-    /// Longest way from a root, as it will be.
+    /// New length of the longest path from a root of the graph.
     pub rank: u32,
-    /// What it will wait for, in the order of ids.
+    /// The new parents, ordered by id.
     pub parents: Vec<EdgeDoc>,
 }
 
-/// A deployment's role, or a noderole, that gets another content of its role.
+/// A deployment role or noderole whose role content changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Repinned {
-    /// In which deployment.
+    /// The deployment.
     pub deployment: DeploymentId,
-    /// On which node; none for the deployment's own pin.
+    /// The node; null for the deployment role itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
-    /// What.
+    /// The role and instance.
     pub noderole: NoderoleKey,
-    /// The role's content until now.
+    /// Content hash of the previous role.
     pub from: Hash,
-    /// The role's content from now on.
+    /// Content hash of the new role.
     pub to: Hash,
 }
 
@@ -415,32 +419,32 @@ pub struct Repinned {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JigSwitch {
-    /// Which.
+    /// The jig.
     pub jig: JigName,
-    /// On.
+    /// Whether it is switched on.
     pub active: bool,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// A policy that comes into force.
+/// A new approval policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicySet {
-    /// The whole of it.
+    /// The complete policy.
     pub policy: Policy,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// An edit that can't take effect.
+/// An edit that cannot take effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refusal {
-    /// Which edit.
+    /// Number of the edit.
     pub edit: u32,
-    /// A word for programs: the variant of the error.
+    /// Error code for API clients: the variant of the error.
     pub code: String,
-    /// What is wrong and what to do.
+    /// The problem and how to fix it.
     pub reason: String,
 }

@@ -1,14 +1,17 @@
-//! Lifting: what dropping some nodes on each role of a deployment would do, before anything is dropped.
+//! Previews dropping nodes on each role of a deployment, before anything is dropped.
 //!
-//! The same function in the server and in the browser: a board that has the skeleton and the catalog asks nobody while nodes are
-//! lifted. It runs the very bindings that a drop would make, on a draft, and takes them back; it decides nothing of its own.
+//! The same function runs on the server and in the browser. A board with the skeleton and the
+//! catalog needs no request while a user drags nodes. It has no rules of its own: it runs the
+//! bindings of a drop on a draft and rolls them back.
 //!
-//! It has to answer while somebody holds the nodes, so its work is bounded:
-//! * The proposal's edits are worked out once. Each role is tried upon them and taken back.
-//! * Nodes of equal standing ([`Standing`]) share one answer. Exchanging two such nodes changes nothing, so binding does to one what it
-//!   does to the other. Only the first one differs, since it may bring along what the others then share.
-//! * For what is left no more than [`MAX_LOOKED_AT`] roles are looked at, each role of the board having an equal part of that. Nodes
-//!   beyond it are told as *unknown*, never as illegal.
+//! It must answer while the user drags, so its work is bounded:
+//!
+//! * The proposal's edits are resolved once. Each role is tried on top and rolled back.
+//! * Equivalent nodes ([`Standing`]) share one result. Exchanging two such nodes changes nothing,
+//!   so binding has the same effect on both. Only the first differs, because it may add noderoles
+//!   that the others then share.
+//! * For the rest, at most [`MAX_LOOKED_AT`] roles are considered, divided equally among the roles
+//!   of the board. Further nodes are reported as *unknown*, never as illegal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,71 +28,71 @@ use crate::catalog::Catalog;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
-/// Most roles that are looked at to be bound for one answer.
+/// Maximum number of roles considered for binding per call.
 pub const MAX_LOOKED_AT: u64 = 5_000;
 
-/// Most nodes that are named where something comes along.
+/// Maximum number of nodes named for each role that is also added.
 const NAMED: usize = 8;
 
-/// What lifting some nodes would allow: one entry for each role of the board.
+/// The preview of dropping some nodes: one entry per role of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lift {
-    /// In the order of their names.
+    /// The roles, ordered by name.
     pub roles: Vec<LiftRole>,
 }
 
-/// What dropping the lifted nodes on a role would mean.
+/// The preview of dropping the nodes on one role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LiftRole {
     /// The role.
     pub role: RoleName,
-    /// Nodes that could be bound.
+    /// Nodes to which the role can be bound.
     pub legal: Vec<NodeId>,
-    /// Nodes that can't, and why.
+    /// Nodes to which the role cannot be bound, with the reason.
     pub illegal: Vec<IllegalNode>,
-    /// Nodes of which it was not worked out, because too many of different standing are lifted at once.
+    /// Nodes without a result, because the drag contains too many different nodes.
     #[serde(default)]
     pub unknown: Vec<NodeId>,
-    /// What would come along, in the order in which it was decided.
+    /// Roles that the drop also adds, in the order of the decisions.
     pub brings: Vec<Brought>,
-    /// Nodes that would change their deployment, in words: `web-1 moves from system to web`.
+    /// Nodes that would move to another deployment, as text: `web-1 moves from system to web`.
     pub moves: Vec<String>,
-    /// Noderoles that would be added in all.
+    /// Total number of noderoles that would be added.
     pub added: usize,
-    /// The place of the role in the order it all would run in, and how many places there are.
+    /// The role's wave, starting at 1, and the number of waves; null if nothing would be added.
     pub wave: Option<(u32, u32)>,
 }
 
-/// A role that comes along.
+/// A role that is also added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Brought {
-    /// Which.
+    /// The role.
     pub role: RoleName,
-    /// Short names of the first nodes that it comes to.
+    /// Short names of the first nodes that get the role.
     pub nodes: Vec<String>,
-    /// How many nodes it comes to.
+    /// Number of nodes that get the role.
     pub count: usize,
-    /// Why: `brought by runtime, implicit`.
+    /// The reason, as text: `brought by runtime, implicit`.
     pub why: String,
 }
 
-/// A node that can't be bound to a role.
+/// A node to which a role cannot be bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IllegalNode {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Its short name.
+    /// The node's short name.
     pub short: String,
-    /// Why not, and what to do.
+    /// The reason, and how to fix it.
     pub reason: String,
 }
 
-/// What lifting these nodes would allow in a deployment, on top of a proposal's edits; `next` is the number of its next edit. A node
-/// counts once, however often it is named.
+/// Previews dropping these nodes on each role of a deployment, on top of a proposal's edits. `next`
+/// is the number of the proposal's next edit. Duplicate nodes count once.
 pub fn lift(
     skeleton: &Skeleton,
     catalog: &Catalog,
@@ -98,27 +101,33 @@ pub fn lift(
     deployment: DeploymentId,
     nodes: &[NodeId],
 ) -> Lift {
-    // What is refused leaves nothing behind, and the proposal's own page says so.
+    // Refused edits have no effect here; the proposal's page reports them.
     let Laid { mut draft, .. } = laid(Rules::default(), skeleton, catalog, edits);
     let mut seen = BTreeSet::new();
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seen.insert(*node)).collect();
     let lifted = lifted(&draft, &nodes);
-    let roles: Vec<RoleName> =
-        draft.deployment(deployment).map(|found| found.roles.keys().cloned().collect()).unwrap_or_default();
+    let roles: Vec<RoleName> = draft
+        .deployment(deployment)
+        .map(|found| found.roles.keys().cloned().collect())
+        .unwrap_or_default();
     let share = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
-    let one = |role| draft.tried(|draft| Dropping::on(skeleton, draft, deployment, role, next).all(&lifted, share));
+    let one = |role| {
+        draft.tried(|draft| {
+            Dropping::on(skeleton, draft, deployment, role, next).all(&lifted, share)
+        })
+    };
     Lift { roles: roles.into_iter().map(one).collect() }
 }
 
-/// A lifted node, and the number of its standing: nodes of one number are of equal standing.
+/// A dragged node with the number of its standing. Equivalent nodes have the same number.
 struct Lifted {
     node: NodeId,
-    /// None: the node is not there, or is a phantom, which takes no role.
+    /// `None`: the node does not exist or is a phantom, which takes no role.
     standing: Option<usize>,
 }
 
-/// Two nodes are of equal standing when exchanging them would change nothing but their names: they belong to the same deployment,
-/// and what they carry is the same, waits for the same and is waited for by the same.
+/// Two nodes with an equal standing are equivalent: exchanging them changes only their names. They
+/// belong to the same deployment, and their noderoles have the same roles, parents and children.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Standing<'a> {
     deployment: DeploymentId,
@@ -131,7 +140,7 @@ struct Carried<'a> {
     deployment: DeploymentId,
     role: Hash,
     parents: Vec<(End<'a>, EdgeKind)>,
-    /// On other nodes; those on this one are told by their parents.
+    /// Children on other nodes. Those on this node are covered by their parents.
     children: Vec<(NoderoleId, EdgeKind)>,
 }
 
@@ -144,7 +153,8 @@ enum End<'a> {
 impl<'a> Standing<'a> {
     fn of(draft: &'a Draft<'_>, node: NodeId) -> Option<Self> {
         let found = draft.node(node).ok().filter(|found| !found.phantom)?;
-        let here: BTreeMap<NoderoleId, &NoderoleKey> = found.noderoles.keys().map(|key| (key.id(node), key)).collect();
+        let here: BTreeMap<NoderoleId, &NoderoleKey> =
+            found.noderoles.keys().map(|key| (key.id(node), key)).collect();
         let carried = here.iter().filter_map(|(id, key)| {
             let noderole = found.noderoles.get(key)?;
             let end = |edge: &EdgeDoc| match here.get(&edge.parent) {
@@ -155,7 +165,13 @@ impl<'a> Standing<'a> {
             parents.sort();
             let mut children = draft.children(*id);
             children.retain(|(child, _)| !here.contains_key(child));
-            Some(Carried { key, deployment: noderole.deployment, role: noderole.role, parents, children })
+            Some(Carried {
+                key,
+                deployment: noderole.deployment,
+                role: noderole.role,
+                parents,
+                children,
+            })
         });
         let mut carried: Vec<Carried<'_>> = carried.collect();
         carried.sort();
@@ -175,27 +191,27 @@ fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<Lifted> {
     nodes.iter().map(number).collect()
 }
 
-/// What dropping one node came to.
+/// The result of dropping one node.
 #[derive(Clone)]
 enum Dropped {
     Bound {
-        /// What was put there, and why, for what came along.
+        /// The added noderoles, with the reason if the drop did not name them.
         new: Vec<(RoleName, NodeId, Option<String>)>,
-        /// Where the node was, if it moves.
+        /// The previous deployment, if the node moves.
         from: Option<DeploymentId>,
     },
     Refused(EditError),
 }
 
-/// The last answer for a standing.
+/// The last result for a standing.
 struct Answer {
     node: NodeId,
     dropped: Dropped,
-    /// How many nodes of this standing were worked out.
+    /// Number of nodes of this standing that were computed.
     worked_out: usize,
 }
 
-/// All lifted nodes dropped on one role, one after the other.
+/// Drops all nodes on one role, one after the other.
 struct Dropping<'d, 'a> {
     skeleton: &'a Skeleton,
     draft: &'d mut Draft<'a>,
@@ -203,9 +219,9 @@ struct Dropping<'d, 'a> {
     role: RoleName,
     next: u32,
     answers: BTreeMap<usize, Answer>,
-    /// Nodes that another one's drop has touched, so that they are of their own standing now.
+    /// Nodes that another node's drop touched. They are no longer equivalent to others.
     touched: BTreeSet<NodeId>,
-    /// How many each new noderole waits for in a row, of the new ones.
+    /// The level of each new noderole among the new ones, starting at 0.
     levels: BTreeMap<NoderoleId, u32>,
     own_level: Option<u32>,
     brought: BTreeMap<(RoleName, String), usize>,
@@ -232,7 +248,19 @@ impl<'d, 'a> Dropping<'d, 'a> {
         };
         let (answers, touched, levels) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let brought = BTreeMap::new();
-        Self { skeleton, draft, deployment, role, next, answers, touched, levels, own_level: None, brought, told }
+        Self {
+            skeleton,
+            draft,
+            deployment,
+            role,
+            next,
+            answers,
+            touched,
+            levels,
+            own_level: None,
+            brought,
+            told,
+        }
     }
 
     fn all(mut self, lifted: &[Lifted], share: u64) -> LiftRole {
@@ -244,12 +272,13 @@ impl<'d, 'a> Dropping<'d, 'a> {
                 None => self.work_out(one, seq),
             }
         }
-        self.told.wave = self.own_level.zip(self.levels.values().max()).map(|(own, all)| (own + 1, all + 1));
+        self.told.wave =
+            self.own_level.zip(self.levels.values().max()).map(|(own, all)| (own + 1, all + 1));
         self.told
     }
 
-    /// What a node of equal standing came to. The first one may bring along what the others then share; from the second on it is always
-    /// the same.
+    /// The result of an equivalent node. The first result may contain noderoles that the others
+    /// share; from the second on, results are equal.
     fn answered(&self, one: &Lifted) -> Option<(NodeId, Dropped)> {
         let known = self.answers.get(&one.standing?)?;
         let same = known.worked_out >= 2 && !self.touched.contains(&one.node);
@@ -266,7 +295,10 @@ impl<'d, 'a> Dropping<'d, 'a> {
                 let new: Vec<NoderoleId> = self.draft.put_since(mark).collect();
                 self.learn(one.node, &new, mark);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
-                Dropped::Bound { new: self.in_words(&new), from: from.filter(|from| is != Some(*from)) }
+                Dropped::Bound {
+                    new: self.in_words(&new),
+                    from: from.filter(|from| is != Some(*from)),
+                }
             }
             Err(error) => Dropped::Refused(error),
         };
@@ -279,16 +311,18 @@ impl<'d, 'a> Dropping<'d, 'a> {
         }
     }
 
-    /// Notes how far up the new ones stand and whose standing they change.
+    /// Records the levels of new noderoles and the nodes that the drop touched.
     fn learn(&mut self, node: NodeId, new: &[NoderoleId], mark: Mark) {
         for id in new {
             let Some((at, key, noderole)) = self.draft.noderole(*id) else { continue };
-            let above = noderole.parents.iter().filter_map(|edge| self.levels.get(&edge.parent)).max();
+            let above =
+                noderole.parents.iter().filter_map(|edge| self.levels.get(&edge.parent)).max();
             let level = above.map_or(0, |level| level + 1);
             if key.role == self.role {
                 self.own_level = self.own_level.max(Some(level));
             }
-            let places = noderole.parents.iter().filter_map(|edge| self.draft.noderole(edge.parent));
+            let places =
+                noderole.parents.iter().filter_map(|edge| self.draft.noderole(edge.parent));
             self.touched.extend(places.map(|(place, ..)| place).filter(|place| *place != at));
             self.levels.insert(*id, level);
         }
@@ -303,7 +337,7 @@ impl<'d, 'a> Dropping<'d, 'a> {
         new.iter().filter_map(told).collect()
     }
 
-    /// Tells what a node's drop came to, which was worked out for it or for one like it.
+    /// Adds the result of a node's drop, computed for it or for an equivalent node (`like`).
     fn tell(&mut self, node: NodeId, like: NodeId, dropped: &Dropped) {
         match dropped {
             Dropped::Bound { new, from } => {
@@ -315,7 +349,10 @@ impl<'d, 'a> Dropping<'d, 'a> {
                     }
                 }
                 if let Some(from) = from {
-                    let (from, to) = (self.draft.deployment_name(*from), self.draft.deployment_name(self.deployment));
+                    let (from, to) = (
+                        self.draft.deployment_name(*from),
+                        self.draft.deployment_name(self.deployment),
+                    );
                     self.told.moves.push(format!("{} moves from {from} to {to}", self.short(node)));
                 }
             }
@@ -332,7 +369,12 @@ impl<'d, 'a> Dropping<'d, 'a> {
     fn bring(&mut self, role: &RoleName, node: NodeId, why: &str) {
         let short = self.short(node);
         let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
-            self.told.brings.push(Brought { role: role.clone(), nodes: Vec::new(), count: 0, why: why.to_owned() });
+            self.told.brings.push(Brought {
+                role: role.clone(),
+                nodes: Vec::new(),
+                count: 0,
+                why: why.to_owned(),
+            });
             self.told.brings.len() - 1
         });
         let brought = &mut self.told.brings[place];
@@ -343,13 +385,13 @@ impl<'d, 'a> Dropping<'d, 'a> {
     }
 
     fn short(&self, node: NodeId) -> String {
-        // One that the proposal gives up is still known by its name.
+        // A node that the proposal expunges still has its name in the skeleton.
         let found = self.draft.node(node).ok().or_else(|| self.skeleton.nodes.get(&node));
         found.map_or_else(|| node.to_string(), |found| self.draft.called(found))
     }
 }
 
-/// Why noderoles come along, in words, for those that nobody asked for.
+/// The reasons for noderoles that no edit requested, as text.
 pub fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
     effects.bound.iter().filter_map(|bound| Some((bound.id, along(&bound.why)?))).collect()
 }

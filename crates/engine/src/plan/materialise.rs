@@ -1,7 +1,7 @@
-//! Materialising: writing effects down as documents.
+//! Writes effects into documents.
 //!
-//! There is nothing to decide here. Every change of the effects lands in exactly one document; documents that nothing touches keep
-//! their hash and are shared with the blueprint before.
+//! This stage makes no decisions. Every effect changes exactly one document. Unchanged documents
+//! keep their hash and are shared with the previous blueprint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,60 +11,47 @@ use super::effects::{Effects, JigSwitch, Repinned};
 use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
 use crate::cluster::{
-    Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc,
+    Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc,
+    NodeDoc, NoderoleDoc,
 };
 use crate::ids::{DeploymentId, Fqdn, NodeId};
 
-/// A new blueprint and what is new about it.
+/// A new blueprint and its differences to the previous one.
 #[derive(Debug, Clone)]
 pub struct Materialised {
-    /// The whole.
     pub blueprint: Blueprint,
-    /// Documents to store, the root last.
+    /// The documents to store, the root last.
     pub objects: Vec<Object>,
-    /// Every document that differs, by kind and id.
+    /// Every changed document, by kind and id.
     pub changes: Vec<DocumentChange>,
 }
 
-/// Effects that don't fit the blueprint that they are to be written into.
+/// The effects do not fit the blueprint to write them into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialiseError {
-    /// Effects name a deployment that neither they nor the blueprint have.
+    /// The effects name a deployment that neither they nor the blueprint have.
     #[error("the plan names deployment {0}, which the blueprint does not have: plan again")]
     NoDeployment(DeploymentId),
-    /// Effects name a node that neither the blueprint nor the nodes without a document have.
+    /// The effects name a node that is neither in the blueprint nor among the records.
     #[error("the plan names node {0}, which is not there: plan again")]
     NoNode(NodeId),
-    /// Effects name a noderole that is not on the node.
+    /// The effects name a noderole that the node does not have.
     #[error("the plan names noderole {noderole} of node {node}, which is not there: plan again")]
-    NoNoderole {
-        /// The node.
-        node: NodeId,
-        /// The noderole.
-        noderole: String,
-    },
-    /// Effects name a role that is not in the deployment.
-    #[error("the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again")]
-    NoRole {
-        /// The deployment.
-        deployment: DeploymentId,
-        /// The role.
-        role: String,
-    },
-    /// Effects change a connection in a way that its transport does not have.
+    NoNoderole { node: NodeId, noderole: String },
+    /// The effects name a role that the deployment does not have.
+    #[error(
+        "the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again"
+    )]
+    NoRole { deployment: DeploymentId, role: String },
+    /// The effects change a connection field that does not exist for the transport.
     #[error("the connection of {node} can't be set: {error}")]
-    Connection {
-        /// The node.
-        node: Fqdn,
-        /// Why not.
-        error: ConnectionError,
-    },
-    /// The blueprint has no root deployment, which switches jigs.
+    Connection { node: Fqdn, error: ConnectionError },
+    /// The blueprint has no root deployment, which stores the jig switches.
     #[error(
         "the blueprint has no deployment above all others, so there is nowhere to switch a jig: restore it from a backup"
     )]
     NoRoot,
-    /// A document can't be written.
+    /// A document cannot be written as canonical JSON.
     #[error(transparent)]
     Blueprint(#[from] BlueprintError),
 }
@@ -72,13 +59,10 @@ pub enum MaterialiseError {
 /// The record of a node without a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bare {
-    /// Its name.
     pub fqdn: Fqdn,
-    /// Where it belongs.
     pub deployment: DeploymentId,
-    /// How it is reached. None: the record says nothing that can be used, so no run starts there.
+    /// `None`: the record has no valid connection, so no run starts there.
     pub connection: Option<Connection>,
-    /// Its hints.
     pub hints: Map<String, Value>,
 }
 
@@ -114,7 +98,15 @@ impl Writing<'_> {
                 None => {
                     let Bare { fqdn, deployment, connection, hints } =
                         (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
-                    NodeDoc { id, fqdn, deployment, phantom: false, connection, hints, noderoles: BTreeMap::new() }
+                    NodeDoc {
+                        id,
+                        fqdn,
+                        deployment,
+                        phantom: false,
+                        connection,
+                        hints,
+                        noderoles: BTreeMap::new(),
+                    }
                 }
             };
             self.nodes.insert(id, doc);
@@ -132,17 +124,18 @@ impl Writing<'_> {
     }
 }
 
-/// Writes the effects into a new blueprint. `bare` has the records of nodes without a document: a node's first document takes its
-/// connection and hints from there, so the change hash covers them.
+/// Writes the effects into a new blueprint. `bare` returns the records of nodes without a document.
+/// A node's first document takes its connection and hints from there, so that the change hash
+/// covers them.
 ///
 /// # Errors
-/// When the effects were not resolved on this blueprint.
+/// [`MaterialiseError`] if the effects were resolved on another blueprint.
 pub fn materialise(
     old: &Blueprint,
     bare: BareRecords<'_>,
     effects: &Effects,
 ) -> Result<Materialised, MaterialiseError> {
-    // Every field is named, so that a new one can't be forgotten here.
+    // Destructured completely, so that the compiler reports a new field that is missing here.
     let Effects {
         deployments,
         barclamps,
@@ -162,11 +155,11 @@ pub fn materialise(
         connections,
         hints,
         jigs,
-        policy: _, // It is no part of a blueprint: the submission carries it.
+        policy: _, // The review stores it, not the blueprint.
         refused: _,
     } = effects;
     let mut writing = Writing { old, bare, deployments: BTreeMap::new(), nodes: BTreeMap::new() };
-    // What goes comes first: what went and came back starts anew.
+    // Removals come first, so that something removed and added again starts fresh.
     for gone in removed_roles {
         writing.deployment(gone.deployment)?.roles.remove(&gone.role);
     }
@@ -206,8 +199,10 @@ pub fn materialise(
         writing.deployment(new.deployment)?.roles.insert(new.role.clone(), role);
     }
     for set in role_data {
-        let missing = MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
-        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data = set.data.clone();
+        let missing =
+            MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
+        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data =
+            set.data.clone();
     }
     for repin in repinned {
         write_repin(&mut writing, repin)?;
@@ -251,12 +246,16 @@ pub fn materialise(
     }
     let gone = Gone {
         deployments: removed_deployments.iter().map(|d| d.id).collect(),
-        nodes: removed_deployments.iter().map(|d| d.phantom).chain(expunged.iter().map(|e| e.node)).collect(),
+        nodes: removed_deployments
+            .iter()
+            .map(|d| d.phantom)
+            .chain(expunged.iter().map(|e| e.node))
+            .collect(),
     };
     finish(old, writing, &gone)
 }
 
-/// Documents that a new blueprint does not have.
+/// Documents that the new blueprint does not have.
 struct Gone {
     deployments: BTreeSet<DeploymentId>,
     nodes: BTreeSet<NodeId>,
@@ -267,8 +266,10 @@ fn write_repin(writing: &mut Writing<'_>, repin: &Repinned) -> Result<(), Materi
         Some(node) => writing.noderole(node, &repin.noderole)?.role = repin.to,
         None => {
             let role = &repin.noderole.role;
-            let missing = MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
-            writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role = repin.to;
+            let missing =
+                MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
+            writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role =
+                repin.to;
         }
     }
     Ok(())
@@ -285,7 +286,11 @@ fn write_jig(writing: &mut Writing<'_>, switch: &JigSwitch) -> Result<(), Materi
     Ok(())
 }
 
-fn finish(old: &Blueprint, writing: Writing<'_>, gone: &Gone) -> Result<Materialised, MaterialiseError> {
+fn finish(
+    old: &Blueprint,
+    writing: Writing<'_>,
+    gone: &Gone,
+) -> Result<Materialised, MaterialiseError> {
     let mut blueprint = old.clone();
     let mut objects = Vec::new();
     blueprint.deployments.retain(|id, _| !gone.deployments.contains(id));

@@ -4,15 +4,17 @@
 //! edits, skeleton, catalog --resolve--> Effects --materialise(blueprint)--> Blueprint
 //! ```
 //!
-//! [`resolve`](resolve::resolve) decides everything there is to decide: what comes along, where it goes, what it waits for and why.
-//! Its answer, the [`Effects`](effects::Effects), is what people review in words and what server and browser compare by hash.
-//! [`materialise`](materialise::materialise) only writes down: it turns effects into the documents of a new blueprint. Nothing is
-//! left to choose at run time.
+//! [`resolve`](resolve::resolve) makes every decision: additional noderoles, their nodes, their
+//! parents, and the reasons. Reviewers read the resulting [`Effects`](effects::Effects) as text,
+//! and server and browser compare them by hash. [`materialise`](materialise::materialise) only
+//! converts effects to the documents of a new blueprint. Nothing is left to choose at run time.
 //!
 //! Invariants:
-//! * An edit either takes effect as a whole or is refused with a reason and leaves nothing behind.
-//! * The order of edits is the order of their numbers; the same edits on the same skeleton give the same effects, to the byte.
-//! * An edit never changes what another deployment's sibling means (its base): see [`base`].
+//!
+//! * An edit either takes effect as a whole or is refused with a reason and no effect.
+//! * Edits apply in the order of their numbers. The same edits on the same skeleton give the same
+//!   effects, byte for byte.
+//! * A plan reads and changes nothing outside of its base: see [`base`].
 
 mod adopt;
 pub mod base;

@@ -1,12 +1,14 @@
-//! Taking away: noderoles, nodes, roles, deployments.
+//! Removal of noderoles, nodes, roles and deployments.
 //!
-//! What a noderole needed stays when it goes; what needs *it* can't be left without a parent. A child whose need something else
-//! serves as well, by the rules of binding, is wired to that and keeps running. A child for which there is nothing is a *dependent*:
-//! the edit takes dependents along only if it says so, and otherwise is refused and names them. (OpenCrowbar had no way to remove a
-//! wrong binding for years, and then took descendants along without a word.) Soft edges hold nobody; who loses the one that it
-//! waited for in order looks for the next, as binding would.
+//! The noderoles that a removed one required stay, but its children must not lose a parent. If
+//! binding would find another noderole that satisfies a child, the child is rewired to it and
+//! continues to run. Otherwise the child is a *dependent*. An edit removes dependents only if it
+//! says so; otherwise it is refused and names them. (OpenCrowbar had no way to remove a wrong
+//! binding for years, and later removed descendants silently.) Soft edges have no dependents: a
+//! child that loses such a parent gets the next one, as in binding.
 //!
-//! A barrier shrinks with its members and goes with the last; then whoever waits for it counts as theirs.
+//! A barrier loses removed members and is removed with the last. Its children then count as
+//! children of that member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +18,11 @@ use super::refusal::EditError;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
-/// Noderoles that go together.
+/// Noderoles that are removed together.
 struct Going {
-    /// All of them, with whom each goes along; those that were asked for with none.
+    /// Each with the noderole that it depends on; `None` if the edit names it.
     gone: BTreeMap<NoderoleId, Option<NoderoleId>>,
-    /// Those that were not asked for and are no barriers.
+    /// Those that the edit does not name, without barriers.
     dependents: Vec<NoderoleId>,
 }
 
@@ -39,7 +41,10 @@ impl Draft<'_> {
         }
         let going = self.going(&[id])?;
         if !with_dependents && !going.dependents.is_empty() {
-            return Err(EditError::Needed { subject: self.in_words(id), dependents: self.named(&going.dependents) });
+            return Err(EditError::Needed {
+                subject: self.in_words(id),
+                dependents: self.named(&going.dependents),
+            });
         }
         self.let_go(&going, seq)
     }
@@ -52,7 +57,8 @@ impl Draft<'_> {
         if reason.trim().is_empty() {
             return Err(EditError::NoReasonToExpunge(found.fqdn.clone()));
         }
-        // Nothing is meant of it, so no document would change, and there would be nothing to approve.
+        // The node has no desired state, so no document would change and there is nothing to
+        // approve.
         if found.bare {
             return Err(EditError::OnlyARecord(found.fqdn.clone()));
         }
@@ -66,10 +72,18 @@ impl Draft<'_> {
         self.expunge(node, reason.trim().to_owned(), Why::Asked { edit: seq })
     }
 
-    pub fn drop_role(&mut self, deployment: DeploymentId, role: &RoleName, why: Why) -> Result<(), EditError> {
+    pub fn drop_role(
+        &mut self,
+        deployment: DeploymentId,
+        role: &RoleName,
+        why: Why,
+    ) -> Result<(), EditError> {
         let found = self.deployment(deployment)?;
         if !found.roles.contains_key(role) {
-            return Err(EditError::NotARoleHere { deployment: found.name.to_string(), role: role.clone() });
+            return Err(EditError::NotARoleHere {
+                deployment: found.name.to_string(),
+                role: role.clone(),
+            });
         }
         let carriers = self.answering(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
@@ -95,7 +109,8 @@ impl Draft<'_> {
         self.remove_deployment(id, why)
     }
 
-    /// What keeps a deployment from going, in words: children, nodes, what its phantom carries.
+    /// The reasons why a deployment is not empty: children, nodes and noderoles on its phantom
+    /// node.
     fn contents(&self, id: DeploymentId) -> Result<Vec<String>, EditError> {
         let mut contents: Vec<String> = self
             .deployments()
@@ -113,14 +128,19 @@ impl Draft<'_> {
         noderoles.iter().map(|id| self.in_words(*id)).collect()
     }
 
-    /// What goes when these go. It grows until nothing more follows: the more goes, the less is left to serve instead.
+    /// The closure of a removal. It repeats until nothing is added, because each removal leaves
+    /// fewer noderoles that could replace a parent.
     fn going(&self, asked: &[NoderoleId]) -> Result<Going, EditError> {
-        let mut going = Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
+        let mut going =
+            Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
         loop {
             let mut more = Vec::new();
             for id in going.gone.keys() {
                 for (child, kind) in self.children(*id) {
-                    if kind == EdgeKind::Hard && !going.gone.contains_key(&child) && self.falls(child, *id, &going)? {
+                    if kind == EdgeKind::Hard
+                        && !going.gone.contains_key(&child)
+                        && self.falls(child, *id, &going)?
+                    {
                         more.push((child, *id));
                     }
                 }
@@ -137,18 +157,25 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a child can't be without this parent.
-    fn falls(&self, child: NoderoleId, parent: NoderoleId, going: &Going) -> Result<bool, EditError> {
+    /// Whether a child cannot exist without this parent.
+    fn falls(
+        &self,
+        child: NoderoleId,
+        parent: NoderoleId,
+        going: &Going,
+    ) -> Result<bool, EditError> {
         let stays = |id: &NoderoleId| !going.gone.contains_key(id);
         if self.role_of(child).is_some_and(|role| role.gathers.is_some()) {
-            let members = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+            let members =
+                self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
             return Ok(!members.iter().any(|edge| stays(&edge.parent)));
         }
         Ok(self.replacement(child, parent, &|other| stays(&other))?.is_none())
     }
 
-    /// Wires what stays to what replaces its parents, then takes away what goes. One child after the other, so that each sees
-    /// what the one before it waits for now: two replacements together could close a circle that neither closes alone.
+    /// Rewires the remaining children to replacement parents, then removes the noderoles. Children
+    /// are handled one at a time, so that each sees the edges of the previous ones. Otherwise two
+    /// replacements together could create a cycle that neither creates alone.
     fn let_go(&mut self, going: &Going, seq: u32) -> Result<(), EditError> {
         let children: BTreeSet<NoderoleId> =
             going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
@@ -161,8 +188,11 @@ impl Draft<'_> {
         let dependents = going.dependents.iter().filter_map(|id| self.noderole(*id));
         let dependents: Vec<_> = dependents.map(|(node, key, _)| (node, key.clone())).collect();
         self.along.gone.extend(dependents);
-        let names: BTreeMap<NoderoleId, RoleName> =
-            going.gone.keys().filter_map(|id| Some((*id, self.role_of(*id)?.name.clone()))).collect();
+        let names: BTreeMap<NoderoleId, RoleName> = going
+            .gone
+            .keys()
+            .filter_map(|id| Some((*id, self.role_of(*id)?.name.clone())))
+            .collect();
         for (id, with) in &going.gone {
             let by = with.and_then(|with| names.get(&with).cloned());
             let why = match by {
@@ -174,14 +204,21 @@ impl Draft<'_> {
         out_of_order.iter().try_for_each(|(child, earlier)| self.follow(*child, earlier))
     }
 
-    /// The roles of those for which a child waits in order, and that go.
+    /// The removed noderoles that a child follows by a soft edge, with their roles.
     fn preceded_by(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
-        let parents = self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
-        let lost = parents.iter().filter(|edge| edge.kind == EdgeKind::Soft && going.gone.contains_key(&edge.parent));
+        let parents =
+            self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
+        let lost = parents
+            .iter()
+            .filter(|edge| edge.kind == EdgeKind::Soft && going.gone.contains_key(&edge.parent));
         lost.filter_map(|edge| Some((child, self.role_of(edge.parent)?.name.clone()))).collect()
     }
 
-    fn parents_without(&self, child: NoderoleId, going: &Going) -> Result<BTreeSet<EdgeDoc>, EditError> {
+    fn parents_without(
+        &self,
+        child: NoderoleId,
+        going: &Going,
+    ) -> Result<BTreeSet<EdgeDoc>, EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(BTreeSet::new()) };
         let barrier = self.role_of(child).is_some_and(|role| role.gathers.is_some());
         let mut parents: BTreeSet<EdgeDoc> = BTreeSet::new();
@@ -189,15 +226,18 @@ impl Draft<'_> {
             if !going.gone.contains_key(&edge.parent) {
                 parents.insert(*edge);
             } else if edge.kind == EdgeKind::Hard && !barrier {
-                let instead = self.replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
+                let instead = self
+                    .replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
                 let instead = instead.ok_or_else(|| EditError::Needed {
                     subject: self.in_words(edge.parent),
                     dependents: self.named(&[child]),
                 })?;
-                parents.extend(instead.into_iter().map(|parent| EdgeDoc { parent, kind: EdgeKind::Hard }));
+                parents.extend(
+                    instead.into_iter().map(|parent| EdgeDoc { parent, kind: EdgeKind::Hard }),
+                );
             }
         }
-        // Where a hard edge comes beside a soft one to the same parent, the hard one says it all.
+        // A hard edge to the same parent includes the soft one.
         let hard: BTreeSet<NoderoleId> =
             parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
         parents.retain(|edge| edge.kind == EdgeKind::Hard || !hard.contains(&edge.parent));

@@ -1,13 +1,13 @@
-//! The planner's report: what each stage did, will do, waits on, and is blocked by.
+//! The planner's report, with four lists for each stage: did, will do, waiting on, blocked by.
 //!
-//! Somebody who asks "why is nothing happening?" must get an answer from the planner itself, also when it changes nothing; so every
-//! stage always says something, each time with the ids that it is about and the evidence that it went by. Of long lists the first
-//! are shown and the rest are counted: of lines, of edits and of what a line is about.
+//! The report answers "why is nothing happening?" even if the plan changes nothing. Every stage
+//! therefore always reports something, with the relevant ids and the evidence. Long lists of lines,
+//! edits and ids are cut, with a count of the rest.
 //!
-//! Planning ends with [lint](crate::lint): what takes effect may yet not work. So its findings are the last stage.
+//! [Lint](crate::lint) is the last stage, because a change can take effect and still not work.
 //!
-//! The report follows from skeleton, catalog, edits, effects and findings and from nothing else, so it is the same wherever it is
-//! made. It is no part of the effects: words may change without a review being void.
+//! The report is a function of skeleton, catalog, edits, effects and findings, so it is the same
+//! everywhere. It is not part of the effects: a change of its wording does not void a review.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,16 +22,16 @@ use crate::counting::many;
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Check, Finding, Level};
 
-/// Most ids that one line names, and edits.
+/// Maximum number of ids and of edits in one line.
 pub const MAX_NAMED: usize = 50;
-/// Most lines of a list; one more counts the rest.
+/// Maximum number of lines in a list. One more line counts the rest.
 pub const MAX_LINES: usize = 50;
 
-/// What planning came to, stage by stage.
+/// The result of planning, stage by stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Report {
-    /// In the order in which planning goes through them; all of them, always.
+    /// The stages in the order of planning. All stages are always present.
     pub stages: Vec<StageReport>,
 }
 
@@ -40,58 +40,58 @@ pub struct Report {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// What may be bound, and in which version.
+    /// The roles and versions that can be bound.
     Catalog,
-    /// Which edits take effect.
+    /// The edits that take effect.
     Edits,
-    /// Which noderoles come, go and run again.
+    /// The noderoles that are added, removed or re-run.
     Bind,
-    /// Where nodes belong.
+    /// The deployments of nodes.
     Place,
-    /// What waits for what.
+    /// The edges between noderoles.
     Order,
-    /// Whether the whole may be submitted.
+    /// Whether the proposal can be submitted.
     Check,
-    /// What is wrong with it although every edit takes effect.
+    /// Problems of a change whose edits all take effect.
     Lint,
 }
 
-/// What one stage has to say.
+/// The report of one stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StageReport {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// What it looked at, and how that is. Never empty.
+    /// The checks of the stage and their results. Never empty.
     pub did: Vec<Line>,
-    /// What a commit would do.
+    /// The effects of a commit.
     pub will_do: Vec<Line>,
-    /// What it would do if something came that is not there yet.
+    /// Actions that the stage would take once something else is available.
     pub waiting_on: Vec<Line>,
-    /// What keeps edits from taking effect.
+    /// The reasons that prevent edits from taking effect.
     pub blocked_by: Vec<Line>,
 }
 
-/// One thing that a stage says.
+/// One statement of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
-    /// In words.
+    /// The statement as text.
     pub what: String,
-    /// What it goes by, in words.
+    /// The evidence as text.
     pub evidence: String,
-    /// The edits that are the reason; [`MAX_NAMED`] at most.
+    /// Numbers of the edits that caused it, at most 50.
     pub edits: BTreeSet<u32>,
-    /// How many more are.
+    /// Number of further edits.
     #[serde(default)]
     pub more_edits: usize,
-    /// What it is about; [`MAX_NAMED`] at most.
+    /// The objects that it concerns, at most 50.
     pub about: Vec<Subject>,
-    /// How many more it is about.
+    /// Number of further objects.
     pub more: usize,
 }
 
-/// What a line is about.
+/// An object that a line concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -102,7 +102,7 @@ pub enum Subject {
     Node(NodeId),
     /// A noderole.
     Noderole(NoderoleId),
-    /// A barclamp's or a role's content.
+    /// The content hash of a barclamp or role.
     Content(Hash),
 }
 
@@ -132,23 +132,33 @@ impl Line {
 
 impl StageReport {
     fn new(stage: Stage) -> Self {
-        Self { stage, did: Vec::new(), will_do: Vec::new(), waiting_on: Vec::new(), blocked_by: Vec::new() }
+        Self {
+            stage,
+            did: Vec::new(),
+            will_do: Vec::new(),
+            waiting_on: Vec::new(),
+            blocked_by: Vec::new(),
+        }
     }
 
     fn bounded(mut self) -> Self {
-        for lines in [&mut self.did, &mut self.will_do, &mut self.waiting_on, &mut self.blocked_by] {
+        for lines in [&mut self.did, &mut self.will_do, &mut self.waiting_on, &mut self.blocked_by]
+        {
             let more = lines.len().saturating_sub(MAX_LINES);
             if more > 0 {
                 lines.truncate(MAX_LINES);
-                lines.push(Line::new(format!("{more} more like these"), format!("the first {MAX_LINES} are told")));
+                lines.push(Line::new(
+                    format!("{more} more like these"),
+                    format!("the first {MAX_LINES} are told"),
+                ));
             }
         }
         self
     }
 }
 
-/// The report on what these edits come to. `findings`: what lint found in it; None: it can't be written down, so lint had nothing to
-/// look at.
+/// Builds the report on these edits. `findings` are those of lint. `None`: the effects cannot be
+/// materialised, so lint could not run.
 pub fn report(
     skeleton: &Skeleton,
     catalog: &Catalog,
@@ -157,8 +167,15 @@ pub fn report(
     findings: Option<&[Finding]>,
 ) -> Report {
     let asked = Asked { skeleton, catalog, edits, effects };
-    let mut stages =
-        vec![asked.catalog(), asked.edits(), asked.bind(), asked.place(), asked.order(), asked.check(), lint(findings)];
+    let mut stages = vec![
+        asked.catalog(),
+        asked.edits(),
+        asked.bind(),
+        asked.place(),
+        asked.order(),
+        asked.check(),
+        lint(findings),
+    ];
     for refusal in &effects.refused {
         let stage = stage_of(&refusal.code);
         if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
@@ -172,13 +189,18 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     let mut report = StageReport::new(Stage::Lint);
     let Some(findings) = findings else {
         report.did.push(Line::new("lint looked at nothing", "the plan can't be written down"));
-        report.waiting_on.push(Line::new("a plan that can be written down", "lint looks at documents"));
+        report
+            .waiting_on
+            .push(Line::new("a plan that can be written down", "lint looks at documents"));
         return report;
     };
     let is = |level: Level| findings.iter().filter(move |finding| finding.level == level);
     let (errors, warnings) = (is(Level::Error).count(), is(Level::Warning).count());
     let what = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
-    report.did.push(Line::new(what, format!("{} of what would be written down", many(Check::ALL.len(), "check"))));
+    report.did.push(Line::new(
+        what,
+        format!("{} of what would be written down", many(Check::ALL.len(), "check")),
+    ));
     let line = |finding: &Finding| {
         let about = finding.noderole.map(Subject::Noderole);
         Line::new(finding.to_string(), format!("check {}", finding.check.id())).about(about)
@@ -189,10 +211,11 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
 }
 
 fn refused(refusal: &Refusal) -> Line {
-    Line::new(refusal.reason.clone(), format!("edit {} is refused: {}", refusal.edit, refusal.code)).by([refusal.edit])
+    Line::new(refusal.reason.clone(), format!("edit {} is refused: {}", refusal.edit, refusal.code))
+        .by([refusal.edit])
 }
 
-/// The stage that refuses with this code.
+/// The stage that refuses edits with this error code.
 fn stage_of(code: &str) -> Stage {
     match code {
         "catalog"
@@ -208,10 +231,10 @@ fn stage_of(code: &str) -> Stage {
         | "no_own_version"
         | "out_of_use"
         | "served_by_other_version" => Stage::Catalog,
-        "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed" | "barrier"
-        | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
-        "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed" | "not_empty"
-        | "root_deployment" | "too_low" => Stage::Place,
+        "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed"
+        | "barrier" | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
+        "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed"
+        | "not_empty" | "root_deployment" | "too_low" => Stage::Place,
         "cycle" | "circle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,
@@ -234,13 +257,30 @@ impl Asked<'_> {
 
     fn catalog(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Catalog);
-        let used: BTreeSet<Hash> =
-            self.skeleton.deployments.values().flat_map(|d| d.barclamps.values().copied()).collect();
-        let roles: usize = used.iter().filter_map(|pin| self.catalog.barclamp(*pin).ok()).map(|b| b.roles.len()).sum();
-        let what = format!("{} and {} are in use", many(used.len(), "barclamp"), many(roles, "role"));
-        report.did.push(Line::new(what, "what deployments pin").about(used.iter().map(|pin| Subject::Content(*pin))));
+        let used: BTreeSet<Hash> = self
+            .skeleton
+            .deployments
+            .values()
+            .flat_map(|d| d.barclamps.values().copied())
+            .collect();
+        let roles: usize = used
+            .iter()
+            .filter_map(|pin| self.catalog.barclamp(*pin).ok())
+            .map(|b| b.roles.len())
+            .sum();
+        let what =
+            format!("{} and {} are in use", many(used.len(), "barclamp"), many(roles, "role"));
+        report.did.push(
+            Line::new(what, "what deployments pin")
+                .about(used.iter().map(|pin| Subject::Content(*pin))),
+        );
         for pin in &self.effects.barclamps {
-            let what = format!("{} uses {} {}", self.deployment(pin.deployment), pin.barclamp, pin.version.short());
+            let what = format!(
+                "{} uses {} {}",
+                self.deployment(pin.deployment),
+                pin.barclamp,
+                pin.version.short()
+            );
             let about = [Subject::Deployment(pin.deployment), Subject::Content(pin.version)];
             report.will_do.push(Line::new(what, asked(&pin.why)).about(about).by([pin.why.edit()]));
         }
@@ -250,20 +290,29 @@ impl Asked<'_> {
                     let place = self.deployment(gone.deployment);
                     format!("{place} has {} {} from above", gone.barclamp, to.short())
                 }
-                None => format!("{} uses {} no more", self.deployment(gone.deployment), gone.barclamp),
+                None => {
+                    format!("{} uses {} no more", self.deployment(gone.deployment), gone.barclamp)
+                }
             };
             let about = [Subject::Deployment(gone.deployment)];
             let about = about.into_iter().chain(gone.to.map(Subject::Content));
-            report.will_do.push(Line::new(what, asked(&gone.why)).about(about).by([gone.why.edit()]));
+            report
+                .will_do
+                .push(Line::new(what, asked(&gone.why)).about(about).by([gone.why.edit()]));
         }
         for switch in &self.effects.jigs {
-            let what = format!("jig {} is switched {}", switch.jig, if switch.active { "on" } else { "off" });
+            let what = format!(
+                "jig {} is switched {}",
+                switch.jig,
+                if switch.active { "on" } else { "off" }
+            );
             report.will_do.push(Line::new(what, asked(&switch.why)).by([switch.why.edit()]));
         }
         let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
         for (hash, barclamp) in self.catalog.barclamps() {
             if !used.contains(&hash) && !coming.contains(&hash) {
-                let what = format!("{} {} is there and nobody uses it", barclamp.name, barclamp.version);
+                let what =
+                    format!("{} {} is there and nobody uses it", barclamp.name, barclamp.version);
                 let evidence = "no deployment pins it; using a version is an edit";
                 report.waiting_on.push(Line::new(what, evidence).about([Subject::Content(hash)]));
             }
@@ -274,25 +323,37 @@ impl Asked<'_> {
     fn edits(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Edits);
         let refused: BTreeSet<u32> = self.effects.refused.iter().map(|r| r.edit).collect();
-        let taken: BTreeSet<u32> = self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
+        let taken: BTreeSet<u32> =
+            self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
         let what = format!("{} of {} take effect", taken.len(), many(self.edits.len(), "edit"));
         report.did.push(Line::new(what, "each edit was laid over those before it").by(taken));
         if self.edits.is_empty() {
             report.waiting_on.push(Line::new("an edit", "the proposal has none"));
         }
         for data in &self.effects.role_data {
-            let what = format!("data of {} in {} is replaced", data.role, self.deployment(data.deployment));
-            let line = Line::new(what, asked(&data.why)).about([Subject::Deployment(data.deployment)]);
+            let what = format!(
+                "data of {} in {} is replaced",
+                data.role,
+                self.deployment(data.deployment)
+            );
+            let line =
+                Line::new(what, asked(&data.why)).about([Subject::Deployment(data.deployment)]);
             report.will_do.push(line.by([data.why.edit()]));
         }
         for data in &self.effects.noderole_data {
             let id = data.noderole.id(data.node);
             let what = format!("data of {} on {} is replaced", data.noderole, self.node(data.node));
-            report.will_do.push(Line::new(what, asked(&data.why)).about([Subject::Noderole(id)]).by([data.why.edit()]));
+            report.will_do.push(
+                Line::new(what, asked(&data.why))
+                    .about([Subject::Noderole(id)])
+                    .by([data.why.edit()]),
+            );
         }
         for set in &self.effects.connections {
-            let fields: Vec<String> = set.connection.fields().into_iter().map(|(field, _)| field).collect();
-            let what = format!("the connection of {} changes: {}", self.node(set.node), fields.join(", "));
+            let fields: Vec<String> =
+                set.connection.fields().into_iter().map(|(field, _)| field).collect();
+            let what =
+                format!("the connection of {} changes: {}", self.node(set.node), fields.join(", "));
             let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
             report.will_do.push(line.by([set.why.edit()]));
         }
@@ -305,16 +366,23 @@ impl Asked<'_> {
     }
 
     fn node(&self, id: NodeId) -> String {
-        let new = || self.effects.deployments.iter().find(|new| new.phantom == id).map(|new| &new.phantom_fqdn);
+        let new = || {
+            self.effects
+                .deployments
+                .iter()
+                .find(|new| new.phantom == id)
+                .map(|new| &new.phantom_fqdn)
+        };
         let fqdn = self.skeleton.nodes.get(&id).map(|node| &node.fqdn).or_else(new);
         let name = |deployment| Some(self.deployment(deployment));
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     }
 
-    /// Why something happens on a node. What stands for a deployment is on no node of its own.
+    /// Why something happens on a node. A phantom node is not named.
     fn evidence(&self, node: NodeId, why: &Why) -> String {
         let known = self.skeleton.nodes.get(&node).map(|found| found.phantom);
-        let phantom = known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
+        let phantom =
+            known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
         match why {
             Why::Brought { by, implicit: true, .. } if phantom => {
                 format!("{by} brings it along for {}", self.node(node))
@@ -349,10 +417,12 @@ impl Asked<'_> {
             .filter_map(|r| r.node.map(|node| Subject::Noderole(r.noderole.id(node))))
             .collect();
         if !repinned.is_empty() {
-            let what = format!("{} get their role's other version", many(repinned.len(), "noderole"));
-            report
-                .will_do
-                .push(Line::new(what, "their deployment uses another version of its barclamp").about(repinned));
+            let what =
+                format!("{} get their role's other version", many(repinned.len(), "noderole"));
+            report.will_do.push(
+                Line::new(what, "their deployment uses another version of its barclamp")
+                    .about(repinned),
+            );
         }
         report
     }
@@ -361,9 +431,10 @@ impl Asked<'_> {
         let mut report = StageReport::new(Stage::Place);
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
         let deployments = many(self.skeleton.deployments.len(), "deployment");
-        report
-            .did
-            .push(Line::new(format!("{} in {deployments}", many(machines, "node")), "the nodes' own deployments"));
+        report.did.push(Line::new(
+            format!("{} in {deployments}", many(machines, "node")),
+            "the nodes' own deployments",
+        ));
         for new in &self.effects.deployments {
             let what = format!("{} is made below {}", new.name, self.deployment(new.parent));
             let line = Line::new(what, asked(&new.why)).about([Subject::Deployment(new.id)]);
@@ -388,7 +459,9 @@ impl Asked<'_> {
             .skeleton
             .nodes
             .iter()
-            .filter(|(id, node)| !node.phantom && node.noderoles.is_empty() && !touched.contains(id))
+            .filter(|(id, node)| {
+                !node.phantom && node.noderoles.is_empty() && !touched.contains(id)
+            })
             .map(|(id, _)| Subject::Node(*id))
             .collect();
         if !idle.is_empty() {
@@ -400,40 +473,62 @@ impl Asked<'_> {
 
     fn order(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Order);
-        let ranks = self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
-        let what = format!("the longest way through the graph has {}", many(ranks.max().unwrap_or(0) as usize, "step"));
+        let ranks =
+            self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
+        let what = format!(
+            "the longest way through the graph has {}",
+            many(ranks.max().unwrap_or(0) as usize, "step")
+        );
         report.did.push(Line::new(what, "ranks of the noderoles that are there"));
-        // In how many waves it runs is for the consequences to say: on one node steps may take turns, and what is there may run again.
+        // The number of waves is part of the impact and not of this report. It depends on exclusive
+        // steps per node and on re-runs.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
-            let first: Vec<&Bound> = self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
+            let first: Vec<&Bound> =
+                self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
             let what = format!("what is new begins with {}", many(first.len(), "noderole"));
             let line = Line::new(what, "nothing else that is new stands before them in the graph");
             let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
             report.will_do.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
         }
         if !self.effects.rewired.is_empty() {
-            let what = format!("{} wait for others than before", many(self.effects.rewired.len(), "noderole"));
-            let about = self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
-            report.will_do.push(Line::new(what, "what comes before them came or went").about(about));
+            let what = format!(
+                "{} wait for others than before",
+                many(self.effects.rewired.len(), "noderole")
+            );
+            let about =
+                self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
+            report
+                .will_do
+                .push(Line::new(what, "what comes before them came or went").about(about));
         }
         report
     }
 
     fn check(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Check);
-        let hash = self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
+        let hash =
+            self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
         report.did.push(Line::new("the effects are known by their hash", hash));
         if let Some(policy) = &self.effects.policy {
-            let what = format!("changes need {} from then on", many(policy.policy.approvals as usize, "approval"));
+            let what = format!(
+                "changes need {} from then on",
+                many(policy.policy.approvals as usize, "approval")
+            );
             report.will_do.push(Line::new(what, asked(&policy.why)).by([policy.why.edit()]));
         }
         if self.effects.is_empty() {
             report.waiting_on.push(Line::new("something to review", "the edits change nothing"));
         } else if self.effects.refused.is_empty() {
-            report.waiting_on.push(Line::new("its submission and other people's verdicts", "every edit takes effect"));
+            report.waiting_on.push(Line::new(
+                "its submission and other people's verdicts",
+                "every edit takes effect",
+            ));
         }
         if !self.effects.refused.is_empty() {
-            let what = format!("{} to be taken back first", many(self.effects.refused.len(), "refused edit"));
+            let what = format!(
+                "{} to be taken back first",
+                many(self.effects.refused.len(), "refused edit")
+            );
             let line = Line::new(what, "a submission's edits all take effect");
             report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
         }
@@ -441,7 +536,7 @@ impl Asked<'_> {
     }
 }
 
-/// A noderole that the plan does something about.
+/// A noderole that the plan changes.
 struct Thing {
     role: RoleName,
     id: NoderoleId,
@@ -449,8 +544,11 @@ struct Thing {
     edit: u32,
 }
 
-/// One line for each role and way in which it came to be part of the plan.
-fn by_role<'a>(verb: &'a str, things: impl Iterator<Item = Thing>) -> impl Iterator<Item = Line> + 'a {
+/// One line for each role and reason.
+fn by_role<'a>(
+    verb: &'a str,
+    things: impl Iterator<Item = Thing>,
+) -> impl Iterator<Item = Line> + 'a {
     let mut grouped: BTreeMap<(RoleName, String), (Vec<Subject>, BTreeSet<u32>)> = BTreeMap::new();
     for Thing { role, id, evidence, edit } in things {
         let (ids, edits) = grouped.entry((role, evidence)).or_default();
@@ -458,7 +556,9 @@ fn by_role<'a>(verb: &'a str, things: impl Iterator<Item = Thing>) -> impl Itera
         edits.insert(edit);
     }
     grouped.into_iter().map(move |((role, evidence), (ids, edits))| {
-        Line::new(format!("{verb} {role}: {}", many(ids.len(), "noderole")), evidence).by(edits).about(ids)
+        Line::new(format!("{verb} {role}: {}", many(ids.len(), "noderole")), evidence)
+            .by(edits)
+            .about(ids)
     })
 }
 

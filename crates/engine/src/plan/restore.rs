@@ -1,22 +1,27 @@
-//! Restoring: the edits that bring a deployment back to what it was.
+//! Finds the edits that restore a deployment to an earlier state.
 //!
-//! History never moves back. What a deployment was at an earlier target comes back as an ordinary proposal on what is there now: this
-//! finds its edits, by the rules of every other edit, so nothing is written that a person could not have asked for.
+//! History never moves back. An earlier state returns as an ordinary proposal on the current state,
+//! so the rules of all other edits apply.
 //!
-//! What comes back is the [`State`] of one deployment: the versions of barclamps that it sees, its roles with their data, the noderoles
-//! that are bound in it with their content and data, and the nodes that it had. What does not:
-//! * what waits for what, which is planned anew: where several could serve, another may be chosen than then;
-//! * how often something was asked to run again, which only ever rises;
-//! * nodes that joined since: they stay, and carry nothing of the deployment. Giving them to the one above would write that one.
-//! * deployments below: each is restored by itself.
+//! The restored [`State`] of a deployment consists of visible barclamp versions, roles with data,
+//! noderoles with content and data, and nodes. Not restored are:
 //!
-//! It works by goals, not by undoing what happened: what differs gives one edit each, and each is tried on the draft. Roles are bound
-//! from the top down, so that what they need comes along without an edit of its own, and the same done to many nodes becomes one edit
-//! that lists them: a proposal to bring back 1,000 nodes with 20 roles each has some twenty. One edit that is refused
-//! is tried again once another has taken effect, for the order in which things come and go matters (a parent must be there before the one
-//! it replaces goes; a version of a barclamp that lacks a role fits only once the role has gone). When no edit takes effect any more, what
-//! still differs can't be brought back, and is named with the reason: a node that was given up, a role that nobody has any more, a
-//! noderole that something outside of the deployment needs.
+//! * Edges. They are planned again, so another of several possible parents may be chosen.
+//! * Re-run counts, which only rise.
+//! * Nodes that joined since. They stay, without noderoles of the deployment, because moving them
+//!   to the parent would write the parent.
+//! * Descendants. Each is restored on its own.
+//!
+//! The search does not undo history. It creates one edit for each difference and tries it on the
+//! draft. Roles are bound from the top down, so that required roles are added without edits of
+//! their own. Equal edits of many nodes become one list edit: restoring 1,000 nodes with 20 roles
+//! each takes about 20 edits.
+//!
+//! A refused edit is tried again after another takes effect, because the order matters. A new
+//! parent must exist before the old one is removed. A version without a role fits only once the
+//! role is removed. When no further edit takes effect, the remaining differences are reported with
+//! the reason. Examples are an expunged node, a deleted role, or a noderole that another deployment
+//! needs.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,28 +40,33 @@ use crate::catalog::{Catalog, in_sight};
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
 use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
 
-/// How often what was refused is tried again. Chains of things that wait for one another are far shorter.
+/// Maximum number of passes over refused edits. Real chains of dependencies are far shorter.
 const MAX_PASSES: usize = 64;
 
-/// What restoring brings back of a deployment.
+/// The state of a deployment that restoring covers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    /// The version of each barclamp that it sees: its own, else the nearest above it.
+    /// The visible version of each barclamp: its own pin or that of the nearest ancestor.
     pub versions: BTreeMap<BarclampName, Hash>,
-    /// Its roles: content and data.
+    /// Its roles, with content and data.
     pub roles: BTreeMap<RoleName, (Hash, Value)>,
-    /// What is bound in it: content and data. Barriers are left out: they come and go with what stands before them.
+    /// The noderoles bound in it, with content and data. Barriers are omitted because they follow
+    /// their members.
     pub noderoles: BTreeMap<(NodeId, NoderoleKey), (Hash, Value)>,
     /// Its machines.
     pub nodes: BTreeSet<NodeId>,
 }
 
 impl State {
-    /// A deployment's state in a blueprint; None: the blueprint does not have it.
+    /// A deployment's state in a blueprint; `None` if the blueprint does not contain it.
     pub fn of(blueprint: &Blueprint, catalog: &Catalog, deployment: DeploymentId) -> Option<Self> {
         let doc = &blueprint.deployments.get(&deployment)?.doc;
         let mut state = Self {
-            roles: doc.roles.iter().map(|(name, role)| (name.clone(), (role.role, role.data.clone()))).collect(),
+            roles: doc
+                .roles
+                .iter()
+                .map(|(name, role)| (name.clone(), (role.role, role.data.clone())))
+                .collect(),
             ..Self::default()
         };
         let sight = in_sight(blueprint.pins_from(deployment));
@@ -65,19 +75,24 @@ impl State {
             if node.doc.deployment == deployment && !node.doc.phantom {
                 state.nodes.insert(*id);
             }
-            for (key, noderole) in node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment) {
+            for (key, noderole) in
+                node.doc.noderoles.iter().filter(|(_, n)| n.deployment == deployment)
+            {
                 if !is_barrier(catalog, noderole.role) {
-                    state.noderoles.insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
+                    state
+                        .noderoles
+                        .insert((*id, key.clone()), (noderole.role, noderole.data.clone()));
                 }
             }
         }
         Some(state)
     }
 
-    /// What of this state another one lacks or has beside it.
+    /// The differences between this state and another one.
     fn lacking(&self, is: &Self) -> BTreeSet<Wanted> {
         let mut wanted = BTreeSet::new();
-        let versions = self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
+        let versions =
+            self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
         wanted.extend(versions.map(|(name, _)| Wanted::Version(name.clone())));
         let beside = is.versions.keys().filter(|name| !self.versions.contains_key(*name));
         wanted.extend(beside.map(|name| Wanted::WithoutBarclamp(name.clone())));
@@ -102,7 +117,7 @@ impl State {
 }
 
 impl State {
-    /// What an edit of restoring is for.
+    /// The goals that an edit serves.
     fn wanted_by(&self, edit: &Edit) -> Vec<Wanted> {
         match edit {
             Edit::UseBarclamp { barclamp, .. } | Edit::InheritBarclamp { barclamp, .. } => {
@@ -115,8 +130,12 @@ impl State {
             Edit::MoveNode { node, .. } => vec![Wanted::Node(*node)],
             Edit::AddRole { role, .. } => vec![Wanted::Role(role.clone())],
             Edit::RemoveRole { role, .. } => vec![Wanted::WithoutRole(role.clone())],
-            Edit::Bind { node, role, .. } => vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))],
-            Edit::Unbind { node, noderole, .. } => vec![Wanted::WithoutNoderole(*node, noderole.clone())],
+            Edit::Bind { node, role, .. } => {
+                vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))]
+            }
+            Edit::Unbind { node, noderole, .. } => {
+                vec![Wanted::WithoutNoderole(*node, noderole.clone())]
+            }
             Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
                 edit.each().iter().flat_map(|single| self.wanted_by(single)).collect()
             }
@@ -124,8 +143,8 @@ impl State {
         }
     }
 
-    /// The version without which this can't be: the one of its role's barclamp. For what an edit would have brought along, or bound
-    /// elsewhere than it names.
+    /// The barclamp version that a goal depends on: that of its role's barclamp. Used for goals
+    /// without an edit of their own.
     fn version_of(&self, catalog: &Catalog, wanted: &Wanted) -> Option<Wanted> {
         let (content, _) = match wanted {
             Wanted::Role(role) => self.roles.get(role)?,
@@ -135,10 +154,12 @@ impl State {
         Some(Wanted::Version(catalog.role(*content).ok()?.barclamp.clone()))
     }
 
-    /// Whether a noderole of a draft was there then, in this deployment. Barriers come and go by themselves.
+    /// Whether a noderole of a draft existed in the earlier state. True for barriers, which follow
+    /// their members.
     fn has(&self, draft: &Draft<'_>, id: NoderoleId, deployment: DeploymentId) -> bool {
         let Some((node, key, noderole)) = draft.noderole(id) else { return false };
-        let here = noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
+        let here =
+            noderole.deployment == deployment && self.noderoles.contains_key(&(node, key.clone()));
         here || is_barrier(draft.catalog, noderole.role)
     }
 }
@@ -147,33 +168,32 @@ fn is_barrier(catalog: &Catalog, role: Hash) -> bool {
     catalog.role(role).is_ok_and(|role| role.gathers.is_some())
 }
 
-/// A thing that has to be so for a deployment to be what it was.
+/// A goal: one condition for a deployment to be in its earlier state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wanted {
-    /// The deployment sees this barclamp in the version of then.
+    /// The deployment sees the barclamp in its earlier version.
     Version(BarclampName),
-    /// It does not see this barclamp.
+    /// The deployment does not see the barclamp.
     WithoutBarclamp(BarclampName),
-    /// The node is its.
+    /// The node belongs to the deployment.
     Node(NodeId),
-    /// It has the role, with the content and data of then.
+    /// The deployment has the role, with its earlier content and data.
     Role(RoleName),
-    /// It does not have the role.
+    /// The deployment does not have the role.
     WithoutRole(RoleName),
-    /// The noderole is bound in it, with the content and data of then.
+    /// The noderole is bound in the deployment, with its earlier content and data.
     Noderole(NodeId, NoderoleKey),
-    /// The noderole is not bound in it.
+    /// The noderole is not bound in the deployment.
     WithoutNoderole(NodeId, NoderoleKey),
 }
 
-/// Something that can't be brought back.
+/// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What.
     pub wanted: Wanted,
-    /// The same in words: `app on n1`.
+    /// The goal as text: `app on n1`.
     pub what: String,
-    /// Why not, in words.
+    /// The reason as text.
     pub reason: String,
 }
 
@@ -183,47 +203,50 @@ impl fmt::Display for Missing {
     }
 }
 
-/// How a deployment comes back.
+/// The plan to restore a deployment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Restore {
-    /// Edits on what is there now. Each takes effect.
+    /// Edits on the current state. All of them take effect.
     pub edits: Vec<Edit>,
-    /// What differs from then although they took effect. Empty: nothing does.
+    /// The remaining differences. Empty if the deployment is fully restored.
     pub missing: Vec<Missing>,
 }
 
-/// Why there is nothing to say about restoring.
+/// Why a deployment cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
-    /// It did not exist.
+    /// The deployment did not exist then.
     #[error("the deployment was not there then: choose a later target")]
     NotThen,
-    /// It does not exist.
+    /// The deployment does not exist now.
     #[error("the deployment is not there any more: make it anew, an id never comes back")]
     NotNow,
-    /// What was planned can't be written.
+    /// The planned change cannot be written.
     #[error(transparent)]
     Materialise(#[from] MaterialiseError),
 }
 
-/// What is there now.
+/// The current state.
 #[derive(Clone, Copy)]
 pub struct Now<'a> {
-    /// What is meant.
     pub blueprint: &'a Blueprint,
-    /// The same for planning, with the nodes that have no document yet.
+    /// The skeleton of the blueprint, with the nodes that have no document yet.
     pub skeleton: &'a Skeleton,
-    /// Everything that was ever imported.
+    /// Every version ever imported.
     pub catalog: &'a Catalog,
     /// Records of nodes without a document.
     pub bare: BareRecords<'a>,
 }
 
-/// The edits that bring a deployment back from now to then.
+/// Finds the edits that restore a deployment to its earlier state.
 ///
 /// # Errors
-/// When the deployment is missing on either side.
-pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Result<Restore, RestoreError> {
+/// [`RestoreError`] if the deployment is missing in either blueprint.
+pub fn restore(
+    now: Now<'_>,
+    then: &Blueprint,
+    deployment: DeploymentId,
+) -> Result<Restore, RestoreError> {
     let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::NotThen)?;
     if !now.blueprint.deployments.contains_key(&deployment) {
         return Err(RestoreError::NotNow);
@@ -242,29 +265,42 @@ pub fn restore(now: Now<'_>, then: &Blueprint, deployment: DeploymentId) -> Resu
         is = outcome(now, &edits, deployment)?.0;
     }
     let missing = was.lacking(&is).into_iter().map(|wanted| {
-        let known = refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
+        let known =
+            refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
         let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
         Missing { what: in_words(now, then, &wanted), wanted, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }
 
-/// Only those edits that take effect, and why what the others were for can't come back. A version that is refused takes along what
-/// needs it.
-fn without(edits: Vec<Edit>, at_odds: &[Refusal], was: &State, refused: &mut BTreeMap<Wanted, String>) -> Vec<Edit> {
-    let reasons: BTreeMap<u32, &String> = at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
+/// Drops the refused edits and returns the reasons for their goals. A refused version also drops
+/// the edits that need it.
+fn without(
+    edits: Vec<Edit>,
+    at_odds: &[Refusal],
+    was: &State,
+    refused: &mut BTreeMap<Wanted, String>,
+) -> Vec<Edit> {
+    let reasons: BTreeMap<u32, &String> =
+        at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
     let mut kept = Vec::new();
     for (seq, edit) in (1..).zip(edits) {
         match reasons.get(&seq) {
             None => kept.push(edit),
-            Some(reason) => refused.extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
+            Some(reason) => refused
+                .extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
         }
     }
     kept
 }
 
-/// The deployment as the edits leave it, and those that the rule about their end refuses: it can't be asked while they are tried.
-fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<(State, Vec<Refusal>), RestoreError> {
+/// The deployment after the edits, and the edits that the rule about the result refuses. That rule
+/// cannot be checked while edits are tried.
+fn outcome(
+    now: Now<'_>,
+    edits: &[Edit],
+    deployment: DeploymentId,
+) -> Result<(State, Vec<Refusal>), RestoreError> {
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
@@ -274,46 +310,51 @@ fn outcome(now: Now<'_>, edits: &[Edit], deployment: DeploymentId) -> Result<(St
 }
 
 fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
-    let differs = |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
-    let roles = was
-        .roles
-        .iter()
-        .filter(|(role, (_, data))| differs(is.roles.get(*role), data))
-        .map(|(role, (_, data))| Edit::SetRoleData { deployment, role: role.clone(), data: data.clone() });
-    let noderoles = was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
-        |((node, noderole), (_, data))| Edit::SetNoderoleData {
-            node: *node,
-            noderole: noderole.clone(),
-            data: data.clone(),
-        },
-    );
+    let differs =
+        |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
+    let roles =
+        was.roles.iter().filter(|(role, (_, data))| differs(is.roles.get(*role), data)).map(
+            |(role, (_, data))| Edit::SetRoleData {
+                deployment,
+                role: role.clone(),
+                data: data.clone(),
+            },
+        );
+    let noderoles =
+        was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
+            |((node, noderole), (_, data))| Edit::SetNoderoleData {
+                node: *node,
+                noderole: noderole.clone(),
+                data: data.clone(),
+            },
+        );
     roles.chain(noderoles).collect()
 }
 
 struct Restoring<'a> {
     deployment: DeploymentId,
     was: &'a State,
-    /// For each role of then, how far up its noderoles stood.
+    /// The highest rank of each role's noderoles in the earlier state.
     ranks: BTreeMap<RoleName, u32>,
-    /// Noderoles of then that others waited for on other nodes.
+    /// Noderoles that had children on other nodes in the earlier state.
     shared: BTreeSet<NoderoleId>,
     draft: Draft<'a>,
-    /// What took effect, each for one thing.
+    /// The single edits that took effect.
     singles: Vec<Edit>,
-    /// Why the last try was refused.
+    /// Why the last attempt at a goal was refused.
     refused: BTreeMap<Wanted, String>,
 }
 
-/// What a binding may bring along.
+/// The additional noderoles that a binding may add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Along {
-    /// What was there then, and nothing else.
+    /// Only noderoles of the earlier state.
     OnlyWhatWas,
-    /// Whatever comes. It is taken away again, or named.
+    /// Any noderole. Superfluous ones are removed again or reported.
     Anything,
 }
 
-/// A kind of thing that is not as it was, and the edits that would bring it back.
+/// A kind of goal: returns the unmet goals with the edits that would meet them.
 type Lacking<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
 
 impl<'a> Restoring<'a> {
@@ -326,15 +367,24 @@ impl<'a> Restoring<'a> {
         }
         let mut shared = BTreeSet::new();
         for (node, stored) in &then.nodes {
-            let own: BTreeSet<NoderoleId> = stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
+            let own: BTreeSet<NoderoleId> =
+                stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
             let parents = stored.doc.noderoles.values().flat_map(|noderole| &noderole.parents);
             shared.extend(parents.map(|edge| edge.parent).filter(|id| !own.contains(id)));
         }
         let draft = Draft::new(now.skeleton, now.catalog, Rules::default());
-        Self { deployment, was, ranks, shared, draft, singles: Vec::new(), refused: BTreeMap::new() }
+        Self {
+            deployment,
+            was,
+            ranks,
+            shared,
+            draft,
+            singles: Vec::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
-    /// Everything but data, which no rule of binding looks at.
+    /// Meets all goals except those about data, which no rule of binding reads.
     fn shape(&mut self) {
         for _ in 0..MAX_PASSES {
             self.refused.clear();
@@ -344,7 +394,8 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Tries an edit for each thing that is not as it was, in the order in which they mostly take effect. Says whether one did.
+    /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
+    /// any edit did.
     fn pass(&mut self, along: Along) -> bool {
         let kinds: [Lacking<Self>; 7] = [
             Self::unbinds,
@@ -365,7 +416,7 @@ impl<'a> Restoring<'a> {
     }
 
     fn attempt(&mut self, wanted: Wanted, edit: Edit, along: Along) {
-        // One that came along with another since the tries were found.
+        // Another edit of this pass already added it.
         if let Wanted::Noderole(node, key) = &wanted
             && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
         {
@@ -374,10 +425,14 @@ impl<'a> Restoring<'a> {
         let (was, deployment) = (self.was, self.deployment);
         let done = self.draft.whole(|draft| {
             let mark = draft.mark();
-            // The number only says why; these edits get theirs when the proposal takes them.
+            // The number only appears in the reason. The proposal assigns the real one.
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
-            let new = draft.put_since(mark).find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
-            new.map_or(Ok(()), |id| Err(format!("it would bring {} along, which was not there", draft.in_words(id))))
+            let new = draft
+                .put_since(mark)
+                .find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
+            new.map_or(Ok(()), |id| {
+                Err(format!("it would bring {} along, which was not there", draft.in_words(id)))
+            })
         });
         match done {
             Ok(()) => {
@@ -388,12 +443,14 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Those furthest up go first, a role's all together.
+    /// Unbinds those with the highest rank first, with all noderoles of a role together.
     fn unbinds(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
-            for (key, noderole) in carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment) {
+            for (key, noderole) in
+                carrier.noderoles.iter().filter(|(_, n)| n.deployment == self.deployment)
+            {
                 let known = self.was.noderoles.contains_key(&(node, key.clone()));
                 if !known && !is_barrier(self.draft.catalog, noderole.role) {
                     let rank = ranks.entry(&key.role).or_default();
@@ -403,40 +460,62 @@ impl<'a> Restoring<'a> {
             }
         }
         beside.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
-        let edit = |key: &NoderoleKey, node| Edit::Unbind { node, noderole: key.clone(), with_dependents: false };
-        beside.into_iter().map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node))).collect()
+        let edit = |key: &NoderoleKey, node| Edit::Unbind {
+            node,
+            noderole: key.clone(),
+            with_dependents: false,
+        };
+        beside
+            .into_iter()
+            .map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node)))
+            .collect()
     }
 
     fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.version_in_sight(deployment, barclamp);
-        let other = self.was.versions.iter().filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp) == Some(version) {
+        let other = self
+            .was
+            .versions
+            .iter()
+            .filter(|(barclamp, version)| seen(barclamp) != Some(**version));
+        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp)
+            == Some(version)
+        {
             true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
             false => Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version },
         };
-        other.map(|(barclamp, version)| (Wanted::Version(barclamp.clone()), edit(barclamp, *version))).collect()
+        other
+            .map(|(barclamp, version)| {
+                (Wanted::Version(barclamp.clone()), edit(barclamp, *version))
+            })
+            .collect()
     }
 
-    /// The version that the deployment would have without its own.
+    /// The version that the deployment would inherit without its own pin.
     fn version_above(&self, barclamp: &BarclampName) -> Option<Hash> {
         let above = self.draft.deployment(self.deployment).ok()?.parent?;
         self.draft.version_in_sight(above, barclamp)
     }
 
-    /// Barclamps that were not there then, of versions that the deployment has of its own. One from above is that one's affair.
+    /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
+    /// barclamps are the ancestor's concern.
     fn out_of_use(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
-        let beside = here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
-        let edit =
-            |barclamp: &BarclampName| Edit::InheritBarclamp { deployment: self.deployment, barclamp: barclamp.clone() };
+        let beside =
+            here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
+        let edit = |barclamp: &BarclampName| Edit::InheritBarclamp {
+            deployment: self.deployment,
+            barclamp: barclamp.clone(),
+        };
         let beside = beside.filter(|barclamp| self.version_above(barclamp).is_none());
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
     fn moves(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
-        let away = |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
+        let away =
+            |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
         let edit = |node| (Wanted::Node(node), Edit::MoveNode { node, deployment });
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
@@ -444,20 +523,23 @@ impl<'a> Restoring<'a> {
     fn roles_back(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
-        let edit = |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
+        let edit =
+            |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
     fn roles_out(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
-        let edit = |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
+        let edit =
+            |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
         beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
     }
 
-    /// What others waited for on other nodes comes first, from the bottom up: else something else would come along in its place. Then
-    /// roles from the top down, as each brings along what stood below it; from the bottom up where that brings what was not there. Only
-    /// a role's first instance can be bound.
+    /// Noderoles with children on other nodes come first, from the bottom up. Otherwise other
+    /// noderoles would be added in their place. Then roles follow from the top down, because each
+    /// also adds the roles it requires. If that adds noderoles that did not exist, they follow from
+    /// the bottom up. Only a role's first instance can be bound.
     fn binds(&self, along: Along) -> Vec<(Wanted, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
@@ -474,23 +556,31 @@ impl<'a> Restoring<'a> {
         gone.sort();
         let edit = |node, role| Edit::Bind { deployment: self.deployment, node, role };
         gone.into_iter()
-            .map(|(_, _, key, asked, node)| (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone())))
+            .map(|(_, _, key, asked, node)| {
+                (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone()))
+            })
             .collect()
     }
 
-    /// The machine that a binding names: a service is asked for on any, and stands on the phantom node.
+    /// The machine to name in a binding. A service may name any machine, since its phantom node
+    /// runs it.
     fn asked_on(&self, node: NodeId, phantom: bool) -> Option<NodeId> {
         if !phantom {
             return Some(node);
         }
         let mine = self.draft.chain(self.deployment);
-        let fits = |at: DeploymentId| mine.contains(&at) || self.draft.chain(at).contains(&self.deployment);
-        self.draft.nodes().find(|(_, found)| !found.phantom && fits(found.deployment)).map(|(id, _)| id)
+        let fits = |at: DeploymentId| {
+            mine.contains(&at) || self.draft.chain(at).contains(&self.deployment)
+        };
+        self.draft
+            .nodes()
+            .find(|(_, found)| !found.phantom && fits(found.deployment))
+            .map(|(id, _)| id)
     }
 }
 
-/// The same edits with runs of bindings and unbindings as lists. A list means its single edits in the order of the ids, so that the
-/// same comes of it.
+/// Combines runs of bindings and unbindings into list edits. A list edit equals its single edits in
+/// the order of the ids, so the result is the same.
 fn in_lists(singles: &[Edit]) -> Vec<Edit> {
     let runs = singles.chunk_by(goes_on).flat_map(|run| run.chunks(MAX_LISTED));
     runs.flat_map(|run| listed(run).map_or_else(|| run.to_vec(), |list| vec![list])).collect()
@@ -498,9 +588,10 @@ fn in_lists(singles: &[Edit]) -> Vec<Edit> {
 
 fn goes_on(one: &Edit, next: &Edit) -> bool {
     match (one, next) {
-        (Edit::Bind { deployment, role, node }, Edit::Bind { deployment: d, role: r, node: behind }) => {
-            (deployment, role) == (d, r) && node < behind
-        }
+        (
+            Edit::Bind { deployment, role, node },
+            Edit::Bind { deployment: d, role: r, node: behind },
+        ) => (deployment, role) == (d, r) && node < behind,
         (
             Edit::Unbind { noderole, node, with_dependents: false },
             Edit::Unbind { noderole: same, node: behind, with_dependents: false },
@@ -509,16 +600,18 @@ fn goes_on(one: &Edit, next: &Edit) -> bool {
     }
 }
 
-/// A run as one edit; None: it is a single one.
+/// A run as one list edit; `None` if it is a single edit.
 fn listed(run: &[Edit]) -> Option<Edit> {
     let nodes = run.iter().filter_map(|edit| match edit {
         Edit::Bind { node, .. } | Edit::Unbind { node, .. } => Some(*node),
         _ => None,
     });
     match run {
-        [Edit::Bind { deployment, role, .. }, _, ..] => {
-            Some(Edit::BindNodes { deployment: *deployment, role: role.clone(), nodes: nodes.collect() })
-        }
+        [Edit::Bind { deployment, role, .. }, _, ..] => Some(Edit::BindNodes {
+            deployment: *deployment,
+            role: role.clone(),
+            nodes: nodes.collect(),
+        }),
         [Edit::Unbind { noderole, .. }, _, ..] => {
             Some(Edit::UnbindNodes { noderole: noderole.clone(), nodes: nodes.collect() })
         }
@@ -526,26 +619,42 @@ fn listed(run: &[Edit]) -> Option<Edit> {
     }
 }
 
-/// Why something can't be brought back for which no edit could even be tried.
+/// The reason for a goal for which no edit could be tried.
 fn reason(now: Now<'_>, wanted: &Wanted) -> String {
-    let name = |id: DeploymentId| now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default();
+    let name = |id: DeploymentId| {
+        now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default()
+    };
     match wanted {
-        Wanted::Node(node) | Wanted::Noderole(node, _) if !now.skeleton.nodes.contains_key(node) => {
+        Wanted::Node(node) | Wanted::Noderole(node, _)
+            if !now.skeleton.nodes.contains_key(node) =>
+        {
             "the node was given up since, and its id never comes back".into()
         }
         Wanted::Noderole(node, key) => {
-            let bound = now.skeleton.nodes.get(node).and_then(|n| n.noderoles.get(key)).map(|n| name(n.deployment));
+            let bound = now
+                .skeleton
+                .nodes
+                .get(node)
+                .and_then(|n| n.noderoles.get(key))
+                .map(|n| name(n.deployment));
             match bound {
-                _ if key.instance > 0 => "only a role's first instance can be bound by an edit".into(),
-                Some(deployment) => format!("it is bound in {deployment} now, or has another content there"),
+                _ if key.instance > 0 => {
+                    "only a role's first instance can be bound by an edit".into()
+                }
+                Some(deployment) => {
+                    format!("it is bound in {deployment} now, or has another content there")
+                }
                 None => "there is no machine to ask for it on".into(),
             }
         }
-        Wanted::WithoutBarclamp(_) => "a deployment above has it, or something below still needs it".into(),
-        Wanted::Role(_) => "the versions that can be used give it another content".into(),
-        Wanted::Version(_) | Wanted::Node(_) | Wanted::WithoutRole(_) | Wanted::WithoutNoderole(..) => {
-            "something that comes back needs it as it is now".into()
+        Wanted::WithoutBarclamp(_) => {
+            "a deployment above has it, or something below still needs it".into()
         }
+        Wanted::Role(_) => "the versions that can be used give it another content".into(),
+        Wanted::Version(_)
+        | Wanted::Node(_)
+        | Wanted::WithoutRole(_)
+        | Wanted::WithoutNoderole(..) => "something that comes back needs it as it is now".into(),
     }
 }
 
@@ -555,7 +664,9 @@ fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
         let fqdn = known.or_else(|| then.nodes.get(id).map(|node| &node.doc.fqdn));
         let name = |id: DeploymentId| {
             let known = now.skeleton.deployments.get(&id).map(|deployment| &deployment.name);
-            known.or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name)).map(ToString::to_string)
+            known
+                .or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name))
+                .map(ToString::to_string)
         };
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };

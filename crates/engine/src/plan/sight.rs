@@ -1,16 +1,17 @@
-//! Sight: what binding in a deployment can reach of the catalog.
+//! Sight: the part of the catalog that is visible in a deployment.
 //!
-//! A deployment sees the barclamps that it pins itself, then those of each ancestor, each barclamp in one version: the nearest pin
-//! hides those above it as a whole ([`in_sight`]). So what a newer version dropped is out of sight where that version is used, and
-//! two versions never say two things about one role, attribute or jig.
+//! A deployment sees the barclamps that it or an ancestor pins, each in one version. The nearest
+//! pin hides all others ([`in_sight`]). A role that a newer version dropped is therefore invisible
+//! where that version is used. Two versions never define one role, attribute or jig twice.
 //!
-//! Binding asks over and over which role a name means, who provides it, who owns an attribute and which role a jig needs; one pass
-//! over the barclamps in sight answers all of it.
+//! Binding repeatedly looks up roles by name, providers, owners of attributes and client roles of
+//! jigs. One pass over the visible barclamps builds an index for all of these.
 //!
-//! Two barclamps that have a role of one name would make that name mean one thing today and another when a third pin comes or goes.
-//! So a proposal brings no two such barclamps into one sight ([`Draft::doubling`]), and what is there from the beginning is checked by
-//! the same rule ([`twice`]). It is its end that counts: in between two barclamps may have a role of one name, for that is the only way to
-//! let the one have it instead of the other, whichever gets its new version first.
+//! If two visible barclamps had a role of the same name, its meaning would depend on further pins.
+//! A proposal must therefore not make two such barclamps visible in one deployment
+//! ([`Draft::doubling`]). The same rule checks existing state ([`twice`]). Only the result of the
+//! proposal counts. Between edits, two barclamps may share a role name. Otherwise, a role could not
+//! move from one to the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +22,11 @@ use crate::canonical::Hash;
 use crate::catalog::{Barclamp, Catalog, CatalogError, InSight, in_sight};
 use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 
-/// A role name that a barclamp has and another one in sight has too: the other barclamp, and the role.
+/// A role name that the barclamp and another visible one both have: the other barclamp, and the
+/// role.
 ///
 /// # Errors
-/// When the catalog lacks a version in sight.
+/// [`CatalogError`] if the catalog lacks a visible version.
 pub fn twice<'c>(
     catalog: &'c Catalog,
     barclamp: &'c Barclamp,
@@ -39,7 +41,7 @@ pub fn twice<'c>(
     Ok(None)
 }
 
-/// An edit that took effect and gave a deployment a version of its own, or took that away.
+/// An edit that took effect and pinned or unpinned a barclamp.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pinned<'e> {
     edit: u32,
@@ -49,8 +51,8 @@ pub(super) struct Pinned<'e> {
 
 impl<'e> Pinned<'e> {
     pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
-        let (Edit::UseBarclamp { deployment, barclamp, .. } | Edit::InheritBarclamp { deployment, barclamp }) =
-            &edit.edit
+        let (Edit::UseBarclamp { deployment, barclamp, .. }
+        | Edit::InheritBarclamp { deployment, barclamp }) = &edit.edit
         else {
             return None;
         };
@@ -58,40 +60,43 @@ impl<'e> Pinned<'e> {
     }
 }
 
-/// What deployments see otherwise after all edits than before, as far as it may make a role name mean two things.
+/// The changes in what deployments see that could give a role name two meanings.
 #[derive(Default)]
 struct Watched<'a> {
-    /// The deployments, and who has the roles there that others would have anew: by versions from before, or by edits that stay.
+    /// The deployments, each with the barclamp that already has a contested role: from earlier
+    /// versions, or from edits that stay.
     sights: Vec<(DeploymentId, BTreeMap<&'a RoleName, &'a BarclampName>)>,
-    /// What each edit would bring into which of these sights.
+    /// The new roles that each edit makes visible.
     coming: BTreeMap<u32, Vec<Coming<'a>>>,
 }
 
-/// Roles that a barclamp has anew in a sight.
+/// New roles of a barclamp in one sight.
 struct Coming<'a> {
     sight: usize,
     barclamp: &'a BarclampName,
     roles: Vec<&'a RoleName>,
 }
 
-/// The last edit that took effect about a barclamp in a deployment.
+/// The last edit of a barclamp's pin in a deployment.
 type LastPins<'p> = BTreeMap<(DeploymentId, &'p BarclampName), u32>;
 
 impl<'a> Draft<'a> {
-    /// The edits by which, after all of them, a role name begins to mean two things somewhere; `pins` are those that took effect, in
-    /// their order. Of two that are at odds it is the later one, unless the earlier one goes already. What a barclamp had before is no
-    /// edit's, so who takes it too is at fault whenever it does.
+    /// The edits that give a role name two meanings in some deployment after all edits. `pins` are
+    /// those that took effect, in order. If two edits conflict, the later one is at fault, unless
+    /// the earlier one is refused already. An edit that conflicts with a barclamp from before the
+    /// edits is always at fault.
     pub fn doubling(&self, pins: &[Pinned<'_>]) -> BTreeMap<u32, EditError> {
         let Watched { mut sights, coming } = match self.watched(pins) {
             Ok(watched) => watched,
-            // A version in sight is not in the catalog, so nobody can say what its roles are.
+            // The catalog lacks a visible version, so its roles are unknown.
             Err(error) => return pins.iter().map(|pin| (pin.edit, error.clone())).collect(),
         };
         let mut at_fault = BTreeMap::new();
         for (edit, coming) in coming {
             let error = coming.iter().find_map(|coming| {
                 let (deployment, holders) = &sights[coming.sight];
-                let (role, other) = coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
+                let (role, other) =
+                    coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
                 Some(EditError::RoleTwice {
                     barclamp: coming.barclamp.clone(),
                     other: (*other).clone(),
@@ -116,9 +121,11 @@ impl<'a> Draft<'a> {
         if repinned.is_empty() {
             return Ok(watched);
         }
-        let last: LastPins<'_> = pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
-        // Who pins nothing sees what the deployment above sees.
-        let pinning = self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
+        let last: LastPins<'_> =
+            pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
+        // A deployment without pins sees the same as its parent.
+        let pinning =
+            self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
         for (deployment, _) in pinning {
             let chain = self.chain(deployment);
             if chain.iter().any(|id| repinned.contains(id)) {
@@ -128,7 +135,8 @@ impl<'a> Draft<'a> {
         Ok(watched)
     }
 
-    /// What the version that was seen before had twice already is none: else nobody could use a version that mends it by halves.
+    /// Records conflicts that are new. Conflicts of the previous version are ignored; otherwise, no
+    /// version that fixes only some of them could be used.
     fn watch(
         &self,
         watched: &mut Watched<'a>,
@@ -138,18 +146,22 @@ impl<'a> Draft<'a> {
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
         let before = in_sight(self.pinned_before(chain));
-        let before: BTreeMap<&BarclampName, Hash> = before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
+        let before: BTreeMap<&BarclampName, Hash> =
+            before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
         let pins: Result<Vec<_>, EditError> =
             chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
         let sight = in_sight(pins?);
         let mut anew: BTreeMap<&RoleName, BTreeSet<&BarclampName>> = BTreeMap::new();
         for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
-            let known = before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
+            let known =
+                before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
             let content = catalog.barclamp(pin.version)?;
-            let is_new = |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
+            let is_new =
+                |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
             let roles: Vec<&RoleName> = content.roles.keys().filter(is_new).collect();
-            // What is pinned above the version in sight is hidden, so it did not bring it there.
-            let by = chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
+            // Pins above the visible version are hidden, so they did not make it visible.
+            let by =
+                chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
             let Some(edit) = by.filter(|_| !roles.is_empty()) else { continue };
             for role in &roles {
                 anew.entry(*role).or_default().insert(&content.name);
@@ -163,7 +175,8 @@ impl<'a> Draft<'a> {
         let mut holders = BTreeMap::new();
         for pin in &sight {
             let content = catalog.barclamp(pin.version)?;
-            let had = |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
+            let had =
+                |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
             holders.extend(content.roles.keys().filter(had).map(|role| (role, &content.name)));
         }
         watched.sights.push((deployment, holders));
@@ -171,31 +184,35 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What a deployment sees. No two barclamps in sight have a role of one name; where several provide a name, own an attribute or have a
-/// jig of one name the nearest counts, and among equals the first by the barclamp's name.
+/// The catalog entries that a deployment sees. No two visible barclamps have a role of the same
+/// name. If several barclamps define the same provided name, attribute or jig, the nearest one is
+/// used. Among equally near ones, the first by name is used.
 #[derive(Default)]
 pub(super) struct Sight {
     /// The deployment and its ancestors, nearest first.
     pub chain: Vec<DeploymentId>,
-    /// For each barclamp, how many deployments up the version in sight is pinned.
+    /// For each barclamp, the number of levels above the deployment at which the version is pinned.
     pub barclamps: BTreeMap<BarclampName, usize>,
-    /// A role by name: how many deployments up its barclamp is pinned, and its content.
+    /// Roles by name, with the level of the pin of their barclamp, and their content hash.
     pub roles: BTreeMap<RoleName, (usize, Hash)>,
-    /// For each name, the roles that provide it and can be bound.
+    /// For each name, the bindable roles that provide it.
     pub providers: BTreeMap<RoleName, BTreeMap<RoleName, Hash>>,
-    /// The role that owns an attribute.
+    /// The role that owns each attribute.
     pub owners: BTreeMap<AttribName, RoleName>,
-    /// The role that nodes need before a jig can work on them; none for a jig that needs none.
+    /// The role that a node needs for each jig; `None` if the jig needs none.
     pub clients: BTreeMap<JigName, Option<RoleName>>,
-    /// For each role, those that precede it.
+    /// For each role, the roles that precede it.
     pub before: BTreeMap<RoleName, Vec<RoleName>>,
 }
 
 impl Sight {
     pub fn of(draft: &Draft<'_>, deployment: DeploymentId) -> Result<Self, EditError> {
         let mut sight = Self { chain: draft.chain(deployment), ..Self::default() };
-        let pins: Result<Vec<_>, EditError> =
-            sight.chain.iter().map(|id| draft.deployment(*id).map(|found| &found.barclamps)).collect();
+        let pins: Result<Vec<_>, EditError> = sight
+            .chain
+            .iter()
+            .map(|id| draft.deployment(*id).map(|found| &found.barclamps))
+            .collect();
         for pin in in_sight(pins?) {
             sight.barclamps.insert(pin.barclamp.clone(), pin.up);
             sight.take_in(draft, pin.up, pin.version)?;
@@ -203,7 +220,7 @@ impl Sight {
         Ok(sight)
     }
 
-    /// Whether what is of this barclamp, so many deployments up, is hidden by a pin below.
+    /// Whether a nearer pin hides entries of this barclamp at level `up`.
     pub fn hides(&self, barclamp: &BarclampName, up: usize) -> bool {
         self.barclamps.get(barclamp).is_some_and(|at| *at < up)
     }
@@ -251,7 +268,8 @@ mod tests {
 
     const SYSTEM: DeploymentId = DeploymentId(Uuid::from_u128(1));
 
-    /// What is at fault at the first look when these barclamps, named by what their edit is and with these roles, come into use.
+    /// The edits at fault in the first pass, where each edit adds a barclamp of this name with
+    /// these roles.
     fn at_fault(barclamps: &[(&str, &[&str])]) -> Vec<u32> {
         let mut catalog = Catalog::default();
         let used: Vec<NumberedEdit> = (1..)
@@ -292,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_finds_all_that_are_at_fault() {
+    fn one_pass_finds_all_conflicting_edits() {
         let row: [(&str, &[&str]); 6] = [
             ("f", &["r1", "r2"]),
             ("e", &["r2", "r3"]),

@@ -1,4 +1,4 @@
-//! What a change leads to.
+//! The impact of a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,17 @@ use engine::blueprint::{consequences as of, difference};
 use engine::catalog::{JigClass, LaneMode, OnChange, Role, RunPolicy, Script};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::Risk;
-use engine::ids::{ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
+use engine::ids::{
+    ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
+};
 use engine::plan::Edit;
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::world::{
-    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role, role_data,
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role,
+    role_data,
 };
 
 fn told(changed: &Changed) -> Consequences {
@@ -26,13 +29,18 @@ fn told(changed: &Changed) -> Consequences {
 fn told_now(changed: &Changed, progress: Option<consequences::Progress<'_>>) -> Consequences {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    of(&Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog }, progress)
+    of(
+        &Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog },
+        progress,
+    )
 }
 
-/// `1: base 2; 2: runtime 2, db 1 (1 at once)`.
+/// The waves as text: `1: base 2; 2: runtime 2, db 1 (1 at once)`.
 fn order(found: &Consequences) -> String {
     let group = |g: &consequences::WaveGroup| {
-        let limit = g.at_once.map(|n| format!(" ({n} at once{})", if g.in_chunks { ", in chunks" } else { "" }));
+        let limit = g
+            .at_once
+            .map(|n| format!(" ({n} at once{})", if g.in_chunks { ", in chunks" } else { "" }));
         let instant = if g.instant { "!" } else { "" };
         format!("{}{instant} {}{}", g.role, g.nodes, limit.unwrap_or_default())
     };
@@ -44,21 +52,31 @@ fn order(found: &Consequences) -> String {
 }
 
 fn chain() -> World {
-    World::of(vec![role("base", &[]), role("db", &["base"]), role("app", &["db"]), role("web", &["app"])])
+    World::of(vec![
+        role("base", &[]),
+        role("db", &["base"]),
+        role("app", &["db"]),
+        role("web", &["app"]),
+    ])
 }
 
 #[test]
-fn what_is_new_starts_and_nothing_is_lost() {
+fn new_noderoles_start_without_losses() {
     let found = told(&chain().change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]));
-    let starts: Vec<String> = found.starts.first.iter().map(|t| format!("{}@{}", t.noderole, t.fqdn.short())).collect();
-    assert_eq!(starts, ["app@n1", "app@n2", "base@n1", "db@n1"], "those that n2 needs are found on n1");
+    let starts: Vec<String> =
+        found.starts.first.iter().map(|t| format!("{}@{}", t.noderole, t.fqdn.short())).collect();
+    assert_eq!(
+        starts,
+        ["app@n1", "app@n2", "base@n1", "db@n1"],
+        "those that n2 needs are found on n1"
+    );
     assert!([found.restarts.count, found.lost.count, found.irreversible.count] == [0, 0, 0]);
     assert!(found.downstream.is_empty() && found.risks.is_empty());
     assert_eq!(order(&found), "1: base 1; 2: db 1; 3: app 2");
 }
 
 #[test]
-fn a_restart_says_why_and_who_stands_downstream() {
+fn rerun_reports_reason_and_descendants() {
     let mut world = chain();
     world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "web"), bind(EDGE, 3, "web")]);
     let changed = world.change(&[rerun(1, "base"), role_data(WEB, "web", json!({"a": 1}))]);
@@ -90,7 +108,10 @@ fn a_restart_says_why_and_who_stands_downstream() {
     let step = |n: u128, name: &str| StepId::of(key(name).id(node(n)), &ActionName::run());
     let active: BTreeSet<StepId> = [step(1, "base"), step(1, "db")].into();
     let now = of(&planned, Some(&|id| active.contains(&id).then_some(StepState::Active)));
-    assert_eq!(now.restarts.first.iter().map(|r| r.in_use).collect::<Vec<_>>(), [Some(true), Some(false), Some(false)]);
+    assert_eq!(
+        now.restarts.first.iter().map(|r| r.in_use).collect::<Vec<_>>(),
+        [Some(true), Some(false), Some(false)]
+    );
     assert_eq!((now.downstream[0].noderoles.count, now.downstream[0].in_use), (2, Some(1)));
     assert_eq!((now.nodes, now.interrupted, now.lost_in_use), (2, Some(1), Some(0)));
     assert_eq!((found.interrupted, found.lost_in_use), (None, None), "nobody looked");
@@ -99,15 +120,20 @@ fn a_restart_says_why_and_who_stands_downstream() {
 }
 
 #[test]
-fn a_wave_says_what_it_waits_for() {
+fn wave_reports_its_dependencies() {
     let found = told(&chain().change(&[bind(WEB, 1, "web")]));
     assert!(found.waves.iter().all(|wave| wave.groups[0].first == [fqdn(1)]));
     let after = |n: usize| -> Vec<(u32, String)> {
         found.waves[n].groups[0].after.first.iter().map(|a| (a.wave, a.role.to_string())).collect()
     };
-    assert_eq!((after(0), after(1), after(2)), (vec![], vec![(1, "base".into())], vec![(2, "db".into())]));
-    let alone =
-        told(&World::of(vec![role("one", &[]), role("two", &[])]).change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]));
+    assert_eq!(
+        (after(0), after(1), after(2)),
+        (vec![], vec![(1, "base".into())], vec![(2, "db".into())])
+    );
+    let alone = told(
+        &World::of(vec![role("one", &[]), role("two", &[])])
+            .change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]),
+    );
     assert_eq!(order(&alone), "1: one 1; 2: two 1");
     assert_eq!(
         alone.waves.iter().map(|w| w.groups[0].queued).collect::<Vec<_>>(),
@@ -118,7 +144,7 @@ fn a_wave_says_what_it_waits_for() {
 }
 
 #[test]
-fn a_huge_change_is_counted_and_not_listed() {
+fn huge_change_is_counted() {
     let mut world = World { nodes: 500, ..chain() };
     let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
     let found = told(&world.change(&all));
@@ -135,9 +161,13 @@ fn a_huge_change_is_counted_and_not_listed() {
 }
 
 #[test]
-fn what_goes_is_named() {
+fn removed_noderoles_are_named() {
     let mut world = chain();
-    world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "app"), data(1, "app", json!({"a": 1, "b": 2}))]);
+    world.commit(&[
+        bind(WEB, 1, "web"),
+        bind(WEB, 2, "app"),
+        data(1, "app", json!({"a": 1, "b": 2})),
+    ]);
     let mut new = world.with_node(1, |doc| {
         doc.noderoles.remove(&key("web"));
         doc.noderoles.get_mut(&key("app")).unwrap().data = json!({"b": 2});
@@ -158,12 +188,14 @@ fn what_goes_is_named() {
     assert_eq!(found.risks, [Risk::Removal, Risk::Rerun].into());
 }
 
-/// Nothing of it may run, and still it is gone.
+/// No step of the role may run, but it is removed nevertheless.
 #[test]
-fn what_a_version_lacks_is_lost() {
+fn roles_missing_in_version_are_lost() {
     let script = |name: &str| Script { name: name.into(), hash: Hash::of_bytes(name.as_bytes()) };
-    let with =
-        |scripts: &[&str]| Role { scripts: scripts.iter().map(|name| script(name)).collect(), ..role("app", &[]) };
+    let with = |scripts: &[&str]| Role {
+        scripts: scripts.iter().map(|name| script(name)).collect(),
+        ..role("app", &[])
+    };
     let mut world = World::of(vec![with(&["10-a.sh", "20-b.sh"])]);
     let barclamp = BarclampName::parse("house").unwrap();
     let version = world.import("2", vec![with(&["10-a.sh"])]);
@@ -177,7 +209,9 @@ fn what_a_version_lacks_is_lost() {
         "the one from above had it"
     );
     world.commit(&[using]);
-    let back = told(&world.change(&[Edit::InheritBarclamp { deployment: WEB, barclamp: barclamp.clone() }]));
+    let back = told(
+        &world.change(&[Edit::InheritBarclamp { deployment: WEB, barclamp: barclamp.clone() }]),
+    );
     assert_eq!(back.lost.count, 0);
 
     let drop = Edit::InheritBarclamp { deployment: SYSTEM, barclamp: barclamp.clone() };
@@ -186,34 +220,61 @@ fn what_a_version_lacks_is_lost() {
 }
 
 #[test]
-fn what_keeps_what_it_applied_is_told_and_does_not_run() {
+fn retained_results_are_reported_without_run() {
     let keeps = |text: &str, description: &str| {
         let run = RunPolicy { on_change: OnChange::Keep, ..RunPolicy::default() };
         Role { run, description: description.into(), ..role(text, &[]) }
     };
-    let mut world = World::of(vec![keeps("app", ""), keeps("own", ""), keeps("same", ""), role("runs", &["same"])]);
-    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 1, "own"), bind(WEB, 1, "runs")]);
-    let kept = |found: &Consequences| found.kept.first.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let changed = world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
+    let mut world = World::of(vec![
+        keeps("app", ""),
+        keeps("own", ""),
+        keeps("same", ""),
+        role("runs", &["same"]),
+    ]);
+    world.commit(&[
+        bind(WEB, 1, "app"),
+        bind(WEB, 2, "app"),
+        bind(WEB, 1, "own"),
+        bind(WEB, 1, "runs"),
+    ]);
+    let kept =
+        |found: &Consequences| found.kept.first.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let changed =
+        world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
     let found = told(&changed);
     assert_eq!(
         (kept(&found), found.restarts.count),
         (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
     );
-    // What has nothing applied keeps nothing: the run that is due takes the new.
+    // A step without an applied result has nothing to retain: its next run uses the new data.
     for state in StepState::ALL {
         let first = StepId::of(key("app").id(node(1)), &ActionName::run());
-        let found = told_now(&changed, Some(&|step| Some(if step == first { StepState::Active } else { state })));
-        let others = if state == StepState::Active { vec!["app on n2".into(), "own on n1".into()] } else { Vec::new() };
+        let found = told_now(
+            &changed,
+            Some(&|step| Some(if step == first { StepState::Active } else { state })),
+        );
+        let others = if state == StepState::Active {
+            vec!["app on n2".into(), "own on n1".into()]
+        } else {
+            Vec::new()
+        };
         assert_eq!(kept(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
     }
     assert_eq!(told_now(&changed, Some(&|_| None)).kept.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
     let version = world.import("2", all);
-    let using = Edit::UseBarclamp { deployment: SYSTEM, barclamp: BarclampName::parse("house").unwrap(), version };
+    let using = Edit::UseBarclamp {
+        deployment: SYSTEM,
+        barclamp: BarclampName::parse("house").unwrap(),
+        version,
+    };
     let found = told(&world.change(&[using]));
-    let again: Vec<String> = found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
-    assert_eq!((kept(&found), again), (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()]));
+    let again: Vec<String> =
+        found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
+    assert_eq!(
+        (kept(&found), again),
+        (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()])
+    );
     assert_eq!(
         told(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))])).kept.count,
         0,
@@ -222,7 +283,7 @@ fn what_keeps_what_it_applied_is_told_and_does_not_run() {
 }
 
 #[test]
-fn what_loses_data_can_not_be_undone() {
+fn destructive_steps_are_irreversible() {
     let wipe = flagged(role("wipe", &[]), |flags| flags.destructive = true);
     let found = told(&World::of(vec![wipe]).change(&[bind(WEB, 1, "wipe")]));
     assert_eq!(found.irreversible.count, 1);
@@ -230,7 +291,7 @@ fn what_loses_data_can_not_be_undone() {
 }
 
 #[test]
-fn a_move_beside_is_a_risk_and_one_down_is_none() {
+fn sideways_move_is_risk_unlike_move_down() {
     let mut world = chain();
     let blue = DeploymentId(Uuid::from_u128(9));
     let create = Edit::CreateDeployment {
@@ -240,7 +301,8 @@ fn a_move_beside_is_a_risk_and_one_down_is_none() {
         parent: WEB,
     };
     world.commit(&[create, bind(WEB, 1, "base")]);
-    let to = |deployment| told(&world.change(&[Edit::MoveNode { node: node(1), deployment }])).risks;
+    let to =
+        |deployment| told(&world.change(&[Edit::MoveNode { node: node(1), deployment }])).risks;
     assert_eq!(to(blue), [].into());
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
     assert_eq!(told(&world.to(beside)).risks, [Risk::Move].into());
@@ -252,7 +314,8 @@ fn changed_connection_is_a_risk() {
     world.commit(&[bind(WEB, 1, "base")]);
     let old = Connection::Local { root: "/srv/n1".into() };
     world.blueprint = world.with_node(1, |doc| doc.connection = Some(old.clone()));
-    let connection = ConnectionChange { root: Some("/srv/other".into()), ..ConnectionChange::default() };
+    let connection =
+        ConnectionChange { root: Some("/srv/other".into()), ..ConnectionChange::default() };
     let changed = world.change(&[Edit::SetConnection { node: node(1), connection }]);
     assert_eq!(told(&changed).risks, [Risk::Connection].into());
     let hints = world.change(&[Edit::SetHints { node: node(1), hints: json!({"rack": 7}) }]);
@@ -262,8 +325,11 @@ fn changed_connection_is_a_risk() {
 }
 
 #[test]
-fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
-    let milestone = Role { jig_class: JigClass::Noop, ..flagged(role("gate", &["base"]), |f| f.milestone = true) };
+fn waves_show_immediate_steps_and_concurrency() {
+    let milestone = Role {
+        jig_class: JigClass::Noop,
+        ..flagged(role("gate", &["base"]), |f| f.milestone = true)
+    };
     let first = flagged(role("first", &[]), |f| f.milestone = true);
     let roles = vec![
         role("base", &["first"]),
@@ -275,13 +341,19 @@ fn instants_stand_apart_and_lanes_say_how_many_go_at_once() {
     let mut edits: Vec<Edit> = (1..=5).map(|n| bind(WEB, n, "app")).collect();
     edits.push(bind(WEB, 6, "few"));
     let found = told(&World::of(roles).change(&edits));
-    assert_eq!(order(&found), "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1");
-    assert_eq!(found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(), [(0, 1), (1, 1), (6, 0)]);
+    assert_eq!(
+        order(&found),
+        "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1"
+    );
+    assert_eq!(
+        found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(),
+        [(0, 1), (1, 1), (6, 0)]
+    );
     assert_eq!(found.waves_in_all(), 2, "what holds at once runs in none");
 }
 
 #[test]
-fn what_stands_for_a_deployment_counts_as_no_node() {
+fn phantom_is_not_counted_as_node() {
     let member = flagged(role("member", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![member, role("app", &["member"])]);
     let made = DeploymentId(Uuid::from_u128(60));
@@ -295,10 +367,11 @@ fn what_stands_for_a_deployment_counts_as_no_node() {
     let found = told(&world.change(&edits));
     assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
     let groups = found.waves.iter().flat_map(|wave| &wave.groups);
-    let whole: Vec<_> = groups.filter(|group| group.is_whole()).map(|group| group.role.as_str()).collect();
+    let whole: Vec<_> =
+        groups.filter(|group| group.is_whole()).map(|group| group.role.as_str()).collect();
     assert_eq!(whole, ["member.all"]);
 
-    // What goes with a deployment is told as the deployment, and not once more as a node.
+    // A removed deployment is reported once, not also as a phantom node.
     world.commit(&edits[..1]);
     let gone = told(&world.change(&[Edit::RemoveDeployment { deployment: made }]));
     assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
@@ -306,7 +379,7 @@ fn what_stands_for_a_deployment_counts_as_no_node() {
 }
 
 #[test]
-fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
+fn switching_jig_off_is_risk() {
     let mut world = chain();
     let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
     assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
@@ -317,10 +390,10 @@ fn a_jig_that_is_switched_off_is_a_risk_and_one_that_is_switched_on_is_none() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is bound: each step that runs has one wave, after all that it waits for, and shares it with no other exclusive step
-    /// of its node; and the waves count each of them once.
+    /// After any bindings, each step that runs is in one wave, after all its parents. No wave has
+    /// two exclusive steps of one node, and each step is counted once.
     #[test]
-    fn waves_keep_the_order(
+    fn waves_respect_edges(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
         shared in prop::collection::vec(any::<bool>(), 8),
         instant in prop::collection::vec(any::<bool>(), 8),

@@ -1,4 +1,4 @@
-//! The difference and its text.
+//! The difference between blueprints, and its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use engine::blueprint::text::{Behind, Names, PinBehind};
 use engine::blueprint::{apply, changes, compare, difference};
 use engine::catalog::Role;
 use engine::cluster::{
-    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc,
+    Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
+    NoderoleDoc,
 };
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId};
 use engine::plan::Edit;
@@ -16,7 +17,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::world::{EDGE, SYSTEM, WEB, World, bind, data, fqdn, key, name, node, rerun, role, role_data};
+use crate::world::{
+    EDGE, SYSTEM, WEB, World, bind, data, fqdn, key, name, node, rerun, role, role_data,
+};
 
 fn text(old: &Blueprint, new: &Blueprint) -> String {
     let found = difference(old, new, &compare(old, new)).unwrap();
@@ -24,25 +27,57 @@ fn text(old: &Blueprint, new: &Blueprint) -> String {
 }
 
 fn house() -> World {
-    let roles = vec![role("base", &[]), role("runtime", &["base"]), role("app", &["runtime"]), role("db", &["base"])];
+    let roles = vec![
+        role("base", &[]),
+        role("runtime", &["base"]),
+        role("app", &["runtime"]),
+        role("db", &["base"]),
+    ];
     let mut world = World::of(roles);
-    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 3, "db"), bind(EDGE, 4, "db")]);
+    world.commit(&[
+        bind(WEB, 1, "app"),
+        bind(WEB, 2, "app"),
+        bind(WEB, 3, "db"),
+        bind(EDGE, 4, "db"),
+    ]);
     world
 }
 
 #[test]
-fn what_comes_and_what_changes_is_told_with_both_values() {
+fn difference_lists_additions_and_changed_values() {
     let mut world = house();
-    world.commit(&[data(1, "app", json!({"port": 8080, "key": {"$secret": "tls", "version": 1}, "old": true}))]);
-    let newer = vec![role("app", &["runtime", "base"]), role("base", &[]), role("runtime", &["base"]), role("db", &[])];
+    world.commit(&[data(
+        1,
+        "app",
+        json!({"port": 8080, "key": {"$secret": "tls", "version": 1}, "old": true}),
+    )]);
+    let newer = vec![
+        role("app", &["runtime", "base"]),
+        role("base", &[]),
+        role("runtime", &["base"]),
+        role("db", &[]),
+    ];
     let pin = world.import("2", newer);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
     let edits = [
-        Edit::UseBarclamp { deployment: WEB, barclamp: BarclampName::parse("house").unwrap(), version: pin },
+        Edit::UseBarclamp {
+            deployment: WEB,
+            barclamp: BarclampName::parse("house").unwrap(),
+            version: pin,
+        },
         role_data(WEB, "app", json!({"threads": 4})),
-        data(1, "app", json!({"port": 9090, "key": {"$secret": "tls", "version": 2}, "list": [1, 2]})),
+        data(
+            1,
+            "app",
+            json!({"port": 9090, "key": {"$secret": "tls", "version": 2}, "list": [1, 2]}),
+        ),
         rerun(3, "db"),
-        Edit::CreateDeployment { id, phantom, name: DeploymentName::parse("blue").unwrap(), parent: WEB },
+        Edit::CreateDeployment {
+            id,
+            phantom,
+            name: DeploymentName::parse("blue").unwrap(),
+            parent: WEB,
+        },
         bind(id, 5, "app"),
         Edit::MoveNode { node: node(2), deployment: id },
     ];
@@ -53,13 +88,25 @@ fn what_comes_and_what_changes_is_told_with_both_values() {
 }
 
 #[test]
-fn what_stands_behind_a_hash_is_told_once() {
+fn content_of_hash_is_listed_once() {
     let mut world = house();
-    let newer = |text: &str, requires: &[&str]| Role { description: "newer".into(), ..role(text, requires) };
-    let roles = vec![newer("app", &["runtime"]), newer("base", &[]), role("runtime", &["base"]), role("db", &["base"])];
+    let newer = |text: &str, requires: &[&str]| Role {
+        description: "newer".into(),
+        ..role(text, requires)
+    };
+    let roles = vec![
+        newer("app", &["runtime"]),
+        newer("base", &[]),
+        role("runtime", &["base"]),
+        role("db", &["base"]),
+    ];
     let pin = world.import("2", roles);
     let barclamp = BarclampName::parse("house").unwrap();
-    let changed = world.change(&[Edit::UseBarclamp { deployment: WEB, barclamp: barclamp.clone(), version: pin }]);
+    let changed = world.change(&[Edit::UseBarclamp {
+        deployment: WEB,
+        barclamp: barclamp.clone(),
+        version: pin,
+    }]);
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let pair = |role: &str| {
         let of = |blueprint: &Blueprint| blueprint.deployments[&WEB].doc.roles[&name(role)].role;
@@ -67,13 +114,18 @@ fn what_stands_behind_a_hash_is_told_once() {
     };
     let one = |text: &str| Hash::of_bytes(text.as_bytes());
     let unused = Sides { old: Some(one("unused")), new: Some(one("unused, newer")) };
-    let versions = Sides { old: Some("1 (0a1b2c3d), from system".into()), new: Some("2 (4e5f6071)".into()) };
-    let roles = vec![(name("new"), Sides { old: None, new: Some(one("new")) }), (name("unused"), unused)];
+    let versions =
+        Sides { old: Some("1 (0a1b2c3d), from system".into()), new: Some("2 (4e5f6071)".into()) };
+    let roles =
+        vec![(name("new"), Sides { old: None, new: Some(one("new")) }), (name("unused"), unused)];
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     let behind = Behind {
         pins: [((WEB, barclamp), PinBehind { versions, roles })].into(),
         contents: [
-            (pair("app"), lines(&["/description: \"\" -> \"newer\"", "* script 10-a.sh: +3 -1 lines"])),
+            (
+                pair("app"),
+                lines(&["/description: \"\" -> \"newer\"", "* script 10-a.sh: +3 -1 lines"]),
+            ),
             (pair("base"), lines(&["- script 20-b.sh: +0 -9 lines"])),
             ((one("unused"), one("unused, newer")), lines(&["+ script 30-c.sh: +2 -0 lines"])),
         ]
@@ -83,7 +135,7 @@ fn what_stands_behind_a_hash_is_told_once() {
 }
 
 #[test]
-fn what_goes_comes_first_and_what_no_edit_does_is_told_too() {
+fn difference_lists_removals_first() {
     let world = house();
     let mut new = world.with_node(1, |doc| {
         doc.fqdn = Fqdn::parse("other.house.example.com").unwrap();
@@ -96,7 +148,8 @@ fn what_goes_comes_first_and_what_no_edit_does_is_told_too() {
     });
     new.nodes.remove(&node(2));
     let mut edge = (*new.deployments.get(&EDGE).unwrap().doc).clone();
-    (edge.name, edge.parent, edge.phantom) = (DeploymentName::parse("rim").unwrap(), Some(WEB), node(3));
+    (edge.name, edge.parent, edge.phantom) =
+        (DeploymentName::parse("rim").unwrap(), Some(WEB), node(3));
     edge.roles.remove(&name("db"));
     edge.inactive_jigs.insert(JigName::parse("script").unwrap());
     new.put_deployment(edge).unwrap();
@@ -105,7 +158,7 @@ fn what_goes_comes_first_and_what_no_edit_does_is_told_too() {
 }
 
 #[test]
-fn nothing_reads_as_nothing_and_long_nodes_stay_short() {
+fn empty_and_long_differences_are_readable() {
     let world = house();
     insta::assert_snapshot!(text(&world.blueprint, &world.blueprint), @r"
     Nothing differs.
@@ -125,29 +178,41 @@ fn nothing_reads_as_nothing_and_long_nodes_stay_short() {
 }
 
 #[test]
-fn secrets_are_shown_by_name_only() {
+fn difference_shows_secret_names_only() {
     let mut world = house();
-    world.commit(&[data(1, "app", json!({"plain": "hunter2", "rotated": {"$secret": "s3cr3t", "version": 1}}))]);
+    world.commit(&[data(
+        1,
+        "app",
+        json!({"plain": "hunter2", "rotated": {"$secret": "s3cr3t", "version": 1}}),
+    )]);
     let secret = json!({"$secret": "s3cr3t", "version": 2});
     let changed = world.change(&[data(1, "app", json!({"plain": secret, "rotated": secret}))]);
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let all = text(&changed.old, &changed.new) + &serde_json::to_string(&found).unwrap();
     assert!(!all.contains("hunter"), "{all}");
     assert!(all.contains("/plain: a plain value -> \"(secret s3cr3t version 2)\""), "{all}");
-    assert!(all.contains("/rotated: \"(secret s3cr3t version 1)\" -> \"(secret s3cr3t version 2)\""), "{all}");
+    assert!(
+        all.contains("/rotated: \"(secret s3cr3t version 1)\" -> \"(secret s3cr3t version 2)\""),
+        "{all}"
+    );
 }
 
-/// Blueprints of a few documents in which anything may differ, also what no edit does.
+/// Blueprints of a few documents that can differ in anything, including changes that no edit makes.
 fn blueprint() -> impl Strategy<Value = Blueprint> {
-    let value =
-        || prop_oneof![Just(json!({})), (0..3).prop_map(|n| json!({"a": n})), Just(json!({"b": {"$secret": "s"}}))];
+    let value = || {
+        prop_oneof![
+            Just(json!({})),
+            (0..3).prop_map(|n| json!({"a": n})),
+            Just(json!({"b": {"$secret": "s"}}))
+        ]
+    };
     let hash = || (0u8..3).prop_map(|n| Hash::of_bytes(&[n]));
     let edge = (0u128..4, 0usize..3).prop_map(|(n, kind)| EdgeDoc {
         parent: NoderoleId(Uuid::from_u128(n)),
         kind: [EdgeKind::Hard, EdgeKind::OrderOnly, EdgeKind::Soft][kind],
     });
-    let edges =
-        prop::collection::btree_map(0..1u8, edge, 0..2).prop_map(|edges| edges.into_values().collect::<Vec<_>>());
+    let edges = prop::collection::btree_map(0..1u8, edge, 0..2)
+        .prop_map(|edges| edges.into_values().collect::<Vec<_>>());
     let noderole = (0u128..2, hash(), value(), 0u32..2, 0u32..2, edges).prop_map(
         |(deployment, role, data, reruns, rank, parents)| NoderoleDoc {
             deployment: DeploymentId(Uuid::from_u128(deployment)),
@@ -158,7 +223,8 @@ fn blueprint() -> impl Strategy<Value = Blueprint> {
             parents,
         },
     );
-    let noderoles = prop::collection::btree_map((0u8..3).prop_map(|n| key(&format!("r{n}"))), noderole, 0..3);
+    let noderoles =
+        prop::collection::btree_map((0u8..3).prop_map(|n| key(&format!("r{n}"))), noderole, 0..3);
     let node_doc = (0u128..2, 0u128..3, any::<bool>(), 0u8..4, noderoles);
     let roles = prop::collection::btree_map(
         (0u8..2).prop_map(|n| name(&format!("r{n}"))),
@@ -166,7 +232,10 @@ fn blueprint() -> impl Strategy<Value = Blueprint> {
         0..2,
     );
     let pins = prop::collection::btree_map(Just(BarclampName::parse("b").unwrap()), hash(), 0..2);
-    let jigs = prop::collection::btree_set((0u8..2).prop_map(|n| JigName::parse(&format!("j{n}")).unwrap()), 0..2);
+    let jigs = prop::collection::btree_set(
+        (0u8..2).prop_map(|n| JigName::parse(&format!("j{n}")).unwrap()),
+        0..2,
+    );
     let deployment_doc = (0u8..3, prop::option::of(0u128..2), 0u128..2, pins, roles, jigs);
     let deployments = prop::collection::btree_map(0u128..3, deployment_doc, 0..3);
     let nodes = prop::collection::btree_map(0u128..4, node_doc, 0..4);
@@ -200,7 +269,8 @@ fn written(deployments: BTreeMap<u128, Deployment>, nodes: BTreeMap<u128, Node>)
         blueprint.put_deployment(doc).unwrap();
     }
     for (n, (deployment, label, phantom, record, noderoles)) in nodes {
-        let connection = (record > 0).then(|| Connection::Local { root: format!("/{}", record % 2) });
+        let connection =
+            (record > 0).then(|| Connection::Local { root: format!("/{}", record % 2) });
         let hints = (record > 1).then(|| ("rack".to_owned(), json!(record))).into_iter().collect();
         let doc = NodeDoc {
             id: node(n),
@@ -230,7 +300,7 @@ fn laid_over(old: &Value, changes: &[engine::data::Change]) -> Value {
 
 proptest! {
     #[test]
-    fn a_difference_is_complete_exact_and_the_same_from_both_sides(old in blueprint(), new in blueprint()) {
+    fn difference_is_complete_and_symmetric(old in blueprint(), new in blueprint()) {
         let changed = compare(&old, &new);
         prop_assert_eq!(&changed, &changes(&old.root(), &new.root()));
         prop_assert_eq!(apply(&old.root(), &changed).unwrap(), new.root());
@@ -243,7 +313,8 @@ proptest! {
         let itself = difference(&new, &new, &compare(&new, &new)).unwrap();
         prop_assert!(itself.is_empty() && itself.unchanged == new.deployments.len() + new.nodes.len());
 
-        // Each changed document shows at least one thing, and values that are no secrets can be laid over the old ones.
+        // Each changed document has at least one change. Changed values that are not secrets,
+        // merged over the old data, give the new data.
         for node in &found.nodes {
             prop_assert!(
                 node.moved.is_some()

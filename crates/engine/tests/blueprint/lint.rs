@@ -1,4 +1,4 @@
-//! Each check of lint: a change that trips it, and one that does not.
+//! For each check of lint, a change that triggers it and one that does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,17 @@ use engine::catalog::{Attrib, JigClass, LaneMode, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::data::secret::{Descriptor, KnownSecret};
 use engine::gate::{Policy, Risk};
-use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId};
+use engine::ids::{
+    AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId,
+};
 use engine::lint::{Check, Finding, Level, MAX_EACH, Reviewers, Subject, errors, lint};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::world::{
-    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, in_lane, key, name, node, rerun, role, role_data,
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, in_lane, key, name, node, rerun, role,
+    role_data,
 };
 
 fn findings_with(
@@ -37,7 +40,7 @@ fn findings_among(
     findings_knowing(world, changed, jigs, policy, reviewers, None)
 }
 
-/// With the secrets that workers report.
+/// The findings, given the secrets that workers report.
 fn findings_knowing(
     world: &World,
     changed: &Changed,
@@ -48,22 +51,32 @@ fn findings_knowing(
 ) -> Vec<Finding> {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    let planned = Planned { old, new, difference: &found, projection, effects, catalog: &world.catalog };
+    let planned =
+        Planned { old, new, difference: &found, projection, effects, catalog: &world.catalog };
     let skeleton = Skeleton::of(old, [], &world.catalog).unwrap();
     let rank = |id| {
         let (node, key) = skeleton.place(id)?;
         Some(skeleton.nodes[node].noderoles[key].rank)
     };
-    let jigs: BTreeMap<JigName, bool> = jigs.iter().map(|(jig, on)| (JigName::parse(jig).unwrap(), *on)).collect();
-    let subject = Subject { planned, catalog: &world.catalog, jigs: &jigs, secrets, rank: &rank, policy, reviewers };
+    let jigs: BTreeMap<JigName, bool> =
+        jigs.iter().map(|(jig, on)| (JigName::parse(jig).unwrap(), *on)).collect();
+    let subject = Subject {
+        planned,
+        catalog: &world.catalog,
+        jigs: &jigs,
+        secrets,
+        rank: &rank,
+        policy,
+        reviewers,
+    };
     let all = lint(&subject, &consequences(&planned, None));
     let only = errors(&subject);
     let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
     assert_eq!(only.iter().collect::<Vec<_>>(), of_all, "the commit asks the same as the review");
-    assert!(
-        all.iter()
-            .all(|f| f.level == f.check.level() && !f.at.is_empty() && !f.what.is_empty() && !f.remedy.is_empty())
-    );
+    assert!(all.iter().all(|f| f.level == f.check.level()
+        && !f.at.is_empty()
+        && !f.what.is_empty()
+        && !f.remedy.is_empty()));
     all
 }
 
@@ -71,11 +84,14 @@ fn findings(world: &World, changed: &Changed) -> Vec<Finding> {
     findings_with(world, changed, &[], None)
 }
 
-/// The findings of one check; those of others don't matter.
+/// Checks for a finding of this check and ignores findings of others.
 #[track_caller]
 fn trips(world: &World, changed: &Changed, check: Check, part: &str) {
     let all = findings(world, changed);
-    let found = all.iter().find(|f| f.check == check).unwrap_or_else(|| panic!("{} is not among {all:?}", check.id()));
+    let found = all
+        .iter()
+        .find(|f| f.check == check)
+        .unwrap_or_else(|| panic!("{} is not among {all:?}", check.id()));
     assert!(found.to_string().contains(part), "{found}");
 }
 
@@ -94,7 +110,7 @@ fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
 }
 
 #[test]
-fn checks_have_names_of_their_own() {
+fn check_ids_are_unique() {
     let ids: BTreeSet<&str> = Check::ALL.iter().map(|check| check.id()).collect();
     assert_eq!(ids.len(), Check::ALL.len());
     for check in Check::ALL {
@@ -104,13 +120,13 @@ fn checks_have_names_of_their_own() {
 }
 
 #[test]
-fn a_plain_change_has_no_finding() {
+fn plain_change_has_no_findings() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     assert_eq!(findings(&world, &world.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")])), []);
 }
 
 #[test]
-fn what_was_wrong_before_holds_nothing_up() {
+fn existing_problems_do_not_block_change() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![role("app", &[]), rival]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
@@ -122,38 +138,61 @@ fn what_was_wrong_before_holds_nothing_up() {
 }
 
 #[test]
-fn conflicting_roles() {
+fn conflicting_roles_are_errors() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![role("app", &[]), rival]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "rival")]);
     let rival = world.blueprint.nodes[&node(2)].doc.noderoles[&key("rival")].clone();
     let both = world.with_node(1, |doc| drop(doc.noderoles.insert(key("rival"), rival.clone())));
-    trips(&world, &world.to(both), Check::ConflictingRoles, "it excludes app, which is on that node too");
-    passes(&world, &world.change(&[bind(WEB, 3, "rival"), bind(WEB, 4, "app")]), Check::ConflictingRoles);
+    trips(
+        &world,
+        &world.to(both),
+        Check::ConflictingRoles,
+        "it excludes app, which is on that node too",
+    );
+    passes(
+        &world,
+        &world.change(&[bind(WEB, 3, "rival"), bind(WEB, 4, "app")]),
+        Check::ConflictingRoles,
+    );
 }
 
 #[test]
-fn abstract_roles() {
+fn abstract_role_is_error() {
     let mut world = World::of(vec![role("store", &[])]);
     world.commit(&[bind(WEB, 1, "store")]);
     let hash = world.import("2", vec![flagged(role("store", &[]), |f| f.is_abstract = true)]);
     let content = world.catalog.barclamp(hash).unwrap().roles[&name("store")];
     let new = world.with_noderole(1, "store", |noderole| noderole.role = content);
-    trips(&world, &world.to(new), Check::AbstractRole, "store on n1.house.example.com: the role is abstract");
+    trips(
+        &world,
+        &world.to(new),
+        Check::AbstractRole,
+        "store on n1.house.example.com: the role is abstract",
+    );
     passes(&world, &world.change(&[bind(WEB, 2, "store")]), Check::AbstractRole);
 }
 
 #[test]
-fn noderoles_out_of_their_tree() {
+fn noderole_outside_tree_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(SYSTEM, 2, "app")]);
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
-    trips(&world, &world.to(beside), Check::OutOfTree, "bound in web, and its node would be in edge");
-    passes(&world, &world.change(&[Edit::MoveNode { node: node(2), deployment: EDGE }]), Check::OutOfTree);
+    trips(
+        &world,
+        &world.to(beside),
+        Check::OutOfTree,
+        "bound in web, and its node would be in edge",
+    );
+    passes(
+        &world,
+        &world.change(&[Edit::MoveNode { node: node(2), deployment: EDGE }]),
+        Check::OutOfTree,
+    );
 }
 
 #[test]
-fn orders_that_can_not_be() {
+fn broken_order_is_error() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let nothing = EdgeDoc { parent: key("gone").id(node(1)), kind: EdgeKind::Hard };
@@ -168,20 +207,27 @@ fn orders_that_can_not_be() {
 }
 
 #[test]
-fn soft_orders_against_hard_ones() {
+fn soft_edge_against_hard_is_warning() {
     let fine = Role { preceeds: [name("app")].into(), ..role("other", &[]) };
-    let mut world = World::of(vec![role("base", &[]), role("mid", &["base"]), role("app", &["mid"]), fine]);
+    let mut world =
+        World::of(vec![role("base", &[]), role("mid", &["base"]), role("app", &["mid"]), fine]);
     world.commit(&[bind(WEB, 1, "app")]);
-    // Planning refuses the circle when it binds; the pin of a noderole can still come to one.
-    let hash = world.import("2", vec![Role { preceeds: [name("base")].into(), ..role("app", &["mid"]) }]);
+    // Planning refuses the cycle when binding, but a noderole's pin can still create one.
+    let hash =
+        world.import("2", vec![Role { preceeds: [name("base")].into(), ..role("app", &["mid"]) }]);
     let against = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
     let new = world.with_noderole(1, "app", |noderole| noderole.role = against);
-    trips(&world, &world.to(new), Check::SoftAgainstHard, "goes before base, and yet it waits for it");
+    trips(
+        &world,
+        &world.to(new),
+        Check::SoftAgainstHard,
+        "goes before base, and yet it waits for it",
+    );
     passes(&world, &world.change(&[bind(WEB, 2, "other")]), Check::SoftAgainstHard);
 }
 
 #[test]
-fn jigs_that_nobody_has_or_that_are_off() {
+fn unknown_or_inactive_jig_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     let plain = world.change(&[bind(WEB, 1, "app")]);
     let off = findings_with(&world, &plain, &[("noop", false)], None);
@@ -193,10 +239,15 @@ fn jigs_that_nobody_has_or_that_are_off() {
     let mut without = world.clone();
     without.commit(&[switch(false)]);
     let together = without.change(&[switch(true), bind(WEB, 1, "app")]);
-    assert_eq!(findings_with(&without, &together, &[("noop", false)], None), [], "the same change switches it on");
+    assert_eq!(
+        findings_with(&without, &together, &[("noop", false)], None),
+        [],
+        "the same change switches it on"
+    );
 
     world.commit(&[bind(WEB, 1, "app")]);
-    let hash = world.import("2", vec![Role { jig_class: JigClass::Other("chef".into()), ..role("app", &[]) }]);
+    let hash = world
+        .import("2", vec![Role { jig_class: JigClass::Other("chef".into()), ..role("app", &[]) }]);
     let content = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
     let cooked = world.with_noderole(1, "app", |noderole| noderole.role = content);
     trips(&world, &world.to(cooked), Check::UnknownJig, "class chef, which no worker has");
@@ -204,27 +255,38 @@ fn jigs_that_nobody_has_or_that_are_off() {
 }
 
 #[test]
-fn runs_without_time() {
-    let hasty = Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
+fn zero_timeout_is_error() {
+    let hasty =
+        Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
     let world = World::of(vec![hasty, role("app", &[])]);
     trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "gives a run no time");
     passes(&world, &world.change(&[bind(WEB, 1, "app")]), Check::NoTime);
 }
 
 #[test]
-fn destruction_that_nobody_asked_for_or_that_repeats() {
+fn unrequested_or_retried_destruction_is_found() {
     let wipe = flagged(role("wipe", &[]), |f| f.destructive = true);
     let stubborn = Role {
         run: RunPolicy { retries: 3, ..RunPolicy::default() },
         ..flagged(role("stubborn", &[]), |f| f.destructive = true)
     };
     let mut world = World::of(vec![wipe, stubborn]);
-    trips(&world, &world.change(&[bind(WEB, 2, "stubborn")]), Check::DestructiveRetries, "its 3 retries don't count");
+    trips(
+        &world,
+        &world.change(&[bind(WEB, 2, "stubborn")]),
+        Check::DestructiveRetries,
+        "its 3 retries don't count",
+    );
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveRetries);
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveUnasked);
     world.commit(&[bind(WEB, 1, "wipe")]);
     let silent = world.change(&[data(1, "wipe", json!({"disk": "sda"}))]);
-    trips(&world, &silent, Check::DestructiveUnasked, "lose its data again because its data changed");
+    trips(
+        &world,
+        &silent,
+        Check::DestructiveUnasked,
+        "lose its data again because its data changed",
+    );
     let shared = world.change(&[role_data(WEB, "wipe", json!({"disk": "sda"}))]);
     trips(&world, &shared, Check::DestructiveUnasked, "Add a re-run of wipe with the reason");
     let said = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
@@ -232,7 +294,7 @@ fn destruction_that_nobody_asked_for_or_that_repeats() {
 }
 
 #[test]
-fn data_against_its_schema() {
+fn schema_mismatch_is_error() {
     let port = Attrib {
         name: AttribName::parse("app-port").unwrap(),
         map: vec!["app".into(), "port".into()],
@@ -243,44 +305,82 @@ fn data_against_its_schema() {
     let mut world = World::of(vec![Role { attribs: vec![port], ..role("app", &[]) }]);
     world.commit(&[bind(WEB, 1, "app")]);
     let own = |value: Value| world.change(&[data(1, "app", json!({"app": {"port": value}}))]);
-    trips(&world, &own(json!("http")), Check::BrokenSchema, "/app/port is a text, and should be a whole number");
+    trips(
+        &world,
+        &own(json!("http")),
+        Check::BrokenSchema,
+        "/app/port is a text, and should be a whole number",
+    );
     trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port should be at most 65535");
     let shared = world.change(&[role_data(WEB, "app", json!({"app": {"port": true}}))]);
     trips(&world, &shared, Check::BrokenSchema, "Write it as attribute app-port wants it");
     let away = "/app/port is taken away by a null, and is required";
     trips(&world, &own(json!(null)), Check::BrokenSchema, away);
-    trips(&world, &world.change(&[data(1, "app", json!({"app": null}))]), Check::BrokenSchema, away);
+    trips(
+        &world,
+        &world.change(&[data(1, "app", json!({"app": null}))]),
+        Check::BrokenSchema,
+        away,
+    );
     passes(&world, &own(json!(8080)), Check::BrokenSchema);
-    passes(&world, &world.change(&[data(1, "app", json!({"app": {"other": "x"}}))]), Check::BrokenSchema);
+    passes(
+        &world,
+        &world.change(&[data(1, "app", json!({"app": {"other": "x"}}))]),
+        Check::BrokenSchema,
+    );
 }
 
 #[test]
-fn secrets_in_plain_sight() {
+fn plain_text_secret_is_found() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let own = |value: Value| world.change(&[data(1, "app", value)]);
     let pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----";
-    trips(&world, &own(json!({"tls": [{"pem": pem}]})), Check::PlainSecret, "/tls/0/pem holds a private key");
+    trips(
+        &world,
+        &own(json!({"tls": [{"pem": pem}]})),
+        Check::PlainSecret,
+        "/tls/0/pem holds a private key",
+    );
     let token = format!("ghp_{}", "a1".repeat(18));
     let shared = world.change(&[role_data(WEB, "app", json!({"env": format!("TOKEN={token}")}))]);
     trips(&world, &shared, Check::PlainSecret, "app in web: /env holds an access token");
-    assert!(!serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token), "it is not told once more");
-    passes(&world, &own(json!({"tls": {"pem": "-----BEGIN CERTIFICATE-----"}, "akia": "AKIA"})), Check::PlainSecret);
+    assert!(
+        !serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token),
+        "it is not told once more"
+    );
+    passes(
+        &world,
+        &own(json!({"tls": {"pem": "-----BEGIN CERTIFICATE-----"}, "akia": "AKIA"})),
+        Check::PlainSecret,
+    );
 
-    for value in
-        [json!({"db_password": "x"}), json!({"api": {"apiKey": "x"}}), json!({"tokens": 1, "auth-token": ["x"]})]
-    {
+    for value in [
+        json!({"db_password": "x"}),
+        json!({"api": {"apiKey": "x"}}),
+        json!({"tokens": 1, "auth-token": ["x"]}),
+    ] {
         trips(&world, &own(value), Check::SecretByName, "sounds like a secret");
     }
     let secret = json!({"$secret": "db", "version": 1});
-    let fine =
-        json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
+    let fine = json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
     passes(&world, &own(fine), Check::SecretByName);
 
-    // No edit writes half a reference, or one by such a name, so it takes somebody who writes documents.
-    let half = |doc: &mut engine::cluster::NoderoleDoc| doc.data = json!({"key": {"$secret": "db"}});
-    trips(&world, &world.to(world.with_noderole(1, "app", half)), Check::BrokenReference, "no complete reference");
-    passes(&world, &own(json!({"key": secret, "path": {"$secret": "db/admin", "version": 3}})), Check::BrokenReference);
+    // No edit can write a malformed reference or one with such a name, so the test writes the
+    // document directly.
+    let half =
+        |doc: &mut engine::cluster::NoderoleDoc| doc.data = json!({"key": {"$secret": "db"}});
+    trips(
+        &world,
+        &world.to(world.with_noderole(1, "app", half)),
+        Check::BrokenReference,
+        "no complete reference",
+    );
+    passes(
+        &world,
+        &own(json!({"key": secret, "path": {"$secret": "db/admin", "version": 3}})),
+        Check::BrokenReference,
+    );
     for name in ["../db", "/etc/passwd", "db/", "db//admin", ".hidden", "db\\admin"] {
         let refers = |doc: &mut engine::cluster::NoderoleDoc| {
             doc.data = json!({"tls": {"key": {"$secret": name, "version": 1}}});
@@ -295,9 +395,13 @@ fn secrets_in_plain_sight() {
 }
 
 #[test]
-fn one_key_from_two_sides() {
+fn shared_key_is_warning() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"]), role("other", &[])]);
-    world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), data(1, "app", json!({"net": {"mtu": 1500}}))]);
+    world.commit(&[
+        bind(WEB, 1, "app"),
+        bind(WEB, 1, "other"),
+        data(1, "app", json!({"net": {"mtu": 1500}})),
+    ]);
     let own = |role: &str, value: Value| world.change(&[data(1, role, value)]);
     let both = own("other", json!({"net": {"mtu": 9000}}));
     trips(&world, &both, Check::SharedKey, "app and other both set /net/mtu");
@@ -307,7 +411,7 @@ fn one_key_from_two_sides() {
 }
 
 #[test]
-fn many_keys_of_many_noderoles_are_told_as_far_as_the_bound() {
+fn shared_key_findings_are_bounded() {
     let names: Vec<String> = (0..40).map(|n| format!("r{n}")).collect();
     let mut world = World::of(names.iter().map(|name| role(name, &[])).collect());
     world.commit(&names.iter().map(|name| bind(WEB, 1, name)).collect::<Vec<_>>());
@@ -319,7 +423,7 @@ fn many_keys_of_many_noderoles_are_told_as_far_as_the_bound() {
 }
 
 #[test]
-fn policies_weakened_in_what_they_let_pass() {
+fn weakened_policy_with_other_change_is_error() {
     let world = World::of(vec![role("app", &[])]);
     let changed = world.change(&[bind(WEB, 1, "app")]);
     let policy = |approvals, destructive| Policy {
@@ -334,7 +438,10 @@ fn policies_weakened_in_what_they_let_pass() {
     assert_eq!(findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(2, 2)))), []);
     let alone = world.to(world.blueprint.clone());
     let warned = findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1))));
-    assert_eq!((warned.len(), warned[0].check, warned[0].level), (1, Check::PolicyWeaker, Level::Warning));
+    assert_eq!(
+        (warned.len(), warned[0].check, warned[0].level),
+        (1, Check::PolicyWeaker, Level::Warning)
+    );
     assert!(warned[0].what.contains("every change: 2 -> 1, destructive: 2 -> 1"), "{}", warned[0]);
     let mixed = findings_with(&world, &alone, &[], Some((&policy(1, 3), &policy(2, 2))));
     assert_eq!(mixed.len(), 1, "one part that is weaker is enough");
@@ -342,8 +449,9 @@ fn policies_weakened_in_what_they_let_pass() {
 }
 
 #[test]
-fn policies_that_nobody_can_meet() {
-    let world = World::of(vec![role("app", &[]), flagged(role("wipe", &[]), |f| f.destructive = true)]);
+fn unsatisfiable_policy_is_error() {
+    let world =
+        World::of(vec![role("app", &[]), flagged(role("wipe", &[]), |f| f.destructive = true)]);
     let alone = world.to(world.blueprint.clone());
     let policy = |approvals, destructive| Policy {
         approvals,
@@ -353,9 +461,12 @@ fn policies_that_nobody_can_meet() {
     let found_in = |changed: &Changed, before: &Policy, after: &Policy, all, others| {
         let among = Reviewers { all, others };
         let all = findings_among(&world, changed, &[], Some((before, after)), among).into_iter();
-        all.filter(|f| f.check == Check::PolicyUnmet).map(|f| (f.level, f.to_string())).collect::<Vec<_>>()
+        all.filter(|f| f.check == Check::PolicyUnmet)
+            .map(|f| (f.level, f.to_string()))
+            .collect::<Vec<_>>()
     };
-    let found = |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
+    let found =
+        |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
     let told = |what: &str, never: &str| {
         let remedy = "Ask for fewer approvals, or let more people review first";
         vec![(Level::Error, format!("policy: {what}: {never} be committed. {remedy}"))]
@@ -385,9 +496,14 @@ fn policies_that_nobody_can_meet() {
 }
 
 #[test]
-fn restarts_all_at_once() {
+fn simultaneous_restart_is_warning() {
     let mut world = World::of(vec![lane_of(1), role("free", &[])]);
-    world.commit(&[bind(WEB, 1, "free"), bind(WEB, 2, "free"), bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
+    world.commit(&[
+        bind(WEB, 1, "free"),
+        bind(WEB, 2, "free"),
+        bind(WEB, 1, "app"),
+        bind(WEB, 2, "app"),
+    ]);
     let all = world.change(&[role_data(WEB, "free", json!({"a": 1}))]);
     trips(&world, &all, Check::AllAtOnce, "free in web: all 2 nodes restart at the same time");
     passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), Check::AllAtOnce);
@@ -396,35 +512,51 @@ fn restarts_all_at_once() {
 }
 
 #[test]
-fn those_below_go_on_with_the_old() {
+fn stale_descendants_are_warning() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app")]);
-    trips(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow, "1 noderole depends on what changes");
+    trips(
+        &world,
+        &world.change(&[rerun(1, "base")]),
+        Check::StaleBelow,
+        "1 noderole depends on what changes",
+    );
     passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), Check::StaleBelow);
 }
 
 #[test]
-fn limits_that_go_or_limit_nothing() {
+fn removed_or_ineffective_limit_is_warning() {
     let mut world = World::of(vec![lane_of(2)]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     let content = |world: &mut World, version: &str, role: Role| {
         let hash = world.import(version, vec![role]);
         world.catalog.barclamp(hash).unwrap().roles[&name("app")]
     };
-    let (open, tight) = (content(&mut world, "2", role("app", &[])), content(&mut world, "3", lane_of(1)));
+    let (open, tight) =
+        (content(&mut world, "2", role("app", &[])), content(&mut world, "3", lane_of(1)));
     let to = |hash| world.to(world.with_noderole(1, "app", |noderole| noderole.role = hash));
-    trips(&world, &to(open), Check::LimitGone, "until now 2 ran at once; the role's new content has no limit");
+    trips(
+        &world,
+        &to(open),
+        Check::LimitGone,
+        "until now 2 ran at once; the role's new content has no limit",
+    );
     passes(&world, &to(tight), Check::LimitGone);
     passes(&world, &world.change(&[bind(WEB, 4, "app")]), Check::LimitTooWide);
 
     let wide = World::of(vec![lane_of(2)]);
     let two = wide.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
-    trips(&wide, &two, Check::LimitTooWide, "lane app in web: it lets 2 run at once, and there are 2");
+    trips(
+        &wide,
+        &two,
+        Check::LimitTooWide,
+        "lane app in web: it lets 2 run at once, and there are 2",
+    );
     passes(&wide, &wide.change(&[bind(WEB, 1, "app")]), Check::LimitTooWide);
 }
 
 #[test]
-fn services_alone_and_clusters_of_a_wrong_size() {
+fn lonely_service_or_even_cluster_is_warning() {
     let service = flagged(role("name-service", &[]), |f| f.service = true);
     let member = flagged(role("member", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![service, role("client", &["name-service"]), member]);
@@ -458,7 +590,7 @@ fn services_alone_and_clusters_of_a_wrong_size() {
 }
 
 #[test]
-fn versions_that_are_old_or_do_not_fit() {
+fn outdated_or_mismatched_version_is_warning() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let newer = Role { description: "other".into(), ..role("app", &[]) };
@@ -471,7 +603,8 @@ fn versions_that_are_old_or_do_not_fit() {
         "version 1.9 comes into use, and 1.10 is imported",
     );
     passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
-    // Using a version takes its roles along, so a role beside the pin takes somebody who writes documents.
+    // Using a version also updates its roles, so the test writes a role that differs from the pin
+    // directly.
     let other = world.catalog.barclamp(nine).unwrap().roles[&name("app")];
     let mut beside = world.blueprint.clone();
     let mut doc = (*beside.deployments[&WEB].doc).clone();
@@ -484,11 +617,16 @@ fn versions_that_are_old_or_do_not_fit() {
     let mut doc = (*lacks.deployments[&WEB].doc).clone();
     doc.barclamps.insert(BarclampName::parse("house").unwrap(), without);
     lacks.put_deployment(doc).unwrap();
-    trips(&world, &world.to(lacks), Check::RoleBesidePin, "the role is not in house 2, which is in use there");
+    trips(
+        &world,
+        &world.to(lacks),
+        Check::RoleBesidePin,
+        "the role is not in house 2, which is in use there",
+    );
 }
 
 #[test]
-fn deployments_and_neighbours_left_alone() {
+fn emptied_deployment_or_moved_node_is_warning() {
     let blue = DeploymentId(Uuid::from_u128(9));
     let create = Edit::CreateDeployment {
         id: blue,
@@ -513,22 +651,32 @@ fn deployments_and_neighbours_left_alone() {
         doc.noderoles.clear();
         doc.deployment = SYSTEM;
     });
-    trips(&world, &world.to(bare), Check::EmptiedDeployment, "edge: no node and no noderole would be left in it");
+    trips(
+        &world,
+        &world.to(bare),
+        Check::EmptiedDeployment,
+        "edge: no node and no noderole would be left in it",
+    );
     passes(&world, &down(1), Check::EmptiedDeployment);
 }
 
 #[test]
-fn many_of_a_kind_are_counted() {
+fn excess_findings_are_counted() {
     let mut world = World::of((0..60).map(|n| role(&format!("r{n}"), &[])).collect());
     world.commit(&(0..60).map(|n| bind(WEB, 1, &format!("r{n}"))).collect::<Vec<_>>());
-    let edits: Vec<Edit> = (0..60).map(|n| data(1, &format!("r{n}"), json!({"password": "x"}))).collect();
+    let edits: Vec<Edit> =
+        (0..60).map(|n| data(1, &format!("r{n}"), json!({"password": "x"}))).collect();
     let found = findings(&world, &world.change(&edits));
     assert_eq!(found.len(), MAX_EACH);
     assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
 }
 
-/// What lint says of a use of a secret in `app` of web, where workers report these of that name.
-fn secret_findings(inherited: bool, version: i64, known: Option<Option<Descriptor>>) -> Vec<(Check, String)> {
+/// The findings for a secret in `app` of web, given what workers report for that name.
+fn secret_findings(
+    inherited: bool,
+    version: i64,
+    known: Option<Option<Descriptor>>,
+) -> Vec<(Check, String)> {
     let mut world = World::of(vec![role("db", &[]), role("app", &["db"])]);
     world.commit(&[bind(WEB, 1, "db")]);
     let key = json!({"key": {"$secret": "db/admin", "version": version}});
@@ -539,7 +687,8 @@ fn secret_findings(inherited: bool, version: i64, known: Option<Option<Descripto
             world.change(&[bind(WEB, 1, "app")])
         }
     };
-    let secret = |descriptor| KnownSecret { name: "db/admin".into(), versions: [1, 2].into(), descriptor };
+    let secret =
+        |descriptor| KnownSecret { name: "db/admin".into(), versions: [1, 2].into(), descriptor };
     let mut reported: BTreeMap<String, KnownSecret> =
         known.into_iter().map(|descriptor| ("db/admin".into(), secret(descriptor))).collect();
     reported.insert("other".into(), KnownSecret { name: "other".into(), ..secret(None) });
@@ -550,13 +699,20 @@ fn secret_findings(inherited: bool, version: i64, known: Option<Option<Descripto
 }
 
 #[test]
-fn secrets_are_compared_with_those_of_workers() {
-    let of = |deployments: &[&str]| Descriptor::Data { deployments: deployments.iter().map(|d| (*d).into()).collect() };
+fn secrets_are_checked_against_worker_descriptors() {
+    let of = |deployments: &[&str]| Descriptor::Data {
+        deployments: deployments.iter().map(|d| (*d).into()).collect(),
+    };
     type Case = (bool, i64, Option<Option<Descriptor>>, Option<(Check, &'static str)>);
     let cases: [Case; 9] = [
         (false, 2, Some(Some(of(&["web"]))), None),
         (false, 2, Some(Some(of(&["*"]))), None),
-        (false, 1, Some(Some(Descriptor::NodeKey {})), Some((Check::NodeKeyAsData, "which is a node key"))),
+        (
+            false,
+            1,
+            Some(Some(Descriptor::NodeKey {})),
+            Some((Check::NodeKeyAsData, "which is a node key")),
+        ),
         (false, 1, None, Some((Check::UnusableSecret, "which no worker has"))),
         (false, 1, Some(None), Some((Check::UnusableSecret, "no valid db/admin/secret.toml"))),
         (
@@ -565,29 +721,48 @@ fn secrets_are_compared_with_those_of_workers() {
             Some(Some(of(&["edge"]))),
             Some((Check::UnusableSecret, "which web may not use: the run will fail")),
         ),
-        (false, 3, Some(Some(of(&["web"]))), Some((Check::UnusableSecret, "no worker has that version"))),
-        (true, 1, Some(Some(of(&["edge"]))), Some((Check::UnusableSecret, "the run keeps the reference"))),
+        (
+            false,
+            3,
+            Some(Some(of(&["web"]))),
+            Some((Check::UnusableSecret, "no worker has that version")),
+        ),
+        (
+            true,
+            1,
+            Some(Some(of(&["edge"]))),
+            Some((Check::UnusableSecret, "the run keeps the reference")),
+        ),
         (true, 1, Some(Some(Descriptor::NodeKey {})), None),
     ];
     for (inherited, version, known, expected) in cases {
         let found = secret_findings(inherited, version, known.clone());
         match (found.as_slice(), expected) {
             ([], None) => {}
-            ([(check, text)], Some((wanted, part))) => assert!(*check == wanted && text.contains(part), "{text}"),
+            ([(check, text)], Some((wanted, part))) => {
+                assert!(*check == wanted && text.contains(part), "{text}")
+            }
             other => panic!("{known:?}: {other:?}"),
         }
     }
 }
 
 #[test]
-fn key_of_a_node_is_no_data() {
+fn node_key_as_data_is_error() {
     let mut world = World::of(vec![role("db", &[])]);
     world.commit(&[bind(WEB, 1, "db")]);
     let ssh = json!({"transport": "ssh", "addresses": ["10.0.0.1"], "user": "root", "host_key": "ssh-ed25519 AAAA",
         "key": {"$secret": "deploy/ssh", "version": 1}});
     let ssh: engine::cluster::Connection = serde_json::from_value(ssh).unwrap();
     world.blueprint = world.with_node(1, |doc| doc.connection = Some(ssh.clone()));
-    let uses = |name: &str| world.change(&[data(1, "db", json!({"key": {"$secret": name, "version": 7}}))]);
-    trips(&world, &uses("deploy/ssh"), Check::NodeKeyAsData, "uses secret deploy/ssh version 7, which is a node key");
+    let uses = |name: &str| {
+        world.change(&[data(1, "db", json!({"key": {"$secret": name, "version": 7}}))])
+    };
+    trips(
+        &world,
+        &uses("deploy/ssh"),
+        Check::NodeKeyAsData,
+        "uses secret deploy/ssh version 7, which is a node key",
+    );
     passes(&world, &uses("deploy/other"), Check::NodeKeyAsData);
 }

@@ -1,4 +1,4 @@
-//! Blueprints compared: what differs, what follows from it, and what lint says of it.
+//! Compares blueprints: the difference, its impact, and the findings of lint.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 

@@ -1,4 +1,4 @@
-//! Marks of what was opened stand on what is shown.
+//! Marks of opened sections refer to displayed content.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn of(world: &World, edits: &[Edit]) -> BTreeMap<Anchor, Hash> {
 }
 
 #[test]
-fn what_differs_loses_its_mark_and_nothing_else_does() {
+fn only_changed_documents_lose_their_mark() {
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let first = of(&world, &[data(1, "app", json!({"a": 1})), data(2, "app", json!({"a": 1}))]);
@@ -33,7 +33,7 @@ fn what_differs_loses_its_mark_and_nothing_else_does() {
 }
 
 #[test]
-fn what_is_only_counted_does_not_count() {
+fn counted_items_do_not_affect_marks() {
     let mut world = World::of(vec![role("base", &[]), role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
     let edit = data(1, "app", json!({"a": 1}));
@@ -43,16 +43,23 @@ fn what_is_only_counted_does_not_count() {
 }
 
 #[test]
-fn another_policy_is_marked_and_spoken_of_like_a_document() {
-    let policy =
-        |approvals, removal| Policy { approvals, by_risk: [(Risk::Removal, removal)].into(), ..Policy::default() };
+fn policy_change_is_marked_like_document() {
+    let policy = |approvals, removal| Policy {
+        approvals,
+        by_risk: [(Risk::Removal, removal)].into(),
+        ..Policy::default()
+    };
     let of = |old, new| Difference { policy: Some(Sides { old, new }), ..Difference::default() };
     let (one, two) = (of(policy(1, 2), policy(1, 3)), of(policy(1, 2), policy(2, 3)));
     let (first, second) = (contents(&one).unwrap(), contents(&two).unwrap());
     assert_eq!(first.keys().collect::<Vec<_>>(), [&Anchor::Policy(None)]);
     assert_ne!(first, second, "another policy is another change");
     let stands = |difference, value: &str| Anchor::Policy(Some(value.into())).stands_in(difference);
-    assert!(Anchor::Policy(None).stands_in(&one) && stands(&one, "/by_risk/removal") && stands(&two, "/approvals"));
+    assert!(
+        Anchor::Policy(None).stands_in(&one)
+            && stands(&one, "/by_risk/removal")
+            && stands(&two, "/approvals")
+    );
     assert!(!stands(&one, "/approvals"), "what stays is no change");
     assert!(!Anchor::Policy(None).stands_in(&Difference::default()));
 }

@@ -1,4 +1,4 @@
-//! The secrets that a change names, and the risk that follows.
+//! The secrets that a change uses, and the resulting risk.
 
 use engine::blueprint::consequences::{self, Planned};
 use engine::blueprint::{difference, secret_changes};
@@ -10,17 +10,20 @@ use engine::ids::DeploymentName;
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
-use crate::world::{Changed, EDGE, WEB, World, bind, data, key, name, node, rerun, role, role_data};
+use crate::world::{
+    Changed, EDGE, WEB, World, bind, data, key, name, node, rerun, role, role_data,
+};
 
 fn secret(name: &str, version: i64) -> Value {
     json!({"$secret": name, "version": version})
 }
 
-/// The secrets of a change in words, and whether its risks name them.
+/// The secrets of a change as text, and whether its risks include secrets.
 fn told(changed: &Changed) -> (Vec<String>, bool) {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
-    let planned = Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog };
+    let planned =
+        Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog };
     let secrets = secret_changes(&planned);
     let risks = consequences::risks(&planned);
     let consequences = consequences::consequences(&planned, None);
@@ -36,27 +39,40 @@ fn world() -> World {
 }
 
 #[test]
-fn data_without_secrets_names_none() {
+fn data_without_secrets_uses_none() {
     let world = world();
-    assert_eq!(told(&world.change(&[bind(WEB, 3, "db"), data(1, "db", json!({"port": 1}))])), (vec![], false));
+    assert_eq!(
+        told(&world.change(&[bind(WEB, 3, "db"), data(1, "db", json!({"port": 1}))])),
+        (vec![], false)
+    );
 }
 
 #[test]
-fn deployment_data_is_named_with_its_nodes() {
+fn deployment_data_secret_lists_its_nodes() {
     let mut world = world();
     let of = |version| role_data(WEB, "db", json!({"keys": [secret("db/password", version)]}));
     let changed = world.change(&[of(1)]);
-    assert_eq!(told(&changed), (vec!["uses secret db/password version 1 in db of web on n1, n2".into()], true));
+    assert_eq!(
+        told(&changed),
+        (vec!["uses secret db/password version 1 in db of web on n1, n2".into()], true)
+    );
     world.commit(&[of(1)]);
     let rotated = "uses secret db/password version 2 (was version 1) in db of web on n1, n2";
     assert_eq!(told(&world.change(&[of(2)])), (vec![rotated.into()], true));
     let dropped = "no longer uses secret db/password version 1 in db of web on n1, n2";
-    assert_eq!(told(&world.change(&[role_data(WEB, "db", json!({}))])), (vec![dropped.into()], false));
-    assert_eq!(told(&world.change(&[rerun(1, "db")])), (vec![], false), "the same secret as before");
+    assert_eq!(
+        told(&world.change(&[role_data(WEB, "db", json!({}))])),
+        (vec![dropped.into()], false)
+    );
+    assert_eq!(
+        told(&world.change(&[rerun(1, "db")])),
+        (vec![], false),
+        "the same secret as before"
+    );
 }
 
 #[test]
-fn noderole_data_replaces_the_deployments_secret() {
+fn noderole_data_overrides_deployment_secret() {
     let mut world = world();
     world.commit(&[role_data(WEB, "db", json!({"key": secret("db/password", 1)}))]);
     let changed = world.change(&[data(1, "db", json!({"key": secret("db/other", 1)}))]);
@@ -65,49 +81,62 @@ fn noderole_data_replaces_the_deployments_secret() {
 }
 
 #[test]
-fn unbound_role_data_is_named() {
+fn secret_of_unbound_role_is_listed() {
     let changed = world().change(&[
         Edit::AddRole { deployment: EDGE, role: name("db") },
         role_data(EDGE, "db", json!({"key": secret("db/password", 1)})),
     ]);
-    assert_eq!(told(&changed), (vec!["uses secret db/password version 1 in db of edge".into()], true));
+    assert_eq!(
+        told(&changed),
+        (vec!["uses secret db/password version 1 in db of edge".into()], true)
+    );
 }
 
 #[test]
-fn bound_role_template_is_named() {
+fn secret_of_bound_template_is_listed() {
     let changed = world().change(&[bind(WEB, 3, "proxy")]);
-    assert_eq!(told(&changed), (vec!["uses secret tls/key version 3 in proxy of web on n3".into()], true));
+    assert_eq!(
+        told(&changed),
+        (vec!["uses secret tls/key version 3 in proxy of web on n3".into()], true)
+    );
 }
 
 #[test]
-fn new_noderole_receives_secrets_of_others() {
+fn new_noderole_receives_inherited_secrets() {
     let mut world = world();
     world.commit(&[data(1, "db", json!({"key": secret("db/password", 1)})), bind(WEB, 3, "proxy")]);
     let (secrets, risk) = told(&world.change(&[bind(WEB, 1, "app")]));
     let expected = "receives secret db/password version 1 in app of web on n1, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its parent");
     let (secrets, risk) = told(&world.change(&[bind(WEB, 3, "db")]));
-    let expected = "receives secret tls/key version 3 in db of web on n3, from the data of other noderoles";
+    let expected =
+        "receives secret tls/key version 3 in db of web on n3, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its node");
 }
 
 #[test]
-fn renamed_deployment_uses_its_secrets_anew() {
+fn renamed_deployment_lists_its_secrets() {
     let mut world = world();
     world.commit(&[role_data(WEB, "db", json!({"key": secret("db/password", 1)}))]);
     let mut new = world.blueprint.clone();
-    let doc = DeploymentDoc { name: DeploymentName::parse("shop").unwrap(), ..(*new.deployments[&WEB].doc).clone() };
+    let doc = DeploymentDoc {
+        name: DeploymentName::parse("shop").unwrap(),
+        ..(*new.deployments[&WEB].doc).clone()
+    };
     new.put_deployment(doc).unwrap();
     let (secrets, risk) = told(&world.to(new));
     let expected = [
         "uses secret db/password version 1 in db of shop on n1, n2",
         "no longer uses secret db/password version 1 in db of web on n1, n2",
     ];
-    assert_eq!((secrets.iter().map(String::as_str).collect::<Vec<_>>(), risk), (expected.to_vec(), true));
+    assert_eq!(
+        (secrets.iter().map(String::as_str).collect::<Vec<_>>(), risk),
+        (expected.to_vec(), true)
+    );
 }
 
 #[test]
-fn role_content_with_another_secret_is_named() {
+fn changed_role_content_secret_is_listed() {
     let world = world();
     let mut next = world.clone();
     let templated = Role { template: json!({"key": secret("db/password", 7)}), ..role("db", &[]) };
@@ -136,10 +165,13 @@ fn reached_with(world: &World, version: i64) -> engine::cluster::Blueprint {
 }
 
 #[test]
-fn node_key_is_named_and_no_secret_risk() {
+fn node_key_is_listed_without_secret_risk() {
     let mut world = world();
     let changed = world.to(reached_with(&world, 1));
-    assert_eq!(told(&changed), (vec!["uses node key deploy/ssh version 1 in web on n1".into()], false));
+    assert_eq!(
+        told(&changed),
+        (vec!["uses node key deploy/ssh version 1 in web on n1".into()], false)
+    );
     world.blueprint = changed.new;
     let changed = world.to(reached_with(&world, 2));
     let expected = "uses node key deploy/ssh version 2 (was version 1) in web on n1";

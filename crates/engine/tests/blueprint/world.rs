@@ -1,4 +1,5 @@
-//! A small cluster: *system* with *web* and *edge* below it, nodes that have no document yet, and roles written in code.
+//! A small cluster: *system* with children *web* and *edge*, nodes without a document, and roles
+//! defined in code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use engine::blueprint::{DocumentChange, Projection, compare, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::{Barclamp, Catalog, Flags, JigClass, Lane, LaneMode, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NoderoleDoc, NoderoleKey, Skeleton};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName};
+use engine::ids::{
+    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName,
+};
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -66,7 +69,7 @@ pub fn in_lane(role: Role, max_running: u32, mode: LaneMode) -> Role {
     Role { run: engine::catalog::RunPolicy { lane: Some(lane), ..role.run.clone() }, ..role }
 }
 
-/// A cluster and what it may be made of.
+/// A cluster and its catalog.
 #[derive(Clone)]
 pub struct World {
     pub catalog: Catalog,
@@ -86,10 +89,13 @@ pub struct Changed {
 
 impl World {
     pub fn of(roles: Vec<Role>) -> Self {
-        let mut world = Self { catalog: Catalog::default(), blueprint: Blueprint::default(), nodes: 6 };
+        let mut world =
+            Self { catalog: Catalog::default(), blueprint: Blueprint::default(), nodes: 6 };
         let pin = world.import("1", roles);
         for (n, (id, label, parent)) in
-            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))].into_iter().enumerate()
+            [(SYSTEM, "system", None), (WEB, "web", Some(SYSTEM)), (EDGE, "edge", Some(SYSTEM))]
+                .into_iter()
+                .enumerate()
         {
             let pins = parent.is_none().then(|| (BarclampName::parse("house").unwrap(), pin));
             let doc = DeploymentDoc {
@@ -106,7 +112,7 @@ impl World {
         world
     }
 
-    /// Takes a version of the barclamp `house` into the catalog.
+    /// Imports a version of the barclamp `house`.
     pub fn import(&mut self, version: &str, roles: Vec<Role>) -> Hash {
         let mut content = BTreeMap::new();
         for role in roles {
@@ -115,7 +121,8 @@ impl World {
             self.catalog.add_role(hash, Arc::new(role));
         }
         let barclamp: Barclamp =
-            serde_json::from_value(json!({"name": "house", "version": version, "roles": content})).unwrap();
+            serde_json::from_value(json!({"name": "house", "version": version, "roles": content}))
+                .unwrap();
         let object = Object::of(ObjectKind::Barclamp, &barclamp).unwrap();
         self.catalog.add(&object).unwrap();
         object.hash
@@ -125,7 +132,7 @@ impl World {
         (1..=self.nodes).map(|n| (node(n), fqdn(n), SYSTEM))
     }
 
-    /// What edits come to; each must take effect.
+    /// The result of edits, all of which must take effect.
     pub fn change(&self, edits: &[Edit]) -> Changed {
         let skeleton = Skeleton::of(&self.blueprint, self.bare(), &self.catalog).unwrap();
         let numbered: Vec<NumberedEdit> =
@@ -137,7 +144,7 @@ impl World {
         Changed { effects, ..self.to(new) }
     }
 
-    /// The step to another blueprint, however it came about.
+    /// The change to another blueprint, whether or not edits can produce it.
     pub fn to(&self, new: Blueprint) -> Changed {
         let changes = compare(&self.blueprint, &new);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
@@ -151,12 +158,12 @@ impl World {
         }
     }
 
-    /// Applies edits as a commit would.
+    /// Applies edits like a commit.
     pub fn commit(&mut self, edits: &[Edit]) {
         self.blueprint = self.change(edits).new;
     }
 
-    /// The blueprint with a node's document rewritten, as no edit would do it.
+    /// The blueprint with a node's document rewritten, as no edit could do it.
     pub fn with_node(&self, n: u128, change: impl Fn(&mut engine::cluster::NodeDoc)) -> Blueprint {
         let mut new = self.blueprint.clone();
         let mut doc = (*new.nodes.get(&node(n)).unwrap().doc).clone();
@@ -166,7 +173,12 @@ impl World {
     }
 
     /// The same for one noderole.
-    pub fn with_noderole(&self, n: u128, role: &str, change: impl Fn(&mut NoderoleDoc)) -> Blueprint {
+    pub fn with_noderole(
+        &self,
+        n: u128,
+        role: &str,
+        change: impl Fn(&mut NoderoleDoc),
+    ) -> Blueprint {
         self.with_node(n, |doc| change(doc.noderoles.get_mut(&key(role)).unwrap()))
     }
 }

@@ -1,4 +1,5 @@
-//! Who does what next: workers, claimers, the janitor, nodes, people and misfortune, each one step at a time and in any order.
+//! The actors and their actions: workers, claimers, the janitor, nodes, people and faults. Each
+//! performs one action at a time, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +9,31 @@ use stateright::{Model, Property};
 
 use super::database::Ender;
 use super::state::{
-    Attempt, End, Guard, Held, Ledger, Node, Owner, Phase, Protocol, RunNo, Seen, State, StepRow, Truth,
+    Attempt, End, Guard, Held, Ledger, Node, Owner, Phase, Protocol, RunNo, Seen, State, StepRow,
+    Truth,
 };
 
-/// One step of one actor.
+/// One action of one actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     // Workers and the queue
     Claim(usize),
-    /// Without the claim's lock: a claimer reads, and writes later.
+    /// Without the claim's lock: a claimer reads now and writes later.
     ReadClaim(usize, usize),
     WriteClaim(usize),
     Lease(usize),
-    /// Checks the chain and calls the wrapper.
+    /// Checks the chain of approvals and calls the wrapper.
     Send(usize),
-    /// Hears that the run has ended, or that nothing of it is there.
+    /// Learns that the run has ended, or that the node knows nothing of it.
     Hear(usize),
-    /// Fetches how it ended, and its result.
+    /// Fetches the outcome and the result.
     Fetch(usize),
-    /// Finds the way to the node again, or asks it to end what is not found there; which that may reach or not.
+    /// Reconnects to the node, or asks it to end a run that it does not find. The flag says whether
+    /// that request arrives.
     LookAgain(usize, bool),
     Renew(usize),
-    /// Finds that the run is not its own any more, and ends it on the node if it reaches that.
+    /// Finds that it no longer owns the run, and ends it on the node. The flag says whether that
+    /// request arrives.
     LetGo(usize, bool),
     StopCancelled(usize, bool),
     Finish(usize),
@@ -49,7 +53,7 @@ pub enum Action {
     Commit(usize),
     Cancel(RunNo),
     Retry(usize),
-    // Misfortune
+    // Faults
     Stall(RunNo),
     Crash(usize),
     CutLine(usize),
@@ -61,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether somebody will do this sooner or later. Everything else may happen, and need not.
+    /// Whether an actor will take this action sooner or later. All other actions may never happen.
     pub fn is_progress(self) -> bool {
         use Action::*;
         !matches!(
@@ -118,7 +122,7 @@ impl Protocol {
         self.steps[state.runs[&run].step].node
     }
 
-    /// Whether the node has anything of a run that is to be waited for.
+    /// Whether the node has anything of a run to wait for.
     fn is_there(&self, state: &State, run: RunNo) -> bool {
         let node = &state.nodes[self.node_of(state, run)];
         node.coming.iter().chain(&node.processes).any(|attempt| attempt.run == run)
@@ -181,13 +185,15 @@ impl Protocol {
             actions.extend(self.admissible(state).into_iter().map(Action::Claim));
             return;
         }
-        // Two claimers that skip the rows which the other one has locked: that alone is no guard of limits.
+        // Two claimers that skip each other's locked rows. Skipping locked rows alone does not
+        // protect limits.
         for claimer in 0..state.claims.len() {
             let other = state.claims[1 - claimer];
             match state.claims[claimer] {
                 Some(_) => actions.push(Action::WriteClaim(claimer)),
                 None => {
-                    let free = self.admissible(state).into_iter().filter(|step| Some(*step) != other);
+                    let free =
+                        self.admissible(state).into_iter().filter(|step| Some(*step) != other);
                     actions.extend(free.map(|step| Action::ReadClaim(claimer, step)));
                 }
             }
@@ -280,7 +286,8 @@ impl Protocol {
             Action::Send(_) => self.send(state, worker, run),
             Action::Hear(_) => {
                 let node = &state.nodes[self.node_of(state, run)];
-                // What has no result there was refused, was ended by somebody, or has lost its supervisor.
+                // A run without a result was refused, ended by another actor, or lost its
+                // supervisor.
                 let has_result = node.results.contains_key(&run);
                 let phase = if has_result { Phase::Heard } else { Phase::Over(End::Failed) };
                 state.workers[worker] = Some(Held { run, phase });
@@ -289,14 +296,14 @@ impl Protocol {
                 let node = self.node_of(state, run);
                 let end = match state.nodes[node].results.remove(&run) {
                     Some(true) => End::Succeeded,
-                    // It failed, or a newer one has cleared away how it ended.
+                    // The script failed, or a newer attempt has deleted the outcome.
                     Some(false) | None => End::Failed,
                 };
                 state.workers[worker] = Some(Held { run, phase: Phase::Over(end) });
             }
             Action::CutLine(_) => {
                 now(match phase {
-                    // An errand is not tried again: whether the script did its work nobody will know.
+                    // An errand is not repeated: whether its script succeeded is unknown.
                     Phase::Heard => Phase::Over(End::Failed),
                     _ => Phase::Cut,
                 });
@@ -320,7 +327,8 @@ impl Protocol {
             Action::Crash(_) => {
                 state.workers[worker] = None;
                 state.left.crashes -= 1;
-                for run in state.runs.values_mut().filter(|run| run.owner == Owner::Worker(worker)) {
+                for run in state.runs.values_mut().filter(|run| run.owner == Owner::Worker(worker))
+                {
                     run.owner = Owner::Gone;
                 }
             }
@@ -328,7 +336,7 @@ impl Protocol {
         }
     }
 
-    /// From the row to the wrapper, with everything that is checked between.
+    /// From the row to the wrapper, with all checks in between.
     fn send(&self, state: &mut State, worker: usize, run: RunNo) {
         let row = state.runs[&run].clone();
         if row.ended || row.owner != Owner::Worker(worker) {
@@ -340,7 +348,11 @@ impl Protocol {
             return;
         }
         let node = self.steps[row.step].node;
-        state.nodes[node].coming.insert(Attempt { run, step: row.step, generation: row.generation });
+        state.nodes[node].coming.insert(Attempt {
+            run,
+            step: row.step,
+            generation: row.generation,
+        });
         state.workers[worker] = Some(Held { run, phase: Phase::Sent });
     }
 
@@ -354,7 +366,8 @@ impl Protocol {
         let phase = if self.is_found(state, run) {
             Phase::Sent
         } else {
-            // What was sent may still be on its way: it must not start later. Where that does not reach the node, it may.
+            // The call may still be in transit and must not start later. If the request does not
+            // reach the node, it still may.
             self.try_end(state, state.runs[&run].step, run, reached);
             Phase::Over(End::Failed)
         };
@@ -374,7 +387,7 @@ impl Protocol {
             (Action::JanitorLooks(number), _) => {
                 let run = &state.runs[&number];
                 let leased = !run.queued();
-                // Only a run that loses data is worth asking its node.
+                // The janitor asks the node only about destructive runs.
                 let ask = leased && self.steps[run.step].destructive;
                 let never_started = match (ask, self.has(Guard::Proof)) {
                     (false, _) => Some(!leased),
@@ -476,11 +489,13 @@ impl Protocol {
         }
     }
 
-    /// Everything is done, or failed and told.
+    /// Every step is done, or has failed and is reported.
     pub fn settled(&self, state: &State) -> bool {
         let waits_below_an_error = |index: usize| {
             let parent = self.steps[index].parent;
-            parent.is_some_and(|parent| matches!(state.steps[parent].state, StepState::Error | StepState::Blocked))
+            parent.is_some_and(|parent| {
+                matches!(state.steps[parent].state, StepState::Error | StepState::Blocked)
+            })
         };
         state.open().next().is_none()
             && state.steps.iter().enumerate().all(|(index, row)| match row.state {
@@ -491,18 +506,24 @@ impl Protocol {
     }
 
     fn one_on_each_node(&self, state: &State) -> bool {
-        state
-            .nodes
-            .iter()
-            .all(|node| node.processes.iter().filter(|attempt| self.steps[attempt.step].exclusive).count() <= 1)
+        state.nodes.iter().all(|node| {
+            node.processes.iter().filter(|attempt| self.steps[attempt.step].exclusive).count() <= 1
+        })
     }
 
     fn one_open(&self, state: &State) -> bool {
         let open_of = |step: usize| state.open().filter(|(_, run)| run.step == step).count();
         let exclusive_on = |node: usize| {
-            state.open().filter(|(_, run)| self.steps[run.step].node == node && self.steps[run.step].exclusive).count()
+            state
+                .open()
+                .filter(|(_, run)| {
+                    self.steps[run.step].node == node && self.steps[run.step].exclusive
+                })
+                .count()
         };
-        let agrees = |step: usize| open_of(step) == usize::from(state.steps[step].state == StepState::Transition);
+        let agrees = |step: usize| {
+            open_of(step) == usize::from(state.steps[step].state == StepState::Transition)
+        };
         (0..self.steps.len()).all(agrees) && (0..self.nodes).all(|node| exclusive_on(node) <= 1)
     }
 
@@ -525,10 +546,12 @@ impl Protocol {
 }
 
 pub const ONE_ON_EACH_NODE: &str = "no two exclusive scripts run on a node at once";
-pub const ONE_OPEN: &str = "a step in TRANSITION has one open run, others none, and a node one exclusive one";
+pub const ONE_OPEN: &str =
+    "a step in TRANSITION has one open run, others none, and a node one exclusive one";
 pub const LANE: &str = "a lane never holds more runs than it may";
 pub const APPLIED_IS_DONE: &str = "what counts as applied has run on the node, at that generation";
-pub const DESTROYED_ONCE: &str = "a destructive step starts once for each generation, unless a person asks again";
+pub const DESTROYED_ONCE: &str =
+    "a destructive step starts once for each generation, unless a person asks again";
 pub const NOTHING_WRONG: &str =
     "no outdated, unapproved or unordered start; nothing goes back; nothing starts in a pause";
 
@@ -541,7 +564,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What follows from a fault is of no interest.
+        // Ignores everything after a fault was detected.
         if state.truth.wrong.is_some() {
             return;
         }

@@ -1,11 +1,12 @@
-//! The transactions, each as one action: claim, lease, finish, janitor, commit, cancel, node down and up. What a step becomes is
-//! asked of [`engine::anneal`], as the store asks it.
+//! The transactions, each as one action: claim, lease, finish, janitor, commit, cancel, node down
+//! and up. As in the store, [`engine::anneal`] decides the step's new state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView, Limits, Moment, NodeView,
-    OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply, why_not,
+    AdmissionView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView, Limits,
+    Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply,
+    why_not,
 };
 use engine::catalog::{Join, LaneMode, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use super::state::{End, Guard, Owner, Protocol, Run, RunNo, State, StepRow};
 
-/// Who ends a run, and thereby which runs may be ended so.
+/// The actor that ends a run. It determines which runs may be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ender {
     Worker(usize),
@@ -61,15 +62,19 @@ impl Protocol {
                 backoff: 0,
                 progress: row.progress(),
             };
-            let children = (0..self.steps.len()).filter(|child| self.steps[*child].parent == Some(index));
-            let children = children.map(|child| Child { step: step_id(child), kind: EdgeKind::Hard }).collect();
+            let children =
+                (0..self.steps.len()).filter(|child| self.steps[*child].parent == Some(index));
+            let children = children
+                .map(|child| Child { step: step_id(child), kind: EdgeKind::Hard })
+                .collect();
             world.add(step, children);
             world.on_node.entry(node_id(spec.node)).or_default().push(step_id(index));
         }
         world
     }
 
-    /// Lets the engine decide, and writes its answer. False: it does not fit the step as it is.
+    /// Lets the engine decide and writes the result. `None` if the change does not fit the step's
+    /// state.
     fn change(&self, state: &mut State, change: &Change) -> Option<Outcome> {
         let outcome = match apply(&self.world(state), change) {
             Ok(outcome) => outcome,
@@ -90,7 +95,11 @@ impl Protocol {
     pub fn first_commit(&self, state: &mut State) {
         let committed = (0..self.steps.len()).map(|index| {
             let parents = self.steps[index].parent.map(|parent| (step_id(parent), EdgeKind::Hard));
-            Committed { step: step_id(index), rerun: None, parents: Some(parents.into_iter().collect()) }
+            Committed {
+                step: step_id(index),
+                rerun: None,
+                parents: Some(parents.into_iter().collect()),
+            }
         });
         self.change(state, &Change::Commit(committed.collect())).expect("a first commit fits");
     }
@@ -141,7 +150,10 @@ impl Protocol {
             now: Moment(1),
             enabled: state.enabled,
             capacity: u32::try_from(self.workers).expect("workers of a model are few"),
-            deployments: BTreeMap::from([(lane.deployment, DeploymentView { name, parent: None, held_by: None })]),
+            deployments: BTreeMap::from([(
+                lane.deployment,
+                DeploymentView { name, parent: None, held_by: None },
+            )]),
             open: open.collect(),
             lanes: BTreeMap::from([(lane.clone(), limit)]),
             budgets: BTreeMap::new(),
@@ -152,10 +164,12 @@ impl Protocol {
         }
     }
 
-    /// What a claim may take first: any step that admission lets pass. In which order it takes them is no safety's business.
+    /// The steps that a claim may take first: all that admission passes. Safety must not depend on
+    /// the order.
     pub fn admissible(&self, state: &State) -> Vec<usize> {
-        let todo: Vec<usize> =
-            (0..state.steps.len()).filter(|step| state.steps[*step].state == StepState::Todo).collect();
+        let todo: Vec<usize> = (0..state.steps.len())
+            .filter(|step| state.steps[*step].state == StepState::Todo)
+            .collect();
         if todo.is_empty() {
             return todo;
         }
@@ -164,13 +178,20 @@ impl Protocol {
         todo.into_iter().filter(|step| why_not(&view, limits, step_id(*step)).is_empty()).collect()
     }
 
-    /// `UPDATE step ... WHERE state = 'todo'` and the insertion of its run.
+    /// `UPDATE step ... WHERE state = 'todo'`, and the insertion of its run.
     pub fn claim(&self, state: &mut State, step: usize) {
         if state.steps[step].state != StepState::Todo || !self.event(state, step, Event::Started) {
             return;
         }
         let generation = state.steps[step].generation;
-        let run = Run { step, generation, owner: Owner::Nobody, ended: false, cancelled: false, expired: false };
+        let run = Run {
+            step,
+            generation,
+            owner: Owner::Nobody,
+            ended: false,
+            cancelled: false,
+            expired: false,
+        };
         state.runs.insert(state.next, run);
         state.next += 1;
         if let Some(parent) = self.steps[step].parent
@@ -180,12 +201,14 @@ impl Protocol {
         }
     }
 
-    /// The oldest queued run goes to this worker, or ends unstarted when it may not start any more.
+    /// Leases the oldest queued run to this worker, or ends it unstarted if it may no longer start.
     pub fn lease(&self, state: &mut State, worker: usize) {
         let Some((number, run)) = state.open().find(|(_, run)| run.queued()) else { return };
         let row = &state.steps[run.step];
-        let may_start =
-            state.enabled && row.state == StepState::Transition && row.generation == run.generation && !run.cancelled;
+        let may_start = state.enabled
+            && row.state == StepState::Transition
+            && row.generation == run.generation
+            && !run.cancelled;
         if !may_start && self.has(Guard::MayStart) {
             self.end_run(state, number, Ender::Queue, End::Unstarted);
             return;
@@ -197,17 +220,23 @@ impl Protocol {
             run.owner = Owner::Worker(worker);
             run.expired = false;
         }
-        state.workers[worker] = Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
+        state.workers[worker] =
+            Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
     }
 
-    /// Ends a run and moves its step. False: the run is over already; its result is late.
+    /// Ends a run and moves its step. Returns false if the run is over already, so its result is
+    /// late.
     pub fn end_run(&self, state: &mut State, number: RunNo, ender: Ender, end: End) -> bool {
         let Some(run) = state.runs.get(&number).cloned() else { return false };
         let fits = match ender {
-            Ender::Worker(worker) => !self.has(Guard::OpenRun) || (!run.ended && run.owner == Owner::Worker(worker)),
+            Ender::Worker(worker) => {
+                !self.has(Guard::OpenRun) || (!run.ended && run.owner == Owner::Worker(worker))
+            }
             Ender::Queue => run.queued(),
             Ender::Janitor => !run.ended && run.expired,
-            Ender::JanitorQueued => !run.ended && run.expired && (run.queued() || !self.has(Guard::StillQueued)),
+            Ender::JanitorQueued => {
+                !run.ended && run.expired && (run.queued() || !self.has(Guard::StillQueued))
+            }
         };
         if !fits {
             return false;
@@ -228,7 +257,7 @@ impl Protocol {
         if let Some(run) = state.runs.get_mut(&number) {
             run.ended = true;
         }
-        // One that its step no longer waits for ends, and that is all.
+        // If the step no longer waits for this run, only the run ends.
         self.event(state, run.step, event);
         true
     }
@@ -240,7 +269,7 @@ impl Protocol {
         self.raise(state, step);
     }
 
-    /// The same without anybody's approval, past every guard.
+    /// The same without an approval, past every guard.
     pub fn tamper(&self, state: &mut State, step: usize) {
         state.target += 1;
         self.raise(state, step);
@@ -258,7 +287,7 @@ impl Protocol {
         }
     }
 
-    /// A person's retry.
+    /// A user's retry.
     pub fn retry(&self, state: &mut State, step: usize) {
         if self.event(state, step, Event::Retry { why: Why::Retry }) {
             let generation = state.steps[step].generation;
@@ -276,7 +305,8 @@ impl Protocol {
             state.runs.entry(number).and_modify(|run| run.ended = true);
             self.event(state, step, Event::NeverStarted);
         }
-        let outcome = self.change(state, &Change::NodeDown { node: node_id(node) }).expect("a node dies");
+        let outcome =
+            self.change(state, &Change::NodeDown { node: node_id(node) }).expect("a node dies");
         state.alive[node] = false;
         let outdated: Vec<usize> = outcome.outdated.into_iter().map(step_index).collect();
         for run in state.runs.values_mut().filter(|run| outdated.contains(&run.step)) {

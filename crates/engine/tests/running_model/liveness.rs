@@ -1,9 +1,10 @@
-//! "Nothing is stuck", on the whole graph of states.
+//! Liveness on the whole graph of states: no state is stuck.
 //!
-//! stateright's own `eventually` looks at paths that end and takes a cycle for a join of paths, so with leases that end and are
-//! renewed it would miss what never comes to rest. What is checked here instead: from *every* state that can be reached, by whatever
-//! faults, actions that somebody will take sooner or later lead to a settled one. In a finite graph that is "once faults have
-//! ceased, it settles", for every run in which what stays possible happens some day.
+//! stateright's own `eventually` examines paths that end, and treats a cycle like a join of paths.
+//! With leases that end and are renewed, it would miss loops that never settle. This module checks
+//! instead that every reachable state, after any faults, has a path of progress actions to a
+//! settled state. In a finite graph, the system thus settles after the last fault if every action
+//! that stays possible is eventually taken.
 
 use std::collections::HashMap;
 
@@ -11,17 +12,17 @@ use stateright::Model;
 
 use super::state::{Protocol, State};
 
-/// What the whole graph says.
+/// The result of the exploration.
 pub struct Graph {
     pub states: usize,
-    /// How a state is reached from which nothing leads to rest.
+    /// The path to a state from which no path leads to a settled one.
     pub stuck: Option<String>,
     pub settled: usize,
     pub late: usize,
     pub refused: usize,
 }
 
-/// Explores everything.
+/// Explores all states.
 pub fn explore(protocol: &Protocol) -> Graph {
     let mut numbers: HashMap<State, usize> = HashMap::new();
     let mut states: Vec<State> = Vec::new();

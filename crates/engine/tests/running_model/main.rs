@@ -1,14 +1,18 @@
-//! # Claim, lease, finish, janitor and the node's wrapper, explored
+//! Model check of claim, lease, finish, janitor and the node's wrapper.
 //!
-//! Tests on the real thing try some orders of events; this tries all of them, in worlds that are small enough. Workers, claims, the
-//! janitor, nodes, people and misfortune each do one thing at a time, in every order that is possible, and after each the properties
-//! must hold. The tool is stateright, an explicit-state checker that has its models in Rust: so what a step becomes and what may
-//! start is asked of [`engine::anneal`] itself, and the model is no second truth about that. What it does repeat, action by action,
-//! is what only SQL and shell say otherwise: `store::running` (claim, lease, finish, janitor), `worker` (runner, backend, heartbeat,
-//! annealer) and `worker/src/jig/script/wrapper.sh`. docs/model-check.md says what is left out, and what was found.
+//! Tests on the real system try some orders of events; this one tries all of them in small worlds.
+//! Workers, claims, the janitor, nodes, people and faults each perform one action at a time in
+//! every possible order. The properties must hold after each action. The tool is stateright, an
+//! explicit-state model checker for Rust. The model calls [`engine::anneal`] for state transitions
+//! and admission, so it does not duplicate those rules.
 //!
-//! A check that finds nothing may be blind. So each guard that the protocol rests on is taken away once, and then the check has to
-//! find the harm ([`mutations`]).
+//! The model does duplicate, action by action, the rules in SQL and shell: `store::running` (claim,
+//! lease, finish, janitor), `worker` (runner, backend, heartbeat, annealer) and
+//! `worker/src/jig/script/wrapper.sh`. docs/model-check.md lists what is omitted and what was
+//! found.
+//!
+//! A check that finds nothing may be ineffective. Therefore each guard of the protocol is removed
+//! once, and the check must then find the violation ([`mutations`]).
 
 mod actions;
 mod database;
@@ -24,9 +28,10 @@ use state::{Faults, Protocol, StepSpec};
 
 const DOCUMENT: &str = include_str!("../../../../docs/model-check.md");
 
-const PLAIN: StepSpec = StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
+const PLAIN: StepSpec =
+    StepSpec { node: 0, parent: None, destructive: false, exclusive: true, retries: 1 };
 const DESTRUCTIVE: StepSpec = StepSpec { destructive: true, retries: 0, ..PLAIN };
-/// Its role would have it tried again, which does not count.
+/// Its role sets a retry, which has no effect on a destructive step.
 const DESTRUCTIVE_AGAIN: StepSpec = StepSpec { retries: 1, ..DESTRUCTIVE };
 
 fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protocol {
@@ -34,7 +39,7 @@ fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protoco
     Protocol { name, steps, nodes, workers: 2, lane: None, faults, without: Vec::new() }
 }
 
-/// The worlds, and what may happen in each.
+/// The worlds, with the faults that may occur in each.
 fn losses() -> Protocol {
     protocol(
         "one step, two workers, losses",
@@ -45,7 +50,11 @@ fn losses() -> Protocol {
 
 fn losses_beside_others() -> Protocol {
     let step = StepSpec { exclusive: false, ..PLAIN };
-    protocol("one step that shares its node, losses", vec![step], Faults { stalls: 2, cuts: 1, ..Faults::default() })
+    protocol(
+        "one step that shares its node, losses",
+        vec![step],
+        Faults { stalls: 2, cuts: 1, ..Faults::default() },
+    )
 }
 
 fn neighbours() -> Protocol {
@@ -64,7 +73,8 @@ fn destructive_on_a_bad_node() -> Protocol {
 }
 
 fn destructive_again() -> Protocol {
-    let faults = Faults { stalls: 1, cuts: 2, failures: 1, reboots: 1, retries: 1, ..Faults::default() };
+    let faults =
+        Faults { stalls: 1, cuts: 2, failures: 1, reboots: 1, retries: 1, ..Faults::default() };
     protocol("a destructive step with a retry", vec![DESTRUCTIVE_AGAIN], faults)
 }
 
@@ -80,7 +90,8 @@ fn chain() -> Protocol {
 }
 
 fn people() -> Protocol {
-    let faults = Faults { cancels: 1, pauses: 1, retries: 1, stalls: 1, cuts: 1, ..Faults::default() };
+    let faults =
+        Faults { cancels: 1, pauses: 1, retries: 1, stalls: 1, cuts: 1, ..Faults::default() };
     protocol("cancel, pause, resume, retry", vec![PLAIN], faults)
 }
 
@@ -100,7 +111,7 @@ fn tampered() -> Protocol {
     protocol("rows written past the guards", vec![PLAIN], faults)
 }
 
-/// Checks a world whole.
+/// Checks all states of a world.
 fn check(protocol: Protocol) {
     let name = protocol.name;
     let checker = protocol.clone().checker().spawn_bfs().join();
@@ -108,70 +119,76 @@ fn check(protocol: Protocol) {
     let graph = explore(&protocol);
     println!("{name}: {} states, {} settled", graph.states, graph.settled);
     let told = format!("| {name} | {} |", graph.states);
-    assert!(DOCUMENT.contains(&told), "docs/model-check.md tells another number of states than {told}: write it there");
+    assert!(
+        DOCUMENT.contains(&told),
+        "docs/model-check.md tells another number of states than {told}: write it there"
+    );
     assert_eq!(checker.unique_state_count(), graph.states, "two ways to count");
     if let Some(stuck) = graph.stuck {
         panic!("{name}: nothing leads to rest after\n{stuck}");
     }
-    assert!(graph.settled > 0 && graph.late + graph.refused > 0, "{name}: nothing of interest happens");
+    assert!(
+        graph.settled > 0 && graph.late + graph.refused > 0,
+        "{name}: nothing of interest happens"
+    );
 }
 
 #[test]
-fn one_step_with_losses() {
+fn single_step_with_losses_is_safe() {
     check(losses());
 }
 
 #[test]
-fn one_step_that_shares_its_node() {
+fn shared_node_step_is_safe() {
     check(losses_beside_others());
 }
 
 #[test]
-fn two_exclusive_steps() {
+fn two_exclusive_steps_are_safe() {
     check(neighbours());
 }
 
 #[test]
-fn a_destructive_step() {
+fn destructive_step_is_safe() {
     check(destructive());
 }
 
 #[test]
-fn a_destructive_step_on_a_bad_node() {
+fn destructive_step_on_unreliable_node_is_safe() {
     check(destructive_on_a_bad_node());
 }
 
 #[test]
-fn a_destructive_step_with_a_retry() {
+fn destructive_step_with_retry_is_safe() {
     check(destructive_again());
 }
 
 #[test]
-fn commits_over_a_running_step() {
+fn commit_over_running_step_is_safe() {
     check(commits());
 }
 
 #[test]
-fn a_step_and_its_child() {
+fn step_with_child_is_safe() {
     check(chain());
 }
 
 #[test]
-fn people_interfere() {
+fn user_actions_are_safe() {
     check(people());
 }
 
 #[test]
-fn a_node_that_dies() {
+fn dying_node_is_safe() {
     check(bad_node());
 }
 
 #[test]
-fn a_lane_of_one() {
+fn concurrency_limit_of_one_is_safe() {
     check(claimers());
 }
 
 #[test]
-fn rows_written_past_the_guards() {
+fn tampered_rows_are_safe() {
     check(tampered());
 }

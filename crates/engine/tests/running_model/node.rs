@@ -1,4 +1,4 @@
-//! The wrapper on the node. Each of its commands decides under the node's lock, so each is one action.
+//! The wrapper on the node. Each command decides under the node's lock, so each is one action.
 
 use super::state::{Attempt, Guard, Protocol, RunNo, State};
 
@@ -12,7 +12,7 @@ impl Protocol {
             || (self.has(Guard::NodeToken) && spec.exclusive && attempt.run <= node.exclusive)
     }
 
-    /// `run`: checks the token, ends what is older, writes the ledger, starts.
+    /// `run`: checks the token, ends older attempts, writes the ledger, and starts the script.
     pub fn start(&self, state: &mut State, attempt: Attempt) {
         let spec = self.steps[attempt.step];
         let refuses = self.refuses(state, attempt);
@@ -24,12 +24,19 @@ impl Protocol {
         }
         if self.has(Guard::EndOlder) {
             let specs = &self.steps;
-            let stays =
-                |other: &Attempt| other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive);
+            let stays = |other: &Attempt| {
+                other.step != attempt.step && !(spec.exclusive && specs[other.step].exclusive)
+            };
             node.processes.retain(stays);
-            // With their folders goes what they had to say.
+            // Their outcomes are deleted together with their folders.
             let runs = &state.runs;
-            let of = |run: RunNo| runs.get(&run).map(|row| Attempt { run, step: row.step, generation: row.generation });
+            let of = |run: RunNo| {
+                runs.get(&run).map(|row| Attempt {
+                    run,
+                    step: row.step,
+                    generation: row.generation,
+                })
+            };
             node.results.retain(|run, _| of(*run).is_some_and(|other| stays(&other)));
         }
         if spec.exclusive {
@@ -52,8 +59,10 @@ impl Protocol {
         if !truth.approved.contains(&attempt.generation) {
             truth.wrong = Some("what nobody approved ran");
         }
-        let same = |step: usize| step == attempt.step || (spec.exclusive && self.steps[step].exclusive);
-        let newest = (0..self.steps.len()).filter(|step| same(*step) && self.steps[*step].node == spec.node);
+        let same =
+            |step: usize| step == attempt.step || (spec.exclusive && self.steps[step].exclusive);
+        let newest =
+            (0..self.steps.len()).filter(|step| same(*step) && self.steps[*step].node == spec.node);
         if newest.map(|step| truth.token[step]).max() > Some(attempt.run) {
             truth.wrong = Some("an outdated attempt started after a newer one");
         }
@@ -65,7 +74,7 @@ impl Protocol {
         }
     }
 
-    /// A script comes to its end by itself.
+    /// A script ends by itself.
     pub fn script_ends(&self, state: &mut State, attempt: Attempt, well: bool) {
         let node = &mut state.nodes[self.steps[attempt.step].node];
         node.processes.remove(&attempt);
@@ -79,7 +88,8 @@ impl Protocol {
         }
     }
 
-    /// `end`: bars the attempt, ends it if it runs, and says whether the ledger proves that it never started.
+    /// `end`: bars the attempt, ends it if it runs, and returns whether the ledger proves that it
+    /// never started.
     pub fn end_on_node(&self, state: &mut State, step: usize, run: RunNo) -> bool {
         let bars = self.has(Guard::Bar);
         let node = &mut state.nodes[self.steps[step].node];
@@ -94,11 +104,16 @@ impl Protocol {
         !started && !later
     }
 
-    /// Calls that will be refused whenever they come, and results that nobody will fetch, make no difference.
+    /// Drops calls that would be refused at any time and results that no worker will fetch, to
+    /// merge equal states.
     pub fn forget(&self, state: &mut State) {
         for node in 0..self.nodes {
-            let refused: Vec<Attempt> =
-                state.nodes[node].coming.iter().copied().filter(|attempt| self.refuses(state, *attempt)).collect();
+            let refused: Vec<Attempt> = state.nodes[node]
+                .coming
+                .iter()
+                .copied()
+                .filter(|attempt| self.refuses(state, *attempt))
+                .collect();
             for attempt in refused {
                 state.nodes[node].coming.remove(&attempt);
                 state.truth.refused = true;

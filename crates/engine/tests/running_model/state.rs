@@ -1,47 +1,48 @@
-//! What the model knows: rows, workers, janitor, nodes; and what may go wrong how often.
+//! The state of the model: rows, workers, janitor and nodes, and the remaining number of faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{Cause, Progress, StepState};
 use engine::ids::TargetNo;
 
-/// A run's number, and its fencing token.
+/// A run's number, which is also its fencing token.
 pub type RunNo = u8;
 
-/// Something that the protocol rests on, and that a mutation takes away.
+/// A guard that the protocol depends on, and that a mutation removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The node refuses a token that is not higher than what it has seen for the step.
+    /// The node refuses a token that is not higher than the last one for the step.
     StepToken,
-    /// The node refuses an exclusive run whose token is not higher than that of the last exclusive one.
+    /// The node refuses an exclusive run whose token is not higher than that of the last exclusive
+    /// one.
     NodeToken,
-    /// The node ends what older attempts left running before it starts one.
+    /// The node ends older attempts before it starts one.
     EndOlder,
-    /// Asking a node about an attempt bars that attempt from starting later.
+    /// A query about an attempt bars that attempt from starting later.
     Bar,
     /// The node's ledger refuses an older generation.
     LedgerGeneration,
     /// A finish applies only to an open run of this worker.
     OpenRun,
-    /// A result is applied to the generation that its attempt was started for, not to the present one.
+    /// A result applies to the generation of its attempt, not to the current one.
     RunGeneration,
-    /// The janitor takes a destructive run for unstarted only when its node's ledger proves it.
+    /// The janitor treats a destructive run as unstarted only if the node's ledger proves it.
     Proof,
-    /// What the janitor found queued it takes for unstarted only while it is still queued.
+    /// The janitor treats a run that it found queued as unstarted only while it is still queued.
     StillQueued,
-    /// What can't be done again is not tried again by itself, however it ended.
+    /// A step that cannot be repeated is never retried automatically.
     Unrepeated,
-    /// The worker follows the run to its approval.
+    /// The worker verifies the run's chain to its approval.
     Approval,
-    /// A lease looks again whether the run may start.
+    /// A lease checks again whether the run may start.
     MayStart,
-    /// One at a time claims.
+    /// Only one claimer claims at a time.
     ClaimLock,
-    /// Claims see which nodes are taken.
+    /// Claims see which nodes are in use.
     Exclusive,
-    /// Runs whose leases are over are ended.
+    /// The janitor ends runs whose leases are over.
     Janitor,
-    /// What a worker leaves behind can be leased no more, but its lease ends.
+    /// The lease of an abandoned run ends, so that the janitor can end the run.
     LeaseEnds,
 }
 
@@ -49,53 +50,53 @@ pub enum Guard {
 #[derive(Debug, Clone, Copy)]
 pub struct StepSpec {
     pub node: usize,
-    /// Whose success it waits for.
+    /// The step whose success it waits for.
     pub parent: Option<usize>,
     pub destructive: bool,
     pub exclusive: bool,
     pub retries: u32,
 }
 
-/// One small world to explore.
+/// A small world to explore.
 #[derive(Debug, Clone)]
 pub struct Protocol {
     pub name: &'static str,
     pub steps: Vec<StepSpec>,
     pub nodes: usize,
     pub workers: usize,
-    /// Most runs open in the one lane of all steps.
+    /// Maximum number of open runs in the concurrency group that all steps share.
     pub lane: Option<u32>,
     pub faults: Faults,
     pub without: Vec<Guard>,
 }
 
-/// How often something may still happen that nobody plans for, or that a person does.
+/// The remaining number of each fault and each action of people.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// A lease ends although somebody holds its run, or waits to.
+    /// A lease ends although a worker holds its run or waits for it.
     pub stalls: u8,
-    /// A worker is killed; another one starts in its place.
+    /// A worker is killed, and another one starts.
     pub crashes: u8,
-    /// The way to a node breaks.
+    /// The connection to a node breaks.
     pub cuts: u8,
-    /// A script ends with a failure.
+    /// A script fails.
     pub failures: u8,
-    /// A node counts as dead although it may live.
+    /// A node counts as dead although it may be alive.
     pub deaths: u8,
-    /// A node starts again.
+    /// A node restarts.
     pub reboots: u8,
     /// A commit changes a step.
     pub commits: u8,
     pub cancels: u8,
     pub retries: u8,
     pub pauses: u8,
-    /// Somebody writes into the database past its guards: a target that nobody approved.
+    /// A write past the database's guards adds a target that no one approved.
     pub unapproved: u8,
-    /// The same: a step is put back to an older generation.
+    /// A write past the database's guards sets a step to an older generation.
     pub backwards: u8,
 }
 
-/// A step's columns, without the words.
+/// A step's columns, without texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StepRow {
     pub state: StepState,
@@ -136,12 +137,12 @@ impl StepRow {
     }
 }
 
-/// Who has a run, by its row.
+/// The owner of a run, by its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     Nobody,
     Worker(usize),
-    /// A worker that was killed. Its place is taken by one with another name.
+    /// A killed worker. A worker with another name replaces it.
     Gone,
 }
 
@@ -153,7 +154,7 @@ pub struct Run {
     pub owner: Owner,
     pub ended: bool,
     pub cancelled: bool,
-    /// `lease_until` is over.
+    /// Whether `lease_until` has passed.
     pub expired: bool,
 }
 
@@ -163,7 +164,7 @@ impl Run {
     }
 }
 
-/// How a run ended, as its worker says it.
+/// The end of a run, as its worker reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     Succeeded,
@@ -173,39 +174,39 @@ pub enum End {
     Cancelled,
 }
 
-/// Where a worker is with the run that it holds.
+/// A worker's progress with its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Its row is ours; nothing is prepared.
+    /// It has leased the row; nothing is prepared.
     Leased,
-    /// It was sent to the node, and is followed.
+    /// It has sent the run to the node and follows it.
     Sent,
-    /// The way to the node broke; it is looked for.
+    /// The connection to the node broke; it reconnects.
     Cut,
-    /// It has ended on the node; how, and with what result, has to be fetched.
+    /// The run has ended on the node; its outcome and result must be fetched.
     Heard,
-    /// It is over, and its finish has to be written.
+    /// The run is over, and its finish must be written.
     Over(End),
 }
 
-/// What a worker holds.
+/// The run that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Held {
     pub run: RunNo,
     pub phase: Phase,
 }
 
-/// What the janitor remembers of a run that it looked at; the world goes on meanwhile.
+/// The janitor's view of a run. The run may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub run: RunNo,
     pub step: usize,
     pub leased: bool,
-    /// What the node said, once it was asked.
+    /// The node's answer, once the janitor has asked.
     pub never_started: Option<bool>,
 }
 
-/// What the wrapper is called with.
+/// The arguments of the wrapper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt {
     pub run: RunNo,
@@ -218,7 +219,7 @@ pub struct Attempt {
 pub struct Ledger {
     /// The highest token seen.
     pub attempt: RunNo,
-    /// The last one that was started.
+    /// The token of the last start.
     pub started: RunNo,
     pub generation: u8,
 }
@@ -226,38 +227,39 @@ pub struct Ledger {
 /// A machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// Calls of `run` that are on their way and may still arrive.
+    /// Calls of `run` in transit, which may still arrive.
     pub coming: BTreeSet<Attempt>,
     pub processes: BTreeSet<Attempt>,
-    /// How attempts ended that nobody has fetched.
+    /// Outcomes of attempts that no worker has fetched.
     pub results: BTreeMap<RunNo, bool>,
     pub ledger: Vec<Ledger>,
     /// The token of the last exclusive run.
     pub exclusive: RunNo,
 }
 
-/// What is true whatever the programs believe: kept by the model alone, to judge by.
+/// The actual events, which only the model knows. The properties compare the programs' view with
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Truth {
-    /// Generations whose scripts ran to a good end, per step.
+    /// Generations whose scripts succeeded, per step.
     pub done: Vec<BTreeSet<u8>>,
     /// Starts of destructive steps, per step and generation.
     pub starts: BTreeMap<(usize, u8), u8>,
-    /// How often a person asked for one more.
+    /// Number of re-runs that a user requested, per step and generation.
     pub asked: BTreeMap<(usize, u8), u8>,
     /// The highest token started, per step.
     pub token: Vec<RunNo>,
-    /// Targets that were approved.
+    /// Approved targets.
     pub approved: BTreeSet<u8>,
-    /// What went wrong in a transition and can't be seen in a state.
+    /// A violation in a transition that no state shows.
     pub wrong: Option<&'static str>,
-    /// A result came late.
+    /// A result arrived late.
     pub late: bool,
     /// A node refused an attempt.
     pub refused: bool,
 }
 
-/// Everything at one moment.
+/// The complete state at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct State {
     pub steps: Vec<StepRow>,
@@ -267,7 +269,7 @@ pub struct State {
     pub enabled: bool,
     pub alive: Vec<bool>,
     pub workers: Vec<Option<Held>>,
-    /// What claimers have read and not written yet. Only without the claim's lock.
+    /// The steps that claimers have read and not yet written. Used only without the claim's lock.
     pub claims: [Option<usize>; 2],
     pub janitor: Option<Seen>,
     pub nodes: Vec<Node>,

@@ -1,25 +1,21 @@
-//! A noderole.
+//! The table `noderole`.
 
 use sea_orm::entity::prelude::*;
 
-/// Its row.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "noderole")]
 pub struct Model {
     /// Derived from node, role and instance.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: Uuid,
-    /// Where.
     pub node_id: Uuid,
-    /// What.
     pub role: String,
-    /// Which of several.
     pub instance: i32,
-    /// Where it is bound.
+    /// The deployment in which it is bound.
     pub deployment_id: Uuid,
     /// `in_service` or `gone`.
     pub disposition: String,
-    /// The role's content.
+    /// The hash of the role's content.
     pub role_hash: Vec<u8>,
     /// Its own reviewed data.
     pub data: Json,
@@ -27,13 +23,14 @@ pub struct Model {
     pub system_data: Json,
 }
 
-/// How it is joined with others.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
-    /// Where it is.
-    #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::node::Entity",
+        from = "Column::NodeId",
+        to = "super::node::Column::Id"
+    )]
     Node,
-    /// Where it is bound.
     #[sea_orm(
         belongs_to = "super::deployment::Entity",
         from = "Column::DeploymentId",

@@ -1,57 +1,58 @@
-//! A run, without its input and result.
+//! The table `run`, without inputs and results.
 
 use sea_orm::entity::prelude::*;
 
-/// Its row.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "run")]
 pub struct Model {
-    /// The attempt, and its fencing token.
+    /// The attempt id, which is the fencing token.
     #[sea_orm(primary_key)]
     pub id: i64,
-    /// Of which step.
     pub step_id: Uuid,
-    /// Where.
     pub node_id: Uuid,
-    /// The generation that it carries out.
+    /// The generation of the step that it executes.
     pub generation: i64,
-    /// Why it ran although it had run before.
+    /// The cause of a re-run.
     pub cause: Option<String>,
-    /// Who asked for that.
+    /// The person who requested the re-run.
     pub cause_by: Option<String>,
-    /// Failures of its step before it that were retried.
+    /// The number of retried failures of its step before it.
     pub failures: i32,
     /// `queued`, `running` or `ended`.
     pub state: String,
-    /// How it ended.
     pub outcome: Option<String>,
-    /// Who has or had it.
+    /// The worker that leases or leased it.
     pub worker_id: Option<Uuid>,
-    /// When it was claimed.
     pub queued_at: TimeDateTimeWithTimeZone,
-    /// When a worker took it.
+    /// When a worker leased it.
     pub started_at: Option<TimeDateTimeWithTimeZone>,
-    /// When it ended.
     pub ended_at: Option<TimeDateTimeWithTimeZone>,
-    /// Whether somebody asked to stop it.
     pub cancel_requested: bool,
-    /// Why it failed.
+    /// The reason of a failure.
     pub error: Option<String>,
-    /// Bytes of its log.
+    /// The size of its log.
     pub log_bytes: i64,
 }
 
-/// How it is joined with others.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
-    /// Of which step.
-    #[sea_orm(belongs_to = "super::step::Entity", from = "Column::StepId", to = "super::step::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::step::Entity",
+        from = "Column::StepId",
+        to = "super::step::Column::Id"
+    )]
     Step,
-    /// Where.
-    #[sea_orm(belongs_to = "super::node::Entity", from = "Column::NodeId", to = "super::node::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::node::Entity",
+        from = "Column::NodeId",
+        to = "super::node::Column::Id"
+    )]
     Node,
-    /// Who has or had it.
-    #[sea_orm(belongs_to = "super::worker::Entity", from = "Column::WorkerId", to = "super::worker::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::worker::Entity",
+        from = "Column::WorkerId",
+        to = "super::worker::Column::Id"
+    )]
     Worker,
 }
 

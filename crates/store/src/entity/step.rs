@@ -1,65 +1,62 @@
-//! A step, as far as pages show it.
+//! The table `step`, with the columns that pages show.
 
 use sea_orm::entity::prelude::*;
 
-/// Its row.
 #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
 #[sea_orm(table_name = "step")]
 pub struct Model {
     /// Derived from noderole and action.
     #[sea_orm(primary_key, auto_increment = false)]
     pub id: Uuid,
-    /// Whose.
     pub noderole_id: Uuid,
-    /// Where.
     pub node_id: Uuid,
-    /// Which action.
     pub action: String,
-    /// Topological.
+    /// The longest path from a root.
     pub rank: i32,
-    /// Whether it runs once for each generation.
+    /// Whether it runs once per generation.
     pub destructive: bool,
-    /// The target that last changed or re-ran it.
+    /// The blueprint that last changed or re-ran it.
     pub generation: i64,
-    /// Its state.
     pub state: String,
-    /// Why it was left out.
+    /// The reason why it is skipped.
     pub skipped: Option<String>,
-    /// Parents that its join waits for.
+    /// The number of parents that its join waits for.
     pub pending: i32,
-    /// The target whose wish it has applied; 0: none.
+    /// The generation whose result is applied. 0: none.
     pub applied_generation: i64,
-    /// Failures since it last succeeded.
+    /// Failures since its last success.
     pub failures: i32,
-    /// Why a re-run is due.
+    /// The cause of a due re-run.
     pub cause: Option<String>,
-    /// Who asked for it.
+    /// The person who requested the re-run.
     pub cause_by: Option<String>,
-    /// Failures that are retried.
+    /// The maximum number of retries.
     pub retries: i32,
     /// Seconds before the first retry.
     pub backoff_s: i32,
-    /// Seconds that a run may take.
+    /// The time limit of a run in seconds.
     pub timeout_s: i32,
     /// Higher first.
     pub priority: i32,
-    /// Whether an ERROR of it stops its whole node.
+    /// Whether its ERROR blocks its whole node.
     pub freezes_node: bool,
-    /// Why it is in ERROR.
+    /// The reason of an ERROR.
     pub error: Option<String>,
-    /// What its last success added.
+    /// The output of its last successful run.
     pub wall: Option<Json>,
-    /// The run that this was.
+    /// The run that produced the output.
     pub wall_run: Option<i64>,
-    /// When its state changed.
+    /// The last change of its state.
     pub since: TimeDateTimeWithTimeZone,
 }
 
-/// How it is joined with others.
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
 pub enum Relation {
-    /// Whose it is.
-    #[sea_orm(belongs_to = "super::noderole::Entity", from = "Column::NoderoleId", to = "super::noderole::Column::Id")]
+    #[sea_orm(
+        belongs_to = "super::noderole::Entity",
+        from = "Column::NoderoleId",
+        to = "super::noderole::Column::Id"
+    )]
     Noderole,
 }
 

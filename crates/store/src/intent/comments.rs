@@ -1,7 +1,8 @@
-//! Discussions: comments, threads, and what each person has looked at.
+//! Discussions: comments, threads, and the reviews that each person viewed.
 //!
-//! A comment's text never changes. A thread is the comment that opened it, and what is resolved and opened again is that one. Whoever
-//! writes here holds the proposal's lock, as a commit does, so no thread is opened between looking and committing.
+//! The text of a comment never changes. A thread is identified by its first comment, which is also
+//! the row that is resolved and reopened. Writers hold the proposal's lock, as a commit does, so no
+//! thread is opened between check and commit.
 
 use engine::ids::{CommentId, PersonId, ProposalId, SubmissionId};
 use sqlx::PgConnection;
@@ -10,36 +11,41 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most comments of one proposal.
+/// The maximum number of comments per proposal.
 pub const MAX_COMMENTS: i64 = 2_000;
 
-/// A comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommentRow {
-    /// Which.
     pub id: CommentId,
-    /// On which submission.
     pub submission: SubmissionId,
-    /// The thread that it answers in; None: it opens one.
+    /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
-    /// The change that the thread speaks of.
+    /// The change that the thread is about.
     pub anchor: String,
-    /// Whose.
     pub person: PersonId,
-    /// The person's name.
     pub name: String,
-    /// The text.
     pub body: String,
-    /// When.
     pub at: OffsetDateTime,
     /// Who resolved the thread, and when.
     pub resolved: Option<(String, OffsetDateTime)>,
 }
 
-type Row =
-    (i64, i64, Option<i64>, String, Uuid, String, String, OffsetDateTime, Option<String>, Option<OffsetDateTime>);
+type Row = (
+    i64,
+    i64,
+    Option<i64>,
+    String,
+    Uuid,
+    String,
+    String,
+    OffsetDateTime,
+    Option<String>,
+    Option<OffsetDateTime>,
+);
 
-fn to_comment((id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row) -> CommentRow {
+fn to_comment(
+    (id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row,
+) -> CommentRow {
     CommentRow {
         id: CommentId(id),
         submission: SubmissionId(submission),
@@ -53,8 +59,11 @@ fn to_comment((id, submission, thread, anchor, person, name, body, at, by, resol
     }
 }
 
-/// Every comment on any submission of a proposal, oldest first.
-pub async fn comments(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<CommentRow>, StoreError> {
+/// All comments on the reviews of a proposal, oldest first.
+pub async fn comments(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Vec<CommentRow>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
          FROM submission s JOIN comment c ON c.submission_id = s.id JOIN person p ON p.id = c.person_id \
@@ -67,8 +76,11 @@ pub async fn comments(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec
     Ok(rows.into_iter().map(to_comment).collect())
 }
 
-/// The comment that opened a thread, and its proposal; None: it is no thread.
-pub async fn thread(on: &mut PgConnection, id: CommentId) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
+/// The first comment of a thread, and its proposal. `None`: the comment does not open a thread.
+pub async fn thread(
+    on: &mut PgConnection,
+    id: CommentId,
+) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
     let proposal: Option<(i64,)> = sqlx::query_as(
         "SELECT s.proposal_id FROM comment c JOIN submission s ON s.id = c.submission_id \
          WHERE c.id = $1 AND c.thread_id IS NULL",
@@ -87,8 +99,11 @@ pub async fn thread(on: &mut PgConnection, id: CommentId) -> Result<Option<(Comm
     Ok(Some((to_comment(row), ProposalId(proposal))))
 }
 
-/// Who opened each thread of a proposal that is not resolved.
-pub async fn open_threads(on: &mut PgConnection, proposal: ProposalId) -> Result<Vec<String>, StoreError> {
+/// The people who opened the unresolved threads of a proposal.
+pub async fn open_threads(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Vec<String>, StoreError> {
     let rows: Vec<(String,)> = sqlx::query_as(
         "SELECT p.name FROM submission s JOIN comment c ON c.submission_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
          JOIN person p ON p.id = c.person_id WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
@@ -100,23 +115,23 @@ pub async fn open_threads(on: &mut PgConnection, proposal: ProposalId) -> Result
     Ok(rows.into_iter().map(|(name,)| name).collect())
 }
 
-/// A comment to be written.
+/// A comment to insert.
 #[derive(Debug, Clone)]
 pub struct NewComment<'a> {
-    /// On which submission.
     pub submission: SubmissionId,
-    /// The thread that it answers in; None: it opens one.
+    /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
-    /// The change that it speaks of; empty in answers.
+    /// The change that it is about. Empty in replies.
     pub anchor: &'a str,
-    /// Whose.
     pub person: PersonId,
-    /// The text.
     pub body: &'a str,
 }
 
 /// Appends a comment. The caller holds the proposal's lock.
-pub async fn append_comment(on: &mut PgConnection, new: &NewComment<'_>) -> Result<CommentId, StoreError> {
+pub async fn append_comment(
+    on: &mut PgConnection,
+    new: &NewComment<'_>,
+) -> Result<CommentId, StoreError> {
     let (id,): (i64,) = sqlx::query_as(
         "INSERT INTO comment (submission_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
     )
@@ -130,8 +145,13 @@ pub async fn append_comment(on: &mut PgConnection, new: &NewComment<'_>) -> Resu
     Ok(CommentId(id))
 }
 
-/// Resolves a thread (by somebody) or opens it again (by None); false: it is so already. The caller holds the proposal's lock.
-pub async fn set_resolved(on: &mut PgConnection, thread: CommentId, by: Option<PersonId>) -> Result<bool, StoreError> {
+/// Resolves a thread, or reopens it with `None`. `false`: nothing changed. The caller holds the
+/// proposal's lock.
+pub async fn set_resolved(
+    on: &mut PgConnection,
+    thread: CommentId,
+    by: Option<PersonId>,
+) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
          WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2 IS NOT NULL)",
@@ -143,27 +163,34 @@ pub async fn set_resolved(on: &mut PgConnection, thread: CommentId, by: Option<P
     Ok(done.rows_affected() == 1)
 }
 
-/// What a person has looked at of a proposal.
+/// The reviews of a proposal that a person viewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// The newest submission that they looked at.
+    /// The newest viewed review.
     pub submission: SubmissionId,
-    /// The one that they looked at before that.
+    /// The review that they viewed before.
     pub before: Option<SubmissionId>,
 }
 
-/// What a person has looked at of a proposal.
-pub async fn look(on: &mut PgConnection, person: PersonId, proposal: ProposalId) -> Result<Option<Look>, StoreError> {
-    let row: Option<(i64, Option<i64>)> =
-        sqlx::query_as("SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2")
-            .bind(person.0)
-            .bind(proposal.0)
-            .fetch_optional(on)
-            .await?;
-    Ok(row.map(|(submission, before)| Look { submission: SubmissionId(submission), before: before.map(SubmissionId) }))
+pub async fn look(
+    on: &mut PgConnection,
+    person: PersonId,
+    proposal: ProposalId,
+) -> Result<Option<Look>, StoreError> {
+    let row: Option<(i64, Option<i64>)> = sqlx::query_as(
+        "SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2",
+    )
+    .bind(person.0)
+    .bind(proposal.0)
+    .fetch_optional(on)
+    .await?;
+    Ok(row.map(|(submission, before)| Look {
+        submission: SubmissionId(submission),
+        before: before.map(SubmissionId),
+    }))
 }
 
-/// Notes that a person looked at a submission; looking at an older one changes nothing.
+/// Records that a person viewed a review. Viewing an older one changes nothing.
 pub async fn ensure_looked(
     on: &mut PgConnection,
     person: PersonId,

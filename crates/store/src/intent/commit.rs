@@ -1,13 +1,16 @@
-//! The commit: one transaction that inserts the next target and projects what it changes.
+//! The commit: one transaction that inserts the next blueprint and projects its changes.
 //!
-//! The order matters. The target comes first, because the guards let intent change only in a transaction that has inserted one.
-//! Deployments come before nodes, nodes before noderoles, noderoles before steps, steps before edges. New steps are written as
-//! waiting for all their parents; then the engine counts and places them, together with what runs again, in one change. The head
-//! moves last.
+//! The order matters. The `target` row comes first, because the guards allow changes of intent only
+//! in a transaction that has inserted one. Deployments come before nodes, nodes before noderoles,
+//! noderoles before steps, steps before edges. New steps are written as blocked by one parent. Then
+//! the engine counts their parents and sets their states, together with the re-runs, in one change.
+//! The head moves last.
 //!
-//! What goes, goes first, so that its names are free. Rows of steps stay, because runs name them: their state is *gone* until the same
-//! noderole is bound again, and no edge leads to them or from them. A queued run of such a step ends unstarted; one under way goes on
-//! to its end, which is kept and applied nowhere. On an expunged node nothing can go on: its runs end at once.
+//! Removals come before additions, so that names are free. The rows of removed steps stay, because
+//! runs reference them. Their state is *gone* until the same noderole is bound again, and they have
+//! no edges. A queued run of such a step ends unstarted. A running one continues to its end; its
+//! result is stored and not applied. On an expunged node, its runs end at once, because nothing can
+//! run there.
 
 use std::collections::BTreeSet;
 
@@ -27,36 +30,39 @@ use super::{Head, insert_policy};
 use crate::StoreError;
 use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
 
-/// The next target.
 #[derive(Debug, Clone)]
 pub struct NewTarget<'a> {
-    /// Where the line stands, read under the lock.
+    /// Read under the lock.
     pub head: Head,
-    /// The submission that it carries out; None: genesis.
+    /// The review to commit. `None`: genesis.
     pub submission: Option<SubmissionId>,
-    /// The policy that it brings into force, whose object is stored; None: it stays.
+    /// The policy to put in force, whose object is stored. `None`: unchanged.
     pub policy: Option<Hash>,
-    /// Who commits.
     pub by: Option<PersonId>,
-    /// What is meant now.
+    /// The current desired state.
     pub old: &'a Blueprint,
-    /// What will be meant.
     pub new: &'a Blueprint,
-    /// The new root.
+    /// The hash of the new root.
     pub root: Hash,
-    /// The documents in which they differ.
+    /// The documents in which the blueprints differ.
     pub changes: &'a [DocumentChange],
-    /// The deployments that it writes.
+    /// The deployments whose target history gets this entry.
     pub written: &'a BTreeSet<DeploymentId>,
-    /// What it means for steps.
+    /// The effect on noderoles and steps.
     pub projection: &'a Projection,
 }
 
-/// Inserts the target and projects it. The caller has taken the locks and stored the objects.
+/// Inserts the `target` row and projects the changes. The caller has taken the locks and stored the
+/// objects.
 ///
 /// # Errors
-/// The guards' refusals, and whatever the database refuses; nothing of it stays then.
-pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<TargetNo, StoreError> {
+///
+/// A guard rejects the commit, or the database fails. In both cases the transaction must be rolled
+/// back.
+pub async fn commit_change(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+) -> Result<TargetNo, StoreError> {
     let number = TargetNo(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
     let policy = new.policy.map(|hash| (PolicyNo(new.head.policy.0 + 1), hash));
@@ -81,7 +87,11 @@ pub async fn commit_change(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     Ok(number)
 }
 
-async fn insert_target(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn insert_target(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let (kind, parent) = match new.submission {
         Some(_) => ("change", Some(new.head.number.0)),
         None => ("genesis", None),
@@ -103,7 +113,7 @@ async fn insert_target(on: &mut PgConnection, number: TargetNo, new: &NewTarget<
     Ok(())
 }
 
-/// Turns execution on or off: a target with its parent's root.
+/// Turns execution on or off by a `target` row with its parent's root.
 pub async fn insert_switch(
     on: &mut PgConnection,
     head: &Head,
@@ -126,13 +136,20 @@ pub async fn insert_switch(
     .bind(by.0)
     .execute(&mut *on)
     .await?;
-    sqlx::query("UPDATE head SET number = $1, enabled = $2").bind(number.0).bind(enabled).execute(&mut *on).await?;
+    sqlx::query("UPDATE head SET number = $1, enabled = $2")
+        .bind(number.0)
+        .bind(enabled)
+        .execute(&mut *on)
+        .await?;
     sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
     Ok(number)
 }
 
-/// Closes the proposal of a submission that has just become a target.
-pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) -> Result<(), StoreError> {
+/// Closes the proposal of a review that this transaction commits.
+pub async fn close_committed(
+    on: &mut PgConnection,
+    submission: SubmissionId,
+) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
          WHERE id = (SELECT proposal_id FROM submission WHERE id = $1)",
@@ -143,8 +160,12 @@ pub async fn close_committed(on: &mut PgConnection, submission: SubmissionId) ->
     Ok(())
 }
 
-/// Deployments and nodes without a document any more.
-async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+/// Marks deployments and nodes without a document as removed.
+async fn remove_documents(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let (mut deployments, mut nodes) = (Vec::new(), Vec::new());
     for change in new.changes {
         match change {
@@ -168,29 +189,43 @@ async fn remove_documents(on: &mut PgConnection, number: TargetNo, new: &NewTarg
     }
     end_removed(on, &[], &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)").bind(&nodes).bind(number.0).execute(on).await?;
+    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)")
+        .bind(&nodes)
+        .bind(number.0)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-/// Noderoles that are no longer meant.
-async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+/// Marks noderoles as removed that the new blueprint does not contain.
+async fn remove_noderoles(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let removed: Vec<Uuid> = new.projection.removed.iter().map(|id| id.0).collect();
     if removed.is_empty() {
         return Ok(());
     }
-    let gone: Vec<Uuid> =
-        sqlx::query_scalar("SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE")
-            .bind(&removed)
-            .fetch_all(&mut *on)
-            .await?;
-    let waiting: Vec<Uuid> =
-        sqlx::query_scalar("SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)")
-            .bind(&gone)
-            .fetch_all(&mut *on)
-            .await?;
-    let rewired: BTreeSet<Uuid> = new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
+    let gone: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(&removed)
+    .fetch_all(&mut *on)
+    .await?;
+    let waiting: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)",
+    )
+    .bind(&gone)
+    .fetch_all(&mut *on)
+    .await?;
+    let rewired: BTreeSet<Uuid> =
+        new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
     if let Some(step) = waiting.iter().find(|id| !rewired.contains(id)) {
-        return Err(StoreError::corrupt(format!("step {step}"), "it stays, and waits for one that the change removes"));
+        return Err(StoreError::corrupt(
+            format!("step {step}"),
+            "it stays, and waits for one that the change removes",
+        ));
     }
     let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
     end_removed(on, &ended, &[]).await?;
@@ -204,11 +239,18 @@ async fn remove_noderoles(on: &mut PgConnection, number: TargetNo, new: &NewTarg
     .bind(number.0)
     .execute(&mut *on)
     .await?;
-    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)").bind(&removed).execute(on).await?;
+    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
+        .bind(&removed)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn project_deployments(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     for id in parents_first(new) {
         let Some(stored) = new.new.deployments.get(&id) else { continue };
         let doc = &stored.doc;
@@ -229,8 +271,12 @@ async fn project_deployments(on: &mut PgConnection, number: TargetNo, new: &NewT
     Ok(())
 }
 
-/// Notes the target in the line of each deployment that it writes.
-async fn append_to_lines(on: &mut PgConnection, number: TargetNo, new: &NewTarget<'_>) -> Result<(), StoreError> {
+/// Adds the blueprint to the target history of each deployment that it writes.
+async fn append_to_lines(
+    on: &mut PgConnection,
+    number: TargetNo,
+    new: &NewTarget<'_>,
+) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
     sqlx::query(
         "INSERT INTO target_deployment (deployment_id, number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
@@ -242,7 +288,7 @@ async fn append_to_lines(on: &mut PgConnection, number: TargetNo, new: &NewTarge
     Ok(())
 }
 
-/// Deployments that are written, each after the one above it.
+/// The written deployments, parents before children.
 fn parents_first(new: &NewTarget<'_>) -> Vec<DeploymentId> {
     let depth = |id: DeploymentId| {
         let mut depth = 0;
@@ -267,7 +313,8 @@ fn changed_nodes<'a>(new: &'a NewTarget<'_>) -> impl Iterator<Item = NodeId> + '
 
 async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
     let docs: Vec<_> = changed_nodes(new).filter_map(|id| new.new.nodes.get(&id)).collect();
-    let (phantoms, machines): (Vec<_>, Vec<_>) = docs.into_iter().partition(|stored| stored.doc.phantom);
+    let (phantoms, machines): (Vec<_>, Vec<_>) =
+        docs.into_iter().partition(|stored| stored.doc.phantom);
     for stored in phantoms {
         sqlx::query(
             "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport) VALUES ($1, $2, $3, true, $4, 'none') \
@@ -284,10 +331,12 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
     let places: Vec<Uuid> = machines.iter().map(|n| n.doc.deployment.0).collect();
     let hashes: Vec<&[u8]> = machines.iter().map(|n| n.hash.as_bytes().as_slice()).collect();
-    let connections: Vec<Option<Value>> = machines.iter().map(|n| n.doc.connection.as_ref().map(row_of)).collect();
+    let connections: Vec<Option<Value>> =
+        machines.iter().map(|n| n.doc.connection.as_ref().map(row_of)).collect();
     let hints: Vec<Value> = machines.iter().map(|n| Value::Object(n.doc.hints.clone())).collect();
-    // A first document only repeats the record: a guard refuses it where the record changed since. After that the record follows the
-    // document. Where its connection changes, no run starts before a worker was let in again and knows what runs there.
+    // A first document only repeats the record; a guard rejects it if the record has changed since.
+    // From then on, the record follows the document. After a connection change, no run starts until
+    // a health check succeeds and reports the running processes.
     let done = sqlx::query(
         "UPDATE node n SET fqdn = d.fqdn, deployment_id = d.place, doc = d.doc, \
            transport = CASE WHEN d.moved THEN d.written ->> 'transport' ELSE n.transport END, \
@@ -321,7 +370,9 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
 /// A connection as the columns of a node's row.
 fn row_of(connection: &Connection) -> Value {
     match connection {
-        Connection::Local { root } => json!({"transport": "local", "address": [], "connection": {"root": root}}),
+        Connection::Local { root } => {
+            json!({"transport": "local", "address": [], "connection": {"root": root}})
+        }
         Connection::Ssh(Ssh { addresses, port, user, key, host_key, root }) => json!({
             "transport": "ssh", "address": addresses,
             "connection": {"root": root, "port": port, "user": user, "host_key": host_key, "key": key},
@@ -335,11 +386,15 @@ fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a N
 
 async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let data: Vec<Value> =
-        steps.iter().map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone())).collect();
+    let data: Vec<Value> = steps
+        .iter()
+        .map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone()))
+        .collect();
     let docs: Vec<Value> = steps
         .iter()
-        .map(|s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}))
+        .map(
+            |s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}),
+        )
         .collect();
     let instances: Vec<i32> = steps.iter().map(|s| s.key.instance.cast_signed()).collect();
     sqlx::query(
@@ -361,7 +416,7 @@ async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
     Ok(())
 }
 
-/// Jigs that come with Gantry are declared by no barclamp; the others were added when theirs was imported.
+/// No barclamp declares Gantry's own jigs. The import of a barclamp adds the jigs that it declares.
 async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
     let jigs: BTreeSet<_> = steps.iter().map(|s| (s.jig.as_str(), s.jig_class.as_str())).collect();
     sqlx::query(
@@ -374,7 +429,7 @@ async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), 
     Ok(())
 }
 
-/// Jigs serve all deployments, so the root deployment's document says which are off.
+/// Jigs serve all deployments, so the document of the root deployment lists the inactive ones.
 async fn project_jigs(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
     sqlx::query("UPDATE jig SET active = NOT active WHERE active = (name = ANY($1))")
         .bind(inactive_jigs(new.new))
@@ -383,7 +438,6 @@ async fn project_jigs(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), 
     Ok(())
 }
 
-/// The jigs that a blueprint switches off.
 pub(super) fn inactive_jigs(blueprint: &Blueprint) -> Vec<String> {
     let root = blueprint.deployments.values().find(|d| d.doc.parent.is_none());
     root.into_iter().flat_map(|d| &d.doc.inactive_jigs).map(ToString::to_string).collect()
@@ -406,7 +460,7 @@ async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<()
     Ok(())
 }
 
-/// Writes intent; gives the steps that were there before.
+/// Writes the intent columns. Returns the steps that existed before.
 async fn project_steps(
     on: &mut PgConnection,
     number: TargetNo,
@@ -415,14 +469,16 @@ async fn project_steps(
     let steps = &new.projection.steps;
     ensure_jigs(on, steps).await?;
     project_lanes(on, steps).await?;
-    let rows: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE")
-            .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
-            .fetch_all(&mut *on)
-            .await?;
+    let rows: Vec<(Uuid, bool)> = sqlx::query_as(
+        "SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
+    .fetch_all(&mut *on)
+    .await?;
     let of = |which: bool| rows.iter().filter(move |(_, gone)| *gone == which).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
-    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) = steps.iter().partition(|s| known.contains(&s.id.0));
+    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) =
+        steps.iter().partition(|s| known.contains(&s.id.0));
     let (back, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) =
         new_here.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &fresh, INSERT_STEPS).await?;
@@ -432,22 +488,22 @@ async fn project_steps(
     Ok(known)
 }
 
-/// The columns of intent, as both statements take them.
+/// The intent columns in the form that all three statements use.
 const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
     $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
     $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
     destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
     JOIN lane l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
 
-/// New steps wait until they are placed in this same transaction.
+/// New steps are blocked until the same transaction sets their states.
 const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, \
     needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
     pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
     d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
     n.phantom OR n.alive FROM ";
 
-/// A step that was gone begins anew. An attempt that began before it went may still be under way: then it waits for that one's end, as
-/// any step does that is changed under a running attempt.
+/// A restored step starts from scratch. An attempt from before its removal may still run. Then the
+/// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
 const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
@@ -455,7 +511,8 @@ const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig
     since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
       SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
 
-/// The generation rises only for what runs again; what an attempt under way brings is then not applied.
+/// The generation rises only for re-runs. The result of an attempt that still runs is then not
+/// applied.
 const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
@@ -475,7 +532,7 @@ async fn write_steps(
     }
     let seconds = |n: u32| n.min(i32::MAX as u32).cast_signed();
     let filter = if statement.starts_with("UPDATE") { " WHERE s.id = d.id" } else { "" };
-    // Both statements are constants of this file.
+    // All statements are constants in this file.
     let text = sqlx::AssertSqlSafe(format!("{statement}{STEP_COLUMNS}{filter}"));
     sqlx::query(text)
         .bind(column(steps, |s| s.id.0))
@@ -507,12 +564,15 @@ async fn write_steps(
     Ok(())
 }
 
-/// The same columns of one step as the database says them, to compare with.
+/// The columns of one step in the form of the database, for comparison.
 pub(super) fn intent_columns(step: &StepIntent) -> Value {
     let (kind, n) = join_kind(step.join().need);
     let seconds = |n: u32| n.min(i32::MAX as u32);
-    let parents: serde_json::Map<String, Value> =
-        step.parents.iter().map(|(parent, kind)| (parent.to_string(), json!(kind.as_str()))).collect();
+    let parents: serde_json::Map<String, Value> = step
+        .parents
+        .iter()
+        .map(|(parent, kind)| (parent.to_string(), json!(kind.as_str())))
+        .collect();
     json!({
         "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
         "lane": step.lane.name, "max_running": step.lane.max_running, "mode": lane_mode(step.lane.mode), "rank": step.rank,
@@ -555,23 +615,36 @@ fn join_kind(need: JoinNeed) -> (&'static str, Option<i32>) {
     }
 }
 
-/// Whether a step that was there has to be counted again: it waits for other steps than before, or its role, and so perhaps its join,
-/// is another.
+/// Whether the parents of an existing step must be recounted: its parents changed, or its role and
+/// therefore possibly its join.
 fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
-    let waits = |blueprint| noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()));
+    let waits = |blueprint| {
+        noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()))
+    };
     waits(new.old) != waits(new.new)
 }
 
-async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTreeSet<Uuid>) -> Result<(), StoreError> {
+async fn project_edges(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+    known: &BTreeSet<Uuid>,
+) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let again: Vec<Uuid> =
-        steps.iter().filter(|s| known.contains(&s.id.0) && rewired(new, s)).map(|s| s.id.0).collect();
+    let again: Vec<Uuid> = steps
+        .iter()
+        .filter(|s| known.contains(&s.id.0) && rewired(new, s))
+        .map(|s| s.id.0)
+        .collect();
     if !again.is_empty() {
-        sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&again).execute(&mut *on).await?;
+        sqlx::query("DELETE FROM edge WHERE child = ANY($1)")
+            .bind(&again)
+            .execute(&mut *on)
+            .await?;
     }
     let written = steps.iter().filter(|s| !known.contains(&s.id.0) || again.contains(&s.id.0));
-    let edges: Vec<(Uuid, Uuid, &str)> =
-        written.flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str()))).collect();
+    let edges: Vec<(Uuid, Uuid, &str)> = written
+        .flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str())))
+        .collect();
     sqlx::query("INSERT INTO edge (child, parent, kind) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[])")
         .bind(edges.iter().map(|e| e.0).collect::<Vec<_>>())
         .bind(edges.iter().map(|e| e.1).collect::<Vec<_>>())
@@ -581,7 +654,7 @@ async fn project_edges(on: &mut PgConnection, new: &NewTarget<'_>, known: &BTree
     Ok(())
 }
 
-/// Lets the engine count and place what is new, and send round again what runs again.
+/// Lets the engine set the states of new steps and reset those that run again.
 async fn place_steps(
     on: &mut PgConnection,
     number: TargetNo,
@@ -599,7 +672,11 @@ async fn place_steps(
             StepChange::New | StepChange::Keep => None,
         };
         let parents = (is_new || rewired(new, step)).then(|| step.parents.clone());
-        (rerun.is_some() || parents.is_some()).then_some(Committed { step: step.id, rerun, parents })
+        (rerun.is_some() || parents.is_some()).then_some(Committed {
+            step: step.id,
+            rerun,
+            parents,
+        })
     });
     let committed: Vec<Committed> = committed.collect();
     if committed.is_empty() {
@@ -608,14 +685,16 @@ async fn place_steps(
     commit_steps(on, &Change::Commit(committed)).await
 }
 
-/// Inserts the first target, together with the policy that it brings.
+/// Inserts the first blueprint with its policy.
 ///
 /// # Errors
-/// As [`commit_change`].
+///
+/// See [`commit_change`].
 pub async fn commit_genesis(
     on: &mut PgConnection,
     new: &NewTarget<'_>,
     policy: &Object,
 ) -> Result<TargetNo, StoreError> {
-    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() }).await
+    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() })
+        .await
 }

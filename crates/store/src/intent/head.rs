@@ -1,4 +1,4 @@
-//! Where the line of targets stands.
+//! The head: the current blueprint, the execution switch, the policy in force and the epoch.
 
 use engine::Hash;
 use engine::ids::{DeploymentId, PersonId, PolicyNo, TargetNo};
@@ -9,22 +9,20 @@ use super::hash;
 use crate::StoreError;
 use crate::running::CHANNEL_TODO;
 
-/// Where the line stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The current target; 0 before genesis.
+    /// The current blueprint. 0 before genesis.
     pub number: TargetNo,
-    /// Its root; None before genesis.
+    /// `None` before genesis.
     pub root: Option<Hash>,
     /// Whether steps are started.
     pub enabled: bool,
     /// The policy in force.
     pub policy: PolicyNo,
-    /// This life of the database.
+    /// Rises with each restore of a backup.
     pub epoch: i64,
 }
 
-/// Where the line stands.
 pub async fn head(on: &mut PgConnection) -> Result<Head, StoreError> {
     let row = sqlx::query_as(
         "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN target t ON t.number = h.number",
@@ -34,9 +32,12 @@ pub async fn head(on: &mut PgConnection) -> Result<Head, StoreError> {
     to_head(row)
 }
 
-/// Takes the locks that a commit needs before it looks at anything: APPLY, then the head.
+/// Takes the locks of a commit before it reads anything: APPLY, then the head.
 pub async fn lock_for_commit(on: &mut PgConnection) -> Result<Head, StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::APPLY_LOCK).execute(&mut *on).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *on)
+        .await?;
     sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *on).await?;
     head(on).await
 }
@@ -47,24 +48,20 @@ fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreErr
     Ok(Head { number: TargetNo(number), root, enabled, policy: PolicyNo(policy), epoch })
 }
 
-/// A deployment's row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRow {
-    /// Which.
     pub id: DeploymentId,
-    /// Its name.
     pub name: String,
-    /// The target that last changed it.
+    /// The blueprint that last changed it or one of its nodes.
     pub head_no: TargetNo,
-    /// The one above it.
     pub parent: Option<DeploymentId>,
-    /// Who holds it, and why.
+    /// The person who put it on hold, and the reason.
     pub held: Option<(String, String)>,
-    /// Before or behind which others its steps are claimed.
+    /// Added to the priority of its steps when runs are claimed.
     pub priority: i32,
 }
 
-/// All deployments. There are few: they are what people name.
+/// All deployments. There are few, because people name each of them.
 pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>, StoreError> {
     type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
     let rows: Vec<Row> = sqlx::query_as(
@@ -84,8 +81,9 @@ pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// Holds a deployment, or lets it go on; false: it is so already. A hold stops new runs in it and in those below it. The caller has
-/// taken APPLY alone, so that no claim or lease is half-way.
+/// Puts a deployment on hold or ends the hold. `false`: nothing changed. A hold stops new runs in
+/// the deployment and its descendants. The caller holds APPLY exclusively, so that no claim or
+/// lease is in progress.
 pub async fn set_hold(
     on: &mut PgConnection,
     deployment: DeploymentId,
@@ -106,8 +104,13 @@ pub async fn set_hold(
     Ok(done.rows_affected() == 1)
 }
 
-/// Says before or behind which others the steps of a deployment are claimed; false: it is so already, or it is gone.
-pub async fn set_priority(on: &mut PgConnection, deployment: DeploymentId, priority: i32) -> Result<bool, StoreError> {
+/// Sets the priority of a deployment's steps for claims. `false`: unchanged, or the deployment is
+/// removed.
+pub async fn set_priority(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+    priority: i32,
+) -> Result<bool, StoreError> {
     let done =
         sqlx::query("UPDATE deployment SET priority = $2 WHERE id = $1 AND removed_in IS NULL AND priority <> $2")
             .bind(deployment.0)
@@ -117,7 +120,7 @@ pub async fn set_priority(on: &mut PgConnection, deployment: DeploymentId, prior
     Ok(done.rows_affected() == 1)
 }
 
-/// The deployment of this name that was removed last, and the target that removed it.
+/// The last removed deployment with this name, and the blueprint that removed it.
 pub async fn removed_deployment(
     on: &mut PgConnection,
     name: &str,

@@ -1,4 +1,5 @@
-//! Importing barclamps: objects are added, nothing that runs changes. The same name and version with other content is refused.
+//! Imports of barclamps. An import adds objects and changes nothing that runs. A stored name and
+//! version with other content is refused.
 
 use std::collections::BTreeMap;
 
@@ -13,49 +14,50 @@ use time::OffsetDateTime;
 use super::hash;
 use crate::StoreError;
 
-/// Most versions of barclamps that a catalog has. Who would import one more is refused, so that those who read them all read them all.
+/// The maximum number of barclamp versions in a catalog. Further imports are refused, so that
+/// readers can load all of them.
 pub const MAX_BARCLAMPS: i64 = 10_000;
 
-/// How far a database may be beyond that in which imports of the same moment did not wait for each other yet, and each counted for itself.
+/// Tolerance above the limit. In older versions, concurrent imports did not wait for each other,
+/// and each one counted separately.
 const OVERSHOOT: i64 = 1_000;
 
 /// An imported version of a barclamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BarclampRow {
-    /// Which.
     pub name: BarclampName,
-    /// Its version.
     pub version: String,
-    /// Its content.
+    /// The hash of its content.
     pub hash: Hash,
-    /// When it came.
     pub imported_at: OffsetDateTime,
-    /// Who imported it; None: it is shipped.
+    /// The name of the importer. `None`: shipped with Gantry.
     pub by: Option<String>,
 }
 
-/// What an import did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// It is new.
     Added,
-    /// The same content was there.
+    /// The same content already exists.
     Known,
-    /// Other content has this name and version.
+    /// This name and version exist with other content.
     OtherContent(Hash),
-    /// There are [`MAX_BARCLAMPS`] already.
+    /// The catalog already has [`MAX_BARCLAMPS`] versions.
     Full,
 }
 
-/// Lets one import through at a time, until its transaction ends: two that look at the same catalog would each be linked as if the other was
-/// not there. It is the first thing that an import takes, and it takes neither CLAIM nor APPLY.
+/// Serializes imports until the transaction ends. Otherwise two imports could each be linked
+/// against a catalog without the other. It is the first lock of an import, which takes neither
+/// CLAIM nor APPLY.
 pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::IMPORT_LOCK).execute(on).await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::IMPORT_LOCK)
+        .execute(on)
+        .await?;
     Ok(())
 }
 
-/// Adds a version of a barclamp and its jigs. Its objects are there already: those of an import are put once, for all its barclamps
-/// ([`super::put_objects`]).
+/// Adds a version of a barclamp and its jigs. The caller has stored the objects, once for all
+/// barclamps of the import ([`super::put_objects`]).
 pub async fn import_barclamp(
     on: &mut PgConnection,
     barclamp: &Barclamp,
@@ -72,18 +74,24 @@ pub async fn import_barclamp(
     .execute(&mut *on)
     .await?
     .rows_affected();
-    let (versions,): (i64,) = sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
+    let (versions,): (i64,) =
+        sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
     if added > 0 && versions > MAX_BARCLAMPS {
         return Ok(ImportOutcome::Full);
     }
     if added == 0 {
-        let (found,): (Vec<u8>,) = sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
-            .bind(barclamp.name.as_str())
-            .bind(&barclamp.version)
-            .fetch_one(&mut *on)
-            .await?;
+        let (found,): (Vec<u8>,) =
+            sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
+                .bind(barclamp.name.as_str())
+                .bind(&barclamp.version)
+                .fetch_one(&mut *on)
+                .await?;
         let found = hash("barclamp", &found)?;
-        return Ok(if found == content { ImportOutcome::Known } else { ImportOutcome::OtherContent(found) });
+        return Ok(if found == content {
+            ImportOutcome::Known
+        } else {
+            ImportOutcome::OtherContent(found)
+        });
     }
     for (name, jig) in &barclamp.jigs {
         ensure_jig(on, name, jig).await?;
@@ -104,8 +112,8 @@ async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<
     Ok(())
 }
 
-/// All imported versions, by name. Which of two is the newer one their numbers say ([`engine::catalog::version`]), and neither a
-/// collation nor the time of their import does.
+/// All imported versions, by name. To compare versions, use [`engine::catalog::version`], not the
+/// collation or the time of import.
 pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
     type Row = (String, String, Vec<u8>, OffsetDateTime, Option<String>);
     let rows: Vec<Row> = sqlx::query_as(
@@ -116,7 +124,10 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
     .fetch_all(on)
     .await?;
     if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + OVERSHOOT) {
-        return Err(StoreError::corrupt("barclamp", format!("more than {MAX_BARCLAMPS} versions are there")));
+        return Err(StoreError::corrupt(
+            "barclamp",
+            format!("more than {MAX_BARCLAMPS} versions are there"),
+        ));
     }
     let row = |(name, version, h, imported_at, by): Row| {
         let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
@@ -125,28 +136,32 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
     rows.into_iter().map(row).collect()
 }
 
-/// What came of an import, and when.
+/// The report of an import.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportRow {
-    /// Which.
     pub id: i64,
-    /// When.
     pub at: OffsetDateTime,
-    /// Who imported; None: Gantry itself.
+    /// The name of the importer. `None`: Gantry itself.
     pub by: Option<String>,
-    /// What came of it.
     pub report: Findings,
 }
 
-/// Reports of imports that are kept of each barclamp, the newest.
+/// The number of reports that are stored per barclamp.
 pub const KEPT_IMPORTS: i64 = 100;
-/// Reports that one import forgets at most: one comes, so few go, and more where there are more from before.
+/// The maximum number of reports that one import deletes. Each import adds one, so a few are
+/// enough, and a backlog shrinks step by step.
 const FORGOTTEN_AT_ONCE: i64 = 100;
 
-/// Keeps what came of an import, and forgets what came of old ones: of those that have [`KEPT_IMPORTS`] newer ones of each of their barclamps.
+/// Stores the report of an import. Deletes reports for which each of their barclamps has
+/// [`KEPT_IMPORTS`] newer ones.
 ///
-/// All reports are ranked in one pass, each of which is read once: an import of a thousand barclamps costs what one of a single one does.
-pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &Findings) -> Result<(), StoreError> {
+/// One pass ranks all reports and reads each once, so the cost does not depend on the number of
+/// imported barclamps.
+pub async fn keep_import(
+    on: &mut PgConnection,
+    by: Option<PersonId>,
+    report: &Findings,
+) -> Result<(), StoreError> {
     sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
         .bind(by.map(|person| person.0))
         .bind(Json(report))
@@ -166,7 +181,7 @@ pub async fn keep_import(on: &mut PgConnection, by: Option<PersonId>, report: &F
     Ok(())
 }
 
-/// Imports in the order in which they were, or from the last; behind one, with a version of a barclamp; at most so many.
+/// Reports of imports, oldest or newest first, optionally of one barclamp and after a cursor.
 pub async fn import_reports(
     on: &mut PgConnection,
     barclamp: Option<&str>,
@@ -191,9 +206,10 @@ pub async fn import_reports(
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// Whether each jig is active. There are few.
+/// All jigs, and whether each is active. There are few.
 pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, StoreError> {
-    let rows: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
+    let rows: Vec<(String, bool)> =
+        sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
     let jig = |(name, active): (String, bool)| {
         Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
     };
@@ -207,22 +223,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn of_each_barclamp_the_newest_reports_are_kept() {
+    async fn newest_reports_per_barclamp_are_kept() {
         let database = TestDatabase::new().await;
         let mut on = database.app().acquire().await.expect("a connection");
         let of = |names: &[&str]| -> Findings {
             let brought = names.iter().map(
                 |name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}),
             );
-            serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})).expect("a report")
+            serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()}))
+                .expect("a report")
         };
         keep_import(&mut on, None, &of(&["often", "once"])).await.expect("kept");
         for _ in 0..=KEPT_IMPORTS {
             keep_import(&mut on, None, &of(&["often"])).await.expect("kept");
         }
-        let ids: Vec<i64> =
-            sqlx::query_scalar("SELECT id FROM import_report ORDER BY id").fetch_all(&mut *on).await.expect("reports");
+        let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM import_report ORDER BY id")
+            .fetch_all(&mut *on)
+            .await
+            .expect("reports");
         assert_eq!(ids.len() as i64, KEPT_IMPORTS + 1);
-        assert_eq!(ids[..2], [1, 3], "the only one of a barclamp stays, and of the others the oldest went");
+        assert_eq!(
+            ids[..2],
+            [1, 3],
+            "the only one of a barclamp stays, and of the others the oldest went"
+        );
     }
 }

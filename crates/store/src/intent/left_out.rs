@@ -1,4 +1,4 @@
-//! What proposals that restore a deployment leave out.
+//! The parts of a deployment that a restoring proposal cannot restore.
 
 use std::ops::RangeInclusive;
 
@@ -7,21 +7,21 @@ use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// Most things that are kept by name; those behind them are counted.
+/// The maximum number of entries stored by name. Further ones are only counted.
 pub const MAX_LEFT_OUT: usize = 200;
 
-/// What could not be brought back.
+/// The parts that could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOutRow {
-    /// The target that the deployment was to be as of.
+    /// The blueprint from which the deployment is restored.
     pub target: TargetNo,
-    /// What, each with the reason; at most [`MAX_LEFT_OUT`].
+    /// Entries with their reason, at most [`MAX_LEFT_OUT`].
     pub missing: Vec<String>,
-    /// How many more there are.
+    /// The number of further entries.
     pub more: usize,
 }
 
-/// Notes what the edits of a proposal with these numbers leave out.
+/// Records the parts that the edits with these numbers cannot restore.
 pub async fn insert_left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -42,8 +42,11 @@ pub async fn insert_left_out(
     Ok(())
 }
 
-/// What a proposal leaves out, while one of the edits that restore counts.
-pub async fn left_out(on: &mut PgConnection, proposal: ProposalId) -> Result<Option<LeftOutRow>, StoreError> {
+/// The parts that a proposal cannot restore, as long as one of the restoring edits is valid.
+pub async fn left_out(
+    on: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<LeftOutRow>, StoreError> {
     let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
         "SELECT l.target, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
          WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \

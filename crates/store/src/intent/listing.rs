@@ -1,7 +1,7 @@
-//! Submissions and proposals in lists: many at once, each in a few words.
+//! Lists of reviews and proposals.
 //!
-//! A page of a list costs so many statements, however many rows it has. What only a search can find is searched for in a window of the
-//! newest rows, and the page says where the next window begins: no page reads more than that.
+//! A page of a list takes a fixed number of statements, whatever its number of rows. A search scans
+//! a window of rows and returns the start of the next window. This bounds the cost of a page.
 
 use std::collections::BTreeSet;
 
@@ -15,41 +15,40 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Submissions that one page of a search looks through.
+/// The number of reviews that one page of a search scans.
 pub const WINDOW: i64 = 5_000;
-/// Threads of one submission that are named.
+/// The maximum number of open threads listed per review.
 const THREADS: i64 = 100;
 
-/// What the gate looks at of a submission, as far as it needs no plan.
+/// The facts that the gate needs about a review, as far as it needs no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactsRow {
-    /// Which.
     pub id: SubmissionId,
-    /// Whether its proposal is open and this is its newest version.
+    /// Whether its proposal is open and this review has its newest version.
     pub newest: bool,
-    /// The target that it became.
+    /// The blueprint that committed it.
     pub target: Option<TargetNo>,
     /// Whether its proposal was discarded.
     pub discarded: bool,
-    /// The policy that it was made under.
+    /// The policy in force when it was submitted.
     pub policy: PolicyNo,
-    /// The life of the database that it was made in.
+    /// The epoch when it was submitted.
     pub epoch: i64,
-    /// Approvals that it needed then.
+    /// The number of approvals that it needed then.
     pub approvals: i32,
-    /// What makes it riskier than others.
     pub risks: Vec<String>,
-    /// Everybody who edited it.
+    /// Everyone who edited it.
     pub authors: BTreeSet<PersonId>,
     /// All verdicts of people, oldest first.
     pub verdicts: Vec<Verdict>,
-    /// People whose last verdict is signed, as the database has it. None: approvals need no signature.
+    /// People whose last verdict is signed, as recorded in the database. `None`: approvals need no
+    /// signature.
     pub signed: Option<BTreeSet<PersonId>>,
-    /// When it was made, in microseconds since 1970.
+    /// When it was submitted, in microseconds since 1970.
     pub submitted: i64,
-    /// Who opened each thread that is not resolved.
+    /// The people who opened the unresolved threads.
     pub threads: Vec<String>,
-    /// Deployments of its base that changed since, and by which target.
+    /// Deployments of its base that changed since, each with the number of the blueprint.
     pub moved_base: Vec<(String, i64)>,
 }
 
@@ -101,11 +100,14 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
 fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
     let kind = |word: &String| {
-        all.into_iter().find(|k| k.as_str() == word).ok_or_else(|| StoreError::corrupt("verdict.kind", word))
+        all.into_iter()
+            .find(|k| k.as_str() == word)
+            .ok_or_else(|| StoreError::corrupt("verdict.kind", word))
     };
     let kinds: Vec<VerdictKind> = row.verdicts.iter().map(kind).collect::<Result<_, _>>()?;
     let given = row.judges.into_iter().zip(kinds).zip(row.judged).zip(row.void);
-    let verdict = |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
+    let verdict =
+        |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
     Ok(FactsRow {
         id: SubmissionId(row.id),
         newest: row.newest,
@@ -124,7 +126,7 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
     })
 }
 
-/// The facts of the newest submissions of open proposals, newest first.
+/// The facts of the newest reviews of open proposals, newest first.
 pub async fn open_facts(on: &mut PgConnection, limit: i64) -> Result<Vec<FactsRow>, StoreError> {
     let query = format!(
         "{FACTS} FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
@@ -135,8 +137,11 @@ pub async fn open_facts(on: &mut PgConnection, limit: i64) -> Result<Vec<FactsRo
     rows.into_iter().map(to_facts).collect()
 }
 
-/// The facts of these submissions, newest first.
-pub async fn facts_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<FactsRow>, StoreError> {
+/// The facts of these reviews, newest first.
+pub async fn facts_of(
+    on: &mut PgConnection,
+    ids: &[SubmissionId],
+) -> Result<Vec<FactsRow>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let query = format!(
         "{FACTS} FROM submission s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN target t ON t.submission_id = s.id \
@@ -147,30 +152,42 @@ pub async fn facts_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec
     rows.into_iter().map(to_facts).collect()
 }
 
-/// What a list says of a submission besides where it stands.
+/// The text columns of a review in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineRow {
-    /// Which.
     pub id: SubmissionId,
-    /// What it is for.
     pub title: String,
-    /// What the deployment was called when it was submitted.
+    /// The name of the deployment when it was submitted.
     pub deployment: String,
-    /// The one node that it may touch, and what that is called.
+    /// The only node that it may change, with its name.
     pub node: Option<(NodeId, String)>,
-    /// Who wrote it, by name.
+    /// The names of its authors.
     pub authors: Vec<String>,
-    /// When.
+    /// When it was submitted.
     pub at: OffsetDateTime,
-    /// The gravest of what it does, and how much more there is.
+    /// The most severe effect and the number of other effects.
     pub summary: String,
-    /// Whether its base moved and its edits don't plan on that: it is back with its authors.
+    /// Whether its base changed and its edits cannot be replanned, so that it is back with its
+    /// authors.
     pub sent_back: bool,
 }
 
-/// What a list says of these submissions, newest first.
-pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec<LineRow>, StoreError> {
-    type Row = (i64, String, String, Option<Uuid>, Option<String>, Vec<String>, OffsetDateTime, String, bool);
+/// The text columns of these reviews, newest first.
+pub async fn lines_of(
+    on: &mut PgConnection,
+    ids: &[SubmissionId],
+) -> Result<Vec<LineRow>, StoreError> {
+    type Row = (
+        i64,
+        String,
+        String,
+        Option<Uuid>,
+        Option<String>,
+        Vec<String>,
+        OffsetDateTime,
+        String,
+        bool,
+    );
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
@@ -184,60 +201,57 @@ pub async fn lines_of(on: &mut PgConnection, ids: &[SubmissionId]) -> Result<Vec
     .bind(ids)
     .fetch_all(on)
     .await?;
-    let line = |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
-        id: SubmissionId(id),
-        title,
-        deployment,
-        node: node.map(NodeId).zip(fqdn),
-        authors,
-        at,
-        summary,
-        sent_back,
-    };
+    let line =
+        |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
+            id: SubmissionId(id),
+            title,
+            deployment,
+            node: node.map(NodeId).zip(fqdn),
+            authors,
+            at,
+            summary,
+            sent_back,
+        };
     Ok(rows.into_iter().map(line).collect())
 }
 
-/// What became of submissions.
+/// The outcome of a review, as a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Became {
-    /// Nothing yet: the newest of open proposals.
+    /// The newest reviews of open proposals.
     Open,
-    /// Targets.
+    /// Committed.
     Target,
     /// Their proposals were discarded.
     Discarded,
-    /// Whatever.
+    /// No filter.
     Anything,
 }
 
-/// Which submissions are looked for.
+/// A search for reviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Find<'f> {
-    /// What became of them.
     pub became: Became,
-    /// Only those that this person wrote part of.
+    /// Only reviews with this author.
     pub author: Option<PersonId>,
-    /// Only those on this deployment, or on a node that was in it.
+    /// Only reviews of this deployment, or of a node in it when the proposal was opened.
     pub deployment: Option<DeploymentId>,
-    /// Only those with this in the title.
+    /// Only reviews with this text in the title.
     pub text: Option<&'f str>,
-    /// In this order.
     pub order: Order<ReviewSort>,
-    /// Behind the one with these keys.
+    /// Only reviews after these keys.
     pub behind: Option<&'f [Key]>,
 }
 
-/// A submission that was found.
+/// A review in a search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// Which.
     pub id: i64,
-    /// What it is for.
     pub title: String,
 }
 
 impl Hit {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this review.
     pub fn keys(&self, sort: ReviewSort) -> Vec<Key> {
         match sort {
             ReviewSort::Submitted => vec![Key::from(self.id)],
@@ -246,20 +260,27 @@ impl Hit {
     }
 }
 
-/// Submissions that were found.
+/// A page of search results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// In the order that was asked for.
+    /// In the requested order.
     pub hits: Vec<Hit>,
-    /// Behind which one to look further; None: there are no more.
+    /// The last row scanned, as the cursor of the next page. `None`: there are no more.
     pub next: Option<Hit>,
 }
 
-/// A page of submissions in an order. Open ones are found among all that are open; others in a window of those that a key leads to.
-pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usize) -> Result<Found, StoreError> {
+/// A page of reviews in an order. A search for open reviews covers all of them. Other searches
+/// cover a window after the cursor.
+pub async fn find_submissions(
+    on: &mut PgConnection,
+    find: &Find<'_>,
+    most: usize,
+) -> Result<Found, StoreError> {
     let (window, keyed, kept) = match find.became {
         Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
-        Became::Target => (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)"),
+        Became::Target => {
+            (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)")
+        }
         Became::Discarded => (WINDOW, "", "s.state = 'discarded'"),
         Became::Anything => (WINDOW, "", "true"),
     };
@@ -272,7 +293,9 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
     let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {way}")),
-        ReviewSort::Title => (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}")),
+        ReviewSort::Title => {
+            (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}"))
+        }
     };
     let compared = if find.behind.is_some() { compared } else { "true".to_owned() };
     let query = format!(
@@ -287,9 +310,10 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
            (SELECT count(*) FROM looked), l.id, l.title \
          FROM (SELECT) one LEFT JOIN (SELECT id, title FROM looked ORDER BY place DESC LIMIT 1) l ON true"
     );
-    // Nobody searches by patterns: what stands for anything in one stands for itself.
-    let text =
-        find.text.map(|text| format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")));
+    // Escapes wildcards, because search texts are not patterns.
+    let text = find.text.map(|text| {
+        format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+    });
     let (title, id) = match find.behind {
         Some([Key::Text(title), Key::Number(id)]) => (Some(title.as_str()), Some(*id)),
         Some([Key::Number(id)]) => (None, Some(*id)),
@@ -306,48 +330,49 @@ pub async fn find_submissions(on: &mut PgConnection, find: &Find<'_>, most: usiz
         .bind(title)
         .fetch_one(on)
         .await?;
-    let mut hits: Vec<Hit> = ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
+    let mut hits: Vec<Hit> =
+        ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
     let more = hits.len() > most;
     hits.truncate(most);
     let next = match more {
         true => hits.last().cloned(),
-        false => last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title }),
+        false => {
+            last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title })
+        }
     };
     Ok(Found { hits, next })
 }
 
-/// Which open proposals are looked for.
+/// A search for open proposals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FindProposals {
-    /// Only those that this person opened or edited.
+    /// Only proposals that this person opened or edited.
     pub by: Option<PersonId>,
-    /// Only those that were not submitted as they are.
+    /// Only proposals whose present version is not submitted.
     pub drafts: bool,
-    /// Only those on this deployment, or on a node that was in it.
+    /// Only proposals for this deployment, or for a node in it when the proposal was opened.
     pub deployment: Option<DeploymentId>,
-    /// Only those with this in the name of the deployment or of the node, however it is written.
+    /// Only proposals with this text in the name of the deployment or node, ignoring case.
     pub text: Option<String>,
-    /// In this order.
     pub order: Order<ProposalSort>,
-    /// Behind the one with these keys.
+    /// Only proposals after these keys.
     pub behind: Option<Vec<Key>>,
 }
 
 /// An open proposal in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProposalLine {
-    /// Itself.
     pub proposal: super::ProposalRow,
-    /// Edits that count.
+    /// The number of edits, without undone ones.
     pub edits: usize,
-    /// Whoever edited it, by name.
+    /// The names of people who edited it.
     pub authors: Vec<String>,
-    /// The submission of this version, if it was submitted.
+    /// The review of the present version, if it was submitted.
     pub submission: Option<SubmissionId>,
 }
 
 impl ProposalLine {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this proposal.
     pub fn keys(&self, sort: ProposalSort) -> Vec<Key> {
         let id = Key::from(self.proposal.id.0);
         match sort {
@@ -357,13 +382,18 @@ impl ProposalLine {
     }
 }
 
-/// A page of open proposals in an order, and one more if there is one: there are as many as deployments and nodes at most. Edits are
-/// counted, not read.
-pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Result<Vec<ProposalLine>, StoreError> {
+/// A page of open proposals in an order, plus one row if there are more. There are at most as many
+/// as deployments and nodes. Edits are counted, not read.
+pub async fn find_proposals(
+    on: &mut PgConnection,
+    find: &FindProposals,
+) -> Result<Vec<ProposalLine>, StoreError> {
     let (sign, way) = if find.order.falling { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {way}")),
-        ProposalSort::Deployment => (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}")),
+        ProposalSort::Deployment => {
+            (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}"))
+        }
     };
     let (name, id) = match find.behind.as_deref() {
         Some([Key::Text(name), Key::Number(id)]) => (Some(name.as_str()), Some(*id)),
@@ -371,7 +401,8 @@ pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Resu
         _ => (None, None),
     };
     let compared = if id.is_some() { compared } else { "true".to_owned() };
-    type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
+    type Row =
+        (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
     let query = format!(
         "SELECT p.id, p.deployment_id, d.name, p.node_id, p.created_by, p.title, p.state, p.version, \
          (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
@@ -394,7 +425,19 @@ pub async fn find_proposals(on: &mut PgConnection, find: &FindProposals) -> Resu
         .bind(PAGE_SIZE as i64 + 1)
         .fetch_all(on)
         .await?;
-    let line = |(id, deployment, deployment_name, node, by, title, state, version, edits, authors, submission): Row| {
+    let line = |(
+        id,
+        deployment,
+        deployment_name,
+        node,
+        by,
+        title,
+        state,
+        version,
+        edits,
+        authors,
+        submission,
+    ): Row| {
         let proposal = super::ProposalRow {
             id: ProposalId(id),
             deployment: DeploymentId(deployment),

@@ -1,4 +1,4 @@
-//! Changes of what people say of a machine: of its record, not of what is meant for it.
+//! Changes of a machine's record: data about the machine, not its desired state.
 
 use engine::ids::NodeId;
 use serde_json::Value;
@@ -6,36 +6,33 @@ use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// What a record says, locked until the transaction ends.
+/// A machine's record, locked until the transaction ends.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct MachineRow {
-    /// Its name.
     pub fqdn: String,
-    /// Raised by every change.
+    /// Rises with every change.
     pub version: i32,
-    /// Whether a document speaks of it.
+    /// Whether the node has a document.
     pub meant: bool,
     /// `local` or `ssh`.
     pub transport: String,
-    /// Where it is reached.
     pub address: Value,
-    /// How.
     pub connection: Value,
-    /// What people say of it.
     pub description: String,
-    /// What its roles may want to know before their first run.
+    /// Input for roles before their first run.
     pub hints: Value,
-    /// Of its network cards.
     pub macs: Vec<String>,
-    /// Its serial number.
     pub serial: String,
-    /// Whether a run is open on it.
+    /// Whether the node has an open run.
     pub busy: bool,
 }
 
-/// Locks a machine's record. Whoever changes how it is reached has taken APPLY before ([`super::lock_for_commit`]), so that no run
-/// comes in meanwhile. None: there is no such machine.
-pub async fn lock_machine(on: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, StoreError> {
+/// Locks a machine's record. `None`: there is no such machine. To change its connection, the caller
+/// must hold APPLY ([`super::lock_for_commit`]), so that no run is claimed at the same time.
+pub async fn lock_machine(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<MachineRow>, StoreError> {
     let row = sqlx::query_as(
         "SELECT fqdn, version, doc IS NOT NULL AS meant, transport, address, connection, description, hints, macs, serial,
            EXISTS (SELECT FROM run r WHERE r.node_id = n.id AND r.ended_at IS NULL) AS busy
@@ -47,8 +44,9 @@ pub async fn lock_machine(on: &mut PgConnection, node: NodeId) -> Result<Option<
     Ok(row)
 }
 
-/// Writes a record; gives its new version. One that is reached otherwise than before has yet to let somebody in: until then nothing
-/// starts there, and a look that is under way the old way says nothing about it. The caller holds its lock.
+/// Writes a record and returns its new version. With `other_way`, the connection changes: nothing
+/// starts before a new health check, and a check in progress no longer counts. The caller holds the
+/// record's lock.
 pub async fn write_machine(
     on: &mut PgConnection,
     node: NodeId,
@@ -78,7 +76,7 @@ pub async fn write_machine(
     Ok(version)
 }
 
-/// Notes a new machine's hardware, as it was given.
+/// Stores the MAC addresses and serial number of a new machine.
 pub async fn set_hardware(
     on: &mut PgConnection,
     node: NodeId,

@@ -1,11 +1,13 @@
-//! Intent: objects, targets, proposals, submissions, verdicts, and the one transaction that moves the line on.
+//! Intent: objects, blueprints, proposals, reviews, verdicts, and the commit transaction.
 //!
-//! Reading functions take any connection, so that a page can read outside a transaction and a commit inside. Writing functions
-//! lock what they rest on: a proposal's row is locked by whoever edits it, submits it, judges a submission of it or commits it, so
-//! none of these slips in between the look and the deed of another.
+//! Reading functions accept any connection, so that a page can read outside a transaction and a
+//! commit inside one. Writing functions lock the rows that they depend on. Every edit, submission,
+//! verdict and commit locks the proposal's row. So none of them happens between the check and the
+//! write of another.
 //!
-//! Nothing here decides. Whether a change may pass is the engine's gate, asked by `control`; the database's guards check its hard
-//! core once more, and their refusals come back as [`migrations::Refusal`].
+//! This module makes no decisions. `control` asks the engine's gate whether a change may pass. The
+//! guards in the database check the essential rules again, and return refusals as
+//! [`migrations::Refusal`].
 
 mod comments;
 mod commit;
@@ -26,38 +28,41 @@ mod verify;
 
 pub use crate::people::append_audit;
 pub use comments::{
-    CommentRow, Look, MAX_COMMENTS, NewComment, append_comment, comments, ensure_looked, look, open_threads,
-    set_resolved, thread,
+    CommentRow, Look, MAX_COMMENTS, NewComment, append_comment, comments, ensure_looked, look,
+    open_threads, set_resolved, thread,
 };
 pub use commit::{NewTarget, close_committed, commit_change, commit_genesis, insert_switch};
 pub use head::{
-    DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold, set_priority,
+    DeploymentRow, Head, deployment_rows, head, lock_for_commit, removed_deployment, set_hold,
+    set_priority,
 };
 pub use imports::{
-    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp, import_reports, jigs,
-    keep_import, lock_imports,
+    BarclampRow, ImportOutcome, ImportRow, MAX_BARCLAMPS, barclamps, import_barclamp,
+    import_reports, jigs, keep_import, lock_imports,
 };
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_left_out, left_out};
 pub use listing::{
-    Became, FactsRow, Find, FindProposals, Found, Hit, LineRow, ProposalLine, WINDOW, facts_of, find_proposals,
-    find_submissions, lines_of, open_facts,
+    Became, FactsRow, Find, FindProposals, Found, Hit, LineRow, ProposalLine, WINDOW, facts_of,
+    find_proposals, find_submissions, lines_of, open_facts,
 };
 pub use machines::{MachineRow, lock_machine, set_hardware, write_machine};
-pub use nodes::{BareNode, NewNode, bare_nodes, insert_node, lock_records, removed_ids, take_out_record};
+pub use nodes::{
+    BareNode, NewNode, bare_nodes, insert_node, lock_records, removed_ids, take_out_record,
+};
 pub use objects::{ScriptHead, bodies, catalog_objects, put_objects, script_heads};
 pub use opened::{MAX_OPENED, ensure_opened, opened};
 pub use policies::{insert_policy, policy, policy_at};
 pub use proposals::{
-    EditRow, MAX_EDITS, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on, drafts, edits,
-    ensure_node_proposal, ensure_proposal, lock_proposal, open_proposal, proposal, raise_version, redo_edit, set_title,
-    undo_edit,
+    EditRow, MAX_EDITS, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on,
+    drafts, edits, ensure_node_proposal, ensure_proposal, lock_proposal, open_proposal, proposal,
+    raise_version, redo_edit, set_title, undo_edit,
 };
 pub use record::append_live;
 pub use replans::{ReplanRow, insert_replan, moved_records, replan_to, replans, stale_submissions};
 pub use submissions::{
-    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able, append_refusal, authors, base,
-    documents, insert_submission, insert_verdict, judges, people, reviewers, reviewers_of, submission, submission_of,
-    touched, touched_each, verdicts,
+    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able,
+    append_refusal, authors, base, documents, insert_submission, insert_verdict, judges, people,
+    reviewers, reviewers_of, submission, submission_of, touched, touched_each, verdicts,
 };
 
 pub use verify::{Discrepancy, discrepancies, unproven};
@@ -66,7 +71,6 @@ use engine::Hash;
 
 use crate::StoreError;
 
-/// A hash as the database hands it back.
 fn hash(what: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
     Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash has 32 bytes"))
 }

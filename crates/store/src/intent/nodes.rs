@@ -1,5 +1,5 @@
-//! Node records. A node without a document has no intent: it comes and goes without a review. Rows of those that went stay, so that
-//! an id never comes back.
+//! Node records. A node without a document has no intent, so it is added and removed without a
+//! review. Rows of removed nodes stay, so that an id never recurs.
 
 use engine::ids::{DeploymentId, Fqdn, NodeId, PersonId};
 use serde_json::Value;
@@ -8,22 +8,18 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A node that no document speaks of.
+/// A node without a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BareNode {
-    /// Which.
     pub id: NodeId,
-    /// Its name.
     pub fqdn: Fqdn,
-    /// Where it waits.
     pub deployment: DeploymentId,
-    /// How it is reached, as a document has it (`engine::cluster::Connection`).
+    /// The connection in the form of a document (`engine::cluster::Connection`).
     pub connection: Option<Value>,
-    /// Its hints.
     pub hints: Value,
 }
 
-/// All nodes that no document speaks of; at most 100,000.
+/// All nodes without a document, at most 100,000.
 pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
     let rows: Vec<(Uuid, String, Uuid, Option<Value>, Value)> = sqlx::query_as(
         "SELECT id, fqdn, deployment_id, node_connection(transport, address, connection), hints \
@@ -35,38 +31,42 @@ pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreErr
         let id: Uuid = id;
         let fqdn: String = fqdn;
         let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
-        Ok(BareNode { id: NodeId(id), fqdn, deployment: DeploymentId(deployment), connection, hints })
+        Ok(BareNode {
+            id: NodeId(id),
+            fqdn,
+            deployment: DeploymentId(deployment),
+            connection,
+            hints,
+        })
     };
     rows.into_iter().map(node).collect()
 }
 
-/// A node record to be made.
+/// A node record to insert.
 #[derive(Debug, Clone)]
 pub struct NewNode {
     /// Minted by the caller.
     pub id: NodeId,
-    /// Its name.
     pub fqdn: Fqdn,
-    /// Where it waits: *system*.
+    /// The *system* deployment.
     pub deployment: DeploymentId,
     /// `local` or `ssh`.
     pub transport: &'static str,
-    /// How a worker reaches it.
     pub connection: Value,
-    /// Where; of a machine that is reached over a network.
+    /// Only for `ssh`.
     pub addresses: Vec<String>,
-    /// Who made it.
     pub by: Option<PersonId>,
 }
 
-/// Has whoever else adds a record wait until this transaction ends, before either of them has a name: who adds several would otherwise wait
-/// for the name of one who waits for them.
+/// Serializes inserts of records until the transaction ends. Without it, two transactions that add
+/// several nodes could deadlock on their unique names.
 pub async fn lock_records(on: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(on).await?;
     Ok(())
 }
 
-/// Makes a node record; `false`: its name is taken. A guard refuses a folder that lies in another node's, or has one in it.
+/// Inserts a node record. `false`: its name is taken. A guard rejects a folder that overlaps
+/// another node's.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "INSERT INTO node (id, fqdn, deployment_id, transport, connection, created_by, address) VALUES ($1, $2, $3, $4, $5, $6, $7) \
@@ -84,8 +84,8 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes the record of a node out that no document speaks of; its name, or None when there is no such record (any more), or none of that
-/// version.
+/// Removes the record of a node without a document and returns its name. `None`: there is no such
+/// record, or its version differs.
 pub async fn take_out_record(
     on: &mut PgConnection,
     node: NodeId,
@@ -102,7 +102,7 @@ pub async fn take_out_record(
     Ok(fqdn)
 }
 
-/// Those of these ids that were a deployment or a node once, and are none any more.
+/// The removed deployments and nodes among these ids.
 pub async fn removed_ids(on: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let removed = sqlx::query_scalar(
         "SELECT id FROM deployment WHERE id = ANY($1) AND removed_in IS NOT NULL \

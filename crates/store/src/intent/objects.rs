@@ -1,4 +1,5 @@
-//! Content-addressed objects. Putting one that is there already does nothing: the same content is the same object.
+//! Content-addressed objects. Storing an existing object does nothing, because equal content is the
+//! same object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use sqlx::PgConnection;
 use super::hash;
 use crate::StoreError;
 
-/// Stores objects that are not there yet.
+/// Stores the objects that do not exist yet.
 pub async fn put_objects(on: &mut PgConnection, objects: &[Object]) -> Result<(), StoreError> {
     let there = known(on, objects).await?;
     let new: Vec<&Object> = objects.iter().filter(|object| !there.contains(&object.hash)).collect();
@@ -32,33 +33,42 @@ pub async fn put_objects(on: &mut PgConnection, objects: &[Object]) -> Result<()
     Ok(())
 }
 
-/// Which of these are stored. Asked first because a root names every node: at 10,000 of them it is a megabyte, which a commit would
-/// send, and the database hash, although the submission has stored it.
+/// The objects of these that are already stored. A root with 10,000 nodes has a megabyte. Without
+/// this query, a commit would send it again and the database would hash it, although the review
+/// already stored it.
 async fn known(on: &mut PgConnection, objects: &[Object]) -> Result<BTreeSet<Hash>, StoreError> {
     let hashes: Vec<&[u8]> = objects.iter().map(|o| o.hash.as_bytes().as_slice()).collect();
-    let rows: Vec<Vec<u8>> =
-        sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)").bind(hashes).fetch_all(on).await?;
+    let rows: Vec<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)")
+        .bind(hashes)
+        .fetch_all(on)
+        .await?;
     rows.iter().map(|row| hash("object", row)).collect()
 }
 
-/// The bytes of these objects. A hash that is not there is missing from the answer.
-pub async fn bodies(on: &mut PgConnection, hashes: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+/// The bytes of these objects. Unknown hashes are missing in the result.
+pub async fn bodies(
+    on: &mut PgConnection,
+    hashes: &[Hash],
+) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
     let wanted: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, Vec<u8>)> =
-        sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)").bind(wanted).fetch_all(on).await?;
+        sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)")
+            .bind(wanted)
+            .fetch_all(on)
+            .await?;
     rows.into_iter().map(|(h, body)| Ok((hash("object", &h)?, body))).collect()
 }
 
 /// The beginning of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptHead {
-    /// Its first bytes.
+    /// The first bytes.
     pub body: Vec<u8>,
-    /// How many it has.
+    /// The size of the whole script.
     pub bytes: u64,
 }
 
-/// The first so many bytes of these scripts. A hash that is not there is missing from the answer.
+/// The first `most` bytes of these scripts. Unknown hashes are missing in the result.
 pub async fn script_heads(
     on: &mut PgConnection,
     hashes: &[Hash],
@@ -78,8 +88,11 @@ pub async fn script_heads(
     rows.into_iter().map(head).collect()
 }
 
-/// The catalog's objects (barclamps and roles, not scripts) that are not among the known ones.
-pub async fn catalog_objects(on: &mut PgConnection, known: &[Hash]) -> Result<Vec<Object>, StoreError> {
+/// The catalog's objects (barclamps and roles, not scripts), except the known ones.
+pub async fn catalog_objects(
+    on: &mut PgConnection,
+    known: &[Hash],
+) -> Result<Vec<Object>, StoreError> {
     let known: Vec<&[u8]> = known.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, String, Vec<u8>)> =
         sqlx::query_as("SELECT hash, kind, body FROM object WHERE kind IN ('barclamp', 'role') AND NOT hash = ANY($1)")

@@ -1,4 +1,4 @@
-//! What each person has opened of a proposal's changes.
+//! The changes of a proposal that each person has opened.
 
 use engine::Hash;
 use engine::blueprint::Anchor;
@@ -9,10 +9,11 @@ use uuid::Uuid;
 use super::hash;
 use crate::StoreError;
 
-/// Most marks that are read or written at once.
+/// The maximum number of entries read or written at once.
 pub const MAX_OPENED: usize = 50_000;
 
-/// What a person opened last of each thing that a proposal changes: the policy, a deployment or a node, and the content of its change.
+/// The policy, deployments and nodes whose change a person opened last, with the hash of that
+/// change.
 pub async fn opened(
     on: &mut PgConnection,
     person: PersonId,
@@ -37,7 +38,7 @@ pub async fn opened(
     rows.into_iter().map(read).collect()
 }
 
-/// Notes that a person opened the changes of these documents. Anchors of anything smaller are left out.
+/// Records that a person opened these changes. Anchors below a document are ignored.
 pub async fn ensure_opened(
     on: &mut PgConnection,
     person: PersonId,
@@ -47,7 +48,7 @@ pub async fn ensure_opened(
     let (mut kinds, mut ids, mut contents) = (Vec::new(), Vec::new(), Vec::new());
     for (anchor, content) in changes.iter().take(MAX_OPENED) {
         let (kind, id) = match anchor {
-            // There is one.
+            // There is only one policy.
             Anchor::Policy(None) => ("policy", Uuid::nil()),
             Anchor::Deployment(id) => ("deployment", id.0),
             Anchor::Node(id) => ("node", id.0),

@@ -7,19 +7,22 @@ use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// A version of the policy.
 pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Policy>, StoreError> {
-    let row: Option<(Vec<u8>,)> =
-        sqlx::query_as("SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1")
-            .bind(number.0)
-            .fetch_optional(on)
-            .await?;
+    let row: Option<(Vec<u8>,)> = sqlx::query_as(
+        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1",
+    )
+    .bind(number.0)
+    .fetch_optional(on)
+    .await?;
     let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
     row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
 }
 
-/// The policy that was in force once a target was committed.
-pub async fn policy_at(on: &mut PgConnection, target: TargetNo) -> Result<Option<Policy>, StoreError> {
+/// The policy that was in force after a target was committed.
+pub async fn policy_at(
+    on: &mut PgConnection,
+    target: TargetNo,
+) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
         "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.target <= $1 ORDER BY p.target DESC LIMIT 1",
     )
@@ -27,10 +30,13 @@ pub async fn policy_at(on: &mut PgConnection, target: TargetNo) -> Result<Option
     .fetch_optional(on)
     .await?;
     let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
-    row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy at target {target}"), e))
+    row.map(read)
+        .transpose()
+        .map_err(|e| StoreError::corrupt(format!("policy at target {target}"), e))
 }
 
-/// Adds a version of the policy, whose object is there. Only in the transaction of the commit that brings it.
+/// Adds a version of the policy, whose object is stored. Works only in the transaction of its
+/// commit.
 pub async fn insert_policy(
     on: &mut PgConnection,
     number: PolicyNo,

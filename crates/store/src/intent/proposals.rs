@@ -1,7 +1,8 @@
 //! Proposals and their edits.
 //!
-//! A proposal's version rises with every change of its edits, and whoever changes it names the version that they saw. Undone edits
-//! stay, with their numbers: what redo brings back is the first undone edit behind the last one that counts, unless another edit was made since it was taken back.
+//! Every change of the edits raises the proposal's version, and each request names the version that
+//! it is based on. Undone edits stay and keep their numbers. Redo restores the first undone edit
+//! after the last valid one, unless another edit followed the undo.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +15,21 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most edits of one proposal.
+/// The maximum number of edits per proposal.
 pub const MAX_EDITS: usize = 10_000;
 
-/// A proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProposalRow {
-    /// Which.
     pub id: ProposalId,
-    /// On which deployment; of one on a node: where that was when it was opened.
+    /// The deployment of the proposal. For a node-scoped proposal: the node's deployment when it
+    /// was opened.
     pub deployment: DeploymentId,
-    /// What that deployment is called. It is known for as long as there is the proposal, which a removal does not end when it is on
-    /// a node that went elsewhere before.
+    /// The name of that deployment, also after its removal. A node-scoped proposal outlives the
+    /// deployment if its node moved away before.
     pub deployment_name: String,
-    /// The one node that it may touch, if it is on a node.
+    /// The only node that it may change, if it is node-scoped.
     pub node: Option<NodeId>,
-    /// Who opened it.
     pub created_by: PersonId,
-    /// What it is for.
     pub title: String,
     /// `open`, `committed` or `discarded`.
     pub state: String,
@@ -40,69 +38,87 @@ pub struct ProposalRow {
 }
 
 impl ProposalRow {
-    /// What it may touch.
     pub fn scope(&self) -> Scope {
         self.node.map_or(Scope::Deployment(self.deployment), Scope::Node)
     }
 }
 
-/// An edit of a proposal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EditRow {
-    /// Its number and what it wants.
+    /// The edit with its number.
     pub edit: NumberedEdit,
-    /// Whose.
     pub actor: PersonId,
-    /// The person's name.
     pub actor_name: String,
-    /// When.
     pub at: OffsetDateTime,
-    /// Whether it was taken back.
     pub undone: bool,
-    /// Whether another edit was made after it was taken back: redo passes it by.
+    /// Whether another edit followed the undo, so that redo skips this one.
     pub dropped: bool,
-    /// Who took it back, who brought it again, who took that back, and so on.
+    /// The people who undid or redid it, in this order.
     pub touched_by: Vec<PersonId>,
-    /// Their names.
+    /// The names of these people.
     pub touched_names: Vec<String>,
 }
 
 type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
 
-/// Rows of deployments stay when those are removed, so there is always a name. What was submitted has the title of that.
+/// Rows of removed deployments stay, so there is always a name. A submitted proposal has the title
+/// of its newest review.
 const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
     p.created_by, coalesce((SELECT s.title FROM submission s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
     p.state, p.version";
 
-fn to_proposal((id, deployment, deployment_name, node, created_by, title, state, version): Row) -> ProposalRow {
-    let (deployment, node, created_by) = (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
-    ProposalRow { id: ProposalId(id), deployment, deployment_name, node, created_by, title, state, version }
+fn to_proposal(
+    (id, deployment, deployment_name, node, created_by, title, state, version): Row,
+) -> ProposalRow {
+    let (deployment, node, created_by) =
+        (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
+    ProposalRow {
+        id: ProposalId(id),
+        deployment,
+        deployment_name,
+        node,
+        created_by,
+        title,
+        state,
+        version,
+    }
 }
 
-/// A proposal.
-pub async fn proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+pub async fn proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
-/// A proposal, locked against everybody who would change, judge or commit it.
-pub async fn lock_proposal(on: &mut PgConnection, id: ProposalId) -> Result<Option<ProposalRow>, StoreError> {
+/// Reads and locks a proposal, so that no other transaction can edit, judge or commit it.
+pub async fn lock_proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1 FOR UPDATE OF p");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
-/// The open personal proposal on a deployment.
-pub async fn open_proposal(on: &mut PgConnection, deployment: DeploymentId) -> Result<Option<ProposalRow>, StoreError> {
+/// The open personal proposal for a deployment.
+pub async fn open_proposal(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM proposal p WHERE p.deployment_id = $1 AND p.state = 'open' AND p.kind = 'personal'"
     );
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
     Ok(row.map(to_proposal))
 }
 
-/// The open personal proposals, by deployment, each with the submission of its version if there is one.
+/// The open personal proposals by deployment, each with the review of its present version, if any.
 pub async fn drafts(
     on: &mut PgConnection,
 ) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<SubmissionId>)>, StoreError> {
@@ -119,10 +135,11 @@ pub async fn drafts(
     Ok(rows.into_iter().map(draft).collect())
 }
 
-// Two people may open one at the same moment, and a third may close it in between. So each of these is one statement that either
-// makes the row or takes hold of the one that is there: what it hands back stays open until the transaction ends.
+// Two people may open a proposal at the same time, and a third may close it in between. So each of
+// the following functions is one statement that either inserts the row or locks the existing one.
+// The returned proposal stays open until the transaction ends.
 
-/// Opens a proposal on a deployment unless one is open; says whether it is new.
+/// Opens a proposal for a deployment unless one is open. Returns whether it is new.
 pub async fn ensure_proposal(
     on: &mut PgConnection,
     deployment: DeploymentId,
@@ -140,7 +157,7 @@ pub async fn ensure_proposal(
     Ok((ProposalId(id), new))
 }
 
-/// Opens a proposal on a node of a deployment unless one is open; says whether it is new.
+/// Opens a proposal for a node of a deployment unless one is open. Returns whether it is new.
 pub async fn ensure_node_proposal(
     on: &mut PgConnection,
     deployment: DeploymentId,
@@ -160,7 +177,7 @@ pub async fn ensure_node_proposal(
     Ok((ProposalId(id), new))
 }
 
-/// Its edits in their order, undone ones included.
+/// The edits of a proposal in order, undone ones included.
 pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
     type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
     let rows: Vec<Row> = sqlx::query_as(
@@ -173,30 +190,36 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
     .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
     .fetch_all(on)
     .await?;
-    let row = |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
-        Ok(EditRow {
-            edit: numbered(id, seq, body)?,
-            actor: PersonId(actor),
-            actor_name,
-            at,
-            undone,
-            dropped,
-            touched_by: touched_by.into_iter().map(PersonId).collect(),
-            touched_names,
-        })
-    };
+    let row =
+        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
+            Ok(EditRow {
+                edit: numbered(id, seq, body)?,
+                actor: PersonId(actor),
+                actor_name,
+                at,
+                undone,
+                dropped,
+                touched_by: touched_by.into_iter().map(PersonId).collect(),
+                touched_names,
+            })
+        };
     rows.into_iter().map(row).collect()
 }
 
 fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit, StoreError> {
-    let corrupt = |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
+    let corrupt =
+        |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
     let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
     let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
     Ok(NumberedEdit { seq, edit })
 }
 
-/// Raises the version if it is still the one that the caller saw; None: it is not, or the proposal is closed.
-pub async fn raise_version(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<Option<i32>, StoreError> {
+/// Raises the version. `None`: the proposal is closed, or its version is not the expected one.
+pub async fn raise_version(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<Option<i32>, StoreError> {
     let row: Option<(i32,)> = sqlx::query_as(
         "UPDATE proposal SET version = version + 1, updated_at = now() \
          WHERE id = $1 AND version = $2 AND state = 'open' RETURNING version",
@@ -208,7 +231,7 @@ pub async fn raise_version(on: &mut PgConnection, id: ProposalId, version: i32) 
     Ok(row.map(|(version,)| version))
 }
 
-/// Appends edits; the new version, or None when the proposal is not open at this version.
+/// Appends edits and returns the new version. `None`: the proposal is not open at this version.
 pub async fn append_edits(
     on: &mut PgConnection,
     id: ProposalId,
@@ -236,38 +259,46 @@ pub async fn append_edits(
     Ok(Some(version))
 }
 
-/// Says what a proposal is for.
-pub async fn set_title(on: &mut PgConnection, id: ProposalId, title: &str) -> Result<(), StoreError> {
-    sqlx::query("UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'")
-        .bind(id.0)
-        .bind(title)
-        .execute(on)
-        .await?;
+pub async fn set_title(
+    on: &mut PgConnection,
+    id: ProposalId,
+    title: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'",
+    )
+    .bind(id.0)
+    .bind(title)
+    .execute(on)
+    .await?;
     Ok(())
 }
 
-/// What undo or redo came to.
+/// The result of an undo or redo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stepped {
-    /// Done.
     To {
-        /// The new version.
+        /// The new version of the proposal.
         version: i32,
-        /// The edit that was taken back, or brought again.
+        /// The undone or redone edit.
         edit: NumberedEdit,
     },
-    /// There is no edit that way.
+    /// There is no edit to undo or redo.
     Nothing,
     /// The proposal is not open at this version.
     MovedOn,
 }
 
-fn stepped(proposal: ProposalId, version: i32, edit: Option<(i32, Value)>) -> Result<Stepped, StoreError> {
+fn stepped(
+    proposal: ProposalId,
+    version: i32,
+    edit: Option<(i32, Value)>,
+) -> Result<Stepped, StoreError> {
     let Some((seq, body)) = edit else { return Ok(Stepped::Nothing) };
     Ok(Stepped::To { version, edit: numbered(proposal, seq, body)? })
 }
 
-/// Takes the last edit back. Whoever does that shapes the change, so it is noted with the edit.
+/// Undoes the last edit. The person is recorded with the edit, because an undo shapes the change.
 pub async fn undo_edit(
     on: &mut PgConnection,
     id: ProposalId,
@@ -286,7 +317,7 @@ pub async fn undo_edit(
     stepped(id, version, edit)
 }
 
-/// Brings the first undone edit behind the last one that counts back; noted as above.
+/// Redoes the first undone edit after the last valid one. The person is recorded, as for undo.
 pub async fn redo_edit(
     on: &mut PgConnection,
     id: ProposalId,
@@ -306,8 +337,12 @@ pub async fn redo_edit(
     stepped(id, version, edit)
 }
 
-/// Closes a proposal without effect; false: it is not open at this version.
-pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i32) -> Result<bool, StoreError> {
+/// Closes a proposal without effect. `false`: it is not open at this version.
+pub async fn discard_proposal(
+    on: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
          WHERE id = $1 AND version = $2 AND state = 'open'",
@@ -319,7 +354,8 @@ pub async fn discard_proposal(on: &mut PgConnection, id: ProposalId, version: i3
     Ok(done.rows_affected() == 1)
 }
 
-/// Closes every open proposal on these deployments and nodes, but the one that takes them away, because they go; gives them.
+/// Closes every open proposal for these removed deployments and nodes, except the one that removes
+/// them. Returns the closed ones.
 pub async fn discard_proposals_on(
     on: &mut PgConnection,
     deployments: &[DeploymentId],

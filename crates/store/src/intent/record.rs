@@ -1,4 +1,4 @@
-//! What happened, told to whoever watches.
+//! Events for connected clients.
 
 use api::live::{Live, Topic};
 use sqlx::PgConnection;
@@ -6,8 +6,13 @@ use sqlx::PgConnection;
 use crate::StoreError;
 use crate::journal::append_event;
 
-/// Journals an event under each of these topics; it is told when the transaction commits.
-pub async fn append_live(on: &mut PgConnection, topics: &[Topic], event: &Live) -> Result<(), StoreError> {
+/// Appends an event to the journal under each topic. Clients receive it when the transaction
+/// commits.
+pub async fn append_live(
+    on: &mut PgConnection,
+    topics: &[Topic],
+    event: &Live,
+) -> Result<(), StoreError> {
     for topic in topics {
         append_event(on, &topic.to_string(), "", event).await?;
     }

@@ -1,7 +1,7 @@
-//! Submissions whose base moved, and what planning them anew came to.
+//! Reviews whose base changed, and the result of replanning them.
 //!
-//! Each submission is planned anew at most once: its id is the row's key, and the version that is raised with it makes it stale no
-//! more. So whoever comes second, another server or a sweep, finds nothing to do.
+//! Each review is replanned at most once. Its id is the key of the row, and the raised version of
+//! the proposal makes the review outdated. So a second server or a sweep finds nothing to do.
 
 use engine::ids::{ProposalId, SubmissionId, TargetNo};
 use serde_json::Value;
@@ -9,22 +9,21 @@ use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// What became of a submission whose base moved.
+/// The result of replanning a review.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplanRow {
-    /// The one whose base moved.
+    /// The review whose base changed.
     pub before: SubmissionId,
-    /// Of which proposal.
     pub proposal: ProposalId,
-    /// The one that took its place; None: the proposal is back with its authors.
+    /// The review that replaces it. `None`: the proposal is back with its authors.
     pub after: Option<SubmissionId>,
-    /// The proposal's version from then on.
+    /// The new version of the proposal.
     pub version: i32,
-    /// Where the line stood.
+    /// The blueprint in force at that time.
     pub target: TargetNo,
-    /// What had moved, in words.
+    /// Descriptions of the changed parts of the base.
     pub moved: Vec<String>,
-    /// Why the proposal is back with its authors.
+    /// The reason why the proposal is back with its authors.
     pub refused: Value,
 }
 
@@ -44,7 +43,7 @@ fn to_replan((before, proposal, after, version, target, moved, refused): Row) ->
 
 const COLUMNS: &str = "before_id, proposal_id, after_id, version, target, moved, refused";
 
-/// Notes it. The caller has raised the proposal's version to this one in the same transaction.
+/// Records the result. The caller has raised the proposal's version in the same transaction.
 pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO replan (before_id, proposal_id, after_id, version, target, moved, refused) \
@@ -62,8 +61,8 @@ pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(),
     Ok(())
 }
 
-/// How a submission came about and what became of it, as far as moved bases are concerned. If authors submitted again what was sent
-/// back to them, as it was, then the one before is what it came from.
+/// The replans that led to a review and away from it. If authors resubmitted a returned proposal
+/// unchanged, the first is the replan that returned it.
 pub async fn replans(
     on: &mut PgConnection,
     id: SubmissionId,
@@ -73,13 +72,15 @@ pub async fn replans(
          UNION ALL SELECT {COLUMNS} FROM replan WHERE (proposal_id, version) = \
            (SELECT s.proposal_id, s.version FROM submission s WHERE s.id = $1) LIMIT 2"
     );
-    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
-    let (went, came): (Vec<_>, Vec<_>) = rows.into_iter().map(to_replan).partition(|row| row.before == id);
+    let rows: Vec<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
+    let (went, came): (Vec<_>, Vec<_>) =
+        rows.into_iter().map(to_replan).partition(|row| row.before == id);
     let came = came.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
     Ok((came, went.into_iter().next()))
 }
 
-/// What a proposal's version came from, if a moved base made it.
+/// The replan that created this version of a proposal, if any.
 pub async fn replan_to(
     on: &mut PgConnection,
     proposal: ProposalId,
@@ -91,14 +92,23 @@ pub async fn replan_to(
     Ok(row.map(to_replan))
 }
 
-/// The nodes whose first document a submission writes and whose record changed since it was planned.
-pub async fn moved_records(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<String>, StoreError> {
-    Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn").bind(id.0).fetch_all(on).await?)
+/// The nodes whose first document a review writes and whose record changed since it was planned.
+pub async fn moved_records(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<String>, StoreError> {
+    Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn")
+        .bind(id.0)
+        .fetch_all(on)
+        .await?)
 }
 
-/// The newest submissions of open proposals of which something that they rest upon changed: a deployment of the base, a document that
-/// they replace, or the record of a node whose first document they write. Oldest first.
-pub async fn stale_submissions(on: &mut PgConnection, limit: i64) -> Result<Vec<SubmissionId>, StoreError> {
+/// Newest reviews of open proposals that are outdated, oldest first. A deployment of the base, a
+/// replaced document or the record of a node without a document has changed.
+pub async fn stale_submissions(
+    on: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<SubmissionId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
         "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          JOIN head h ON h.epoch = s.epoch \

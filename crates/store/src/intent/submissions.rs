@@ -1,4 +1,5 @@
-//! Submissions and verdicts. Both are only ever added; guards in the database refuse the rest.
+//! Reviews (table `submission`) and verdicts. Both are append-only; guards in the database reject
+//! other changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,87 +17,83 @@ use super::hash;
 use crate::StoreError;
 use crate::people::with_token;
 
-/// For how long the same refusal of the same person is not written down again.
+/// The time during which an equal refusal of the same person is not recorded again.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// A submission to be made.
+/// A review to insert.
 #[derive(Debug, Clone)]
 pub struct NewSubmission {
-    /// Of which proposal.
     pub proposal: ProposalId,
-    /// Which version of it.
+    /// The version of the proposal.
     pub version: i32,
-    /// What it is for.
     pub title: String,
-    /// Hash of the list of documents.
+    /// The hash of the list of documents.
     pub change: Hash,
-    /// Hash of the effects.
+    /// The hash of the effects.
     pub effects: Hash,
-    /// The policy that it is made under.
+    /// The policy in force.
     pub policy: PolicyNo,
-    /// The policy that it brings into force, whose object is stored.
+    /// The policy that the review puts in force, whose object is stored.
     pub new_policy: Option<Hash>,
-    /// Approvals that it needs.
+    /// The number of approvals that it needs.
     pub approvals: u32,
-    /// This life of the database.
+    /// The current epoch.
     pub epoch: i64,
     /// The root as planned.
     pub root: Hash,
-    /// What pages show without planning again.
+    /// The summary that pages show without planning again.
     pub summary: Value,
-    /// What makes it riskier than others.
     pub risks: BTreeSet<Risk>,
     /// Who submits it.
     pub by: PersonId,
-    /// The targets that it rests upon.
+    /// The blueprints on which the plan is based.
     pub base: BTreeMap<DeploymentId, TargetNo>,
-    /// Everybody who edited it.
+    /// Everyone who edited it.
     pub authors: BTreeSet<PersonId>,
     /// The documents that it changes.
     pub documents: Vec<DocumentChange>,
 }
 
-/// A submission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmissionRow {
-    /// Which.
     pub id: SubmissionId,
-    /// Of which proposal.
     pub proposal: ProposalId,
-    /// Which version of it.
+    /// The version of the proposal.
     pub version: i32,
-    /// What it is for.
     pub title: String,
-    /// Hash of the list of documents.
+    /// The hash of the list of documents.
     pub change: Hash,
-    /// Hash of the effects.
+    /// The hash of the effects.
     pub effects: Hash,
-    /// The policy that it was made under.
+    /// The policy in force when it was submitted.
     pub policy: PolicyNo,
-    /// Approvals that it needed then.
+    /// The number of approvals that it needed then.
     pub approvals: i32,
-    /// The life of the database that it was made in.
+    /// The epoch when it was submitted.
     pub epoch: i64,
     /// The root as planned.
     pub root: Hash,
-    /// What pages show.
+    /// The summary for pages.
     pub summary: Value,
-    /// What makes it riskier than others.
     pub risks: Vec<String>,
-    /// The policy that it brings into force.
+    /// The policy that it puts in force.
     pub new_policy: Option<Hash>,
-    /// Who asked for the review.
+    /// Who submitted it.
     pub by: PersonId,
-    /// When.
+    /// When it was submitted.
     pub at: OffsetDateTime,
-    /// The target that it became.
+    /// The blueprint that committed it.
     pub target: Option<TargetNo>,
 }
 
-/// Makes a submission and all that belongs to it.
-pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Result<SubmissionId, StoreError> {
+/// Inserts a review with all its parts.
+pub async fn insert_submission(
+    on: &mut PgConnection,
+    new: &NewSubmission,
+) -> Result<SubmissionId, StoreError> {
     let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
-    let approvals = i32::try_from(new.approvals).map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
+    let approvals = i32::try_from(new.approvals)
+        .map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
     let (id,): (i64,) = sqlx::query_as(
         "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
          epoch, root_hash, summary, risk, created_by, new_policy_hash) \
@@ -121,8 +118,13 @@ pub async fn insert_submission(on: &mut PgConnection, new: &NewSubmission) -> Re
     Ok(SubmissionId(id))
 }
 
-async fn insert_parts(on: &mut PgConnection, id: i64, new: &NewSubmission) -> Result<(), StoreError> {
-    let (deployments, heads): (Vec<Uuid>, Vec<i64>) = new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
+async fn insert_parts(
+    on: &mut PgConnection,
+    id: i64,
+    new: &NewSubmission,
+) -> Result<(), StoreError> {
+    let (deployments, heads): (Vec<Uuid>, Vec<i64>) =
+        new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
     sqlx::query(
         "INSERT INTO submission_base (submission_id, deployment_id, head_no) \
          SELECT $1, d, n FROM unnest($2::uuid[], $3::bigint[]) AS base (d, n)",
@@ -200,47 +202,62 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
         root: hash("submission.root_hash", &row.root_hash)?,
         summary: row.summary,
         risks: row.risk,
-        new_policy: row.new_policy_hash.map(|h| hash("submission.new_policy_hash", &h)).transpose()?,
+        new_policy: row
+            .new_policy_hash
+            .map(|h| hash("submission.new_policy_hash", &h))
+            .transpose()?,
         by: PersonId(row.created_by),
         at: row.created_at,
         target: row.target.map(TargetNo),
     })
 }
 
-/// A submission.
-pub async fn submission(on: &mut PgConnection, id: SubmissionId) -> Result<Option<SubmissionRow>, StoreError> {
-    let query =
-        format!("SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1");
-    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+pub async fn submission(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Option<SubmissionRow>, StoreError> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1"
+    );
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
     row.map(to_submission).transpose()
 }
 
-/// The submission of a proposal's version, if it was submitted.
+/// The review of a proposal's version, if it was submitted.
 pub async fn submission_of(
     on: &mut PgConnection,
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<SubmissionId>, StoreError> {
-    let row: Option<(i64,)> = sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
-        .bind(proposal.0)
-        .bind(version)
-        .fetch_optional(on)
-        .await?;
+    let row: Option<(i64,)> =
+        sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
+            .bind(proposal.0)
+            .bind(version)
+            .fetch_optional(on)
+            .await?;
     Ok(row.map(|(id,)| SubmissionId(id)))
 }
 
-/// The targets that it rests upon.
-pub async fn base(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
-    let rows: Vec<(Uuid, i64)> =
-        sqlx::query_as("SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1")
-            .bind(id.0)
-            .fetch_all(on)
-            .await?;
+/// The blueprints on which the plan of a review is based.
+pub async fn base(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1",
+    )
+    .bind(id.0)
+    .fetch_all(on)
+    .await?;
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), TargetNo(n))).collect())
 }
 
-/// The documents that it changes, deployments first, each kind in the order of ids.
-pub async fn documents(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<DocumentChange>, StoreError> {
+/// The documents that a review changes, deployments first, each kind ordered by id.
+pub async fn documents(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT kind, id, old_hash, new_hash FROM submission_document WHERE submission_id = $1 ORDER BY kind, id",
@@ -259,14 +276,12 @@ pub async fn documents(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Do
     rows.into_iter().map(change).collect()
 }
 
-/// A person as a review sees them.
+/// A person in a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersonRow {
-    /// Who.
     pub id: PersonId,
-    /// Short name.
     pub name: String,
-    /// Whether they are a human, enabled, and have the reviewer permission now.
+    /// Whether they are human, enabled and have the reviewer permission now.
     pub reviewer: bool,
 }
 
@@ -274,8 +289,11 @@ fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
     PersonRow { id: PersonId(id), name, reviewer }
 }
 
-/// Everybody who edited it.
-pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
+/// Everyone who edited a review.
+pub async fn authors(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<PersonRow>, StoreError> {
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
          WHERE a.submission_id = $1 ORDER BY p.name",
@@ -286,35 +304,44 @@ pub async fn authors(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Pers
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Somebody who may review in a part of the tree at least.
-const SOMEWHERE: &str =
-    "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
+/// A person with one of the permissions in at least a part of the tree.
+const SOMEWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
 
-/// Everybody who may review anything at this moment, in whichever part of the tree; at most 1,000.
+/// Everyone who may review anywhere in the tree now, at most 1,000.
 pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
     let sql = format!(
         "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
     );
-    let ids: Vec<Uuid> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
     Ok(ids.into_iter().map(PersonId).collect())
 }
 
-/// Everybody who may review all that a submission touches at this moment; at most 1,000.
-pub async fn reviewers_of(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<PersonRow>, StoreError> {
-    // What it touches is worked out once, and only where somebody may review in a part of the tree.
+/// Everyone who may review all deployments that a review touches now, at most 1,000.
+pub async fn reviewers_of(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<PersonRow>, StoreError> {
+    // `touched_by` is evaluated once, and only if a scoped grant requires it.
     let sql = format!(
         "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE}
            AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
          ORDER BY p.name LIMIT 1000"
     );
-    let rows: Vec<(Uuid, String, bool)> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).bind(id.0).fetch_all(on).await?;
+    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(&["reviewer"][..])
+        .bind(id.0)
+        .fetch_all(on)
+        .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// Everybody who may edit, review or permit what a submission touches at this moment, by name, with the permissions that they have in all
-/// of it; at most 1,000.
-pub async fn able(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<(String, Vec<String>)>, StoreError> {
+/// Everyone who may edit, review or administer all deployments that a review touches now. Returns
+/// names and the permissions, at most 1,000 people.
+pub async fn able(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
            THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
@@ -324,28 +351,37 @@ pub async fn able(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<(String
     Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(on).await?)
 }
 
-/// The deployments that a submission touches: whoever submits, reviews or commits it needs the permission in all of them.
-pub async fn touched(on: &mut PgConnection, id: SubmissionId) -> Result<BTreeSet<DeploymentId>, StoreError> {
-    let touched: Vec<Uuid> = sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
+/// The deployments that a review touches. A person needs the permission in all of them to submit,
+/// review or commit it.
+pub async fn touched(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<BTreeSet<DeploymentId>, StoreError> {
+    let touched: Vec<Uuid> =
+        sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
     Ok(touched.into_iter().map(DeploymentId).collect())
 }
 
-/// The same of several.
+/// The deployments that each of these reviews touches.
 pub async fn touched_each(
     on: &mut PgConnection,
     ids: &[SubmissionId],
 ) -> Result<BTreeMap<SubmissionId, BTreeSet<DeploymentId>>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<(i64, Vec<Uuid>)> =
-        sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s").bind(ids).fetch_all(on).await?;
+        sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s")
+            .bind(ids)
+            .fetch_all(on)
+            .await?;
     Ok(rows
         .into_iter()
         .map(|(id, places)| (SubmissionId(id), places.into_iter().map(DeploymentId).collect()))
         .collect())
 }
 
-/// These people as they are now, and whether they may review what a submission touches; locked until the transaction ends, if asked for,
-/// so that nobody loses or gets a permission while a commit counts.
+/// The present state of these people, and whether they may review all deployments that a review
+/// touches. With `lock`, their permissions cannot change until the transaction ends, so that a
+/// commit counts consistent verdicts.
 pub async fn people(
     on: &mut PgConnection,
     ids: &[PersonId],
@@ -354,8 +390,12 @@ pub async fn people(
 ) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     if lock {
-        // By a statement of its own: what is read behind it is as it was left by whoever was waited for.
-        sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE").bind(&ids).execute(&mut *on).await?;
+        // The lock needs its own statement, so that the next statement sees the changes of the
+        // transaction that it waited for.
+        sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE")
+            .bind(&ids)
+            .execute(&mut *on)
+            .await?;
     }
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled
@@ -370,20 +410,18 @@ pub async fn people(
     Ok(rows.into_iter().map(to_person).collect())
 }
 
-/// A person as a list of reviews sees them.
+/// A person in a list of reviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgeRow {
-    /// Who.
     pub id: PersonId,
-    /// Short name.
     pub name: String,
-    /// Whether they are a human, enabled, and may review everywhere.
+    /// Whether they are human, enabled and may review everywhere.
     pub everywhere: bool,
-    /// Where else they may.
+    /// The other deployments where they may review.
     pub inside: BTreeSet<DeploymentId>,
 }
 
-/// These people as they are now, and where they may review.
+/// The present state of these people, and where they may review.
 pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<JudgeRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
@@ -404,27 +442,23 @@ pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Judge
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// A verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerdictRow {
-    /// Its id.
     pub id: i64,
-    /// Whose.
     pub person: PersonId,
-    /// The person's name.
     pub name: String,
-    /// What.
     pub kind: VerdictKind,
-    /// Why.
     pub reason: String,
-    /// When.
     pub at: OffsetDateTime,
-    /// Whether the account was disabled after it.
+    /// Whether the account was disabled since, which voids the verdict.
     pub void: bool,
 }
 
 /// All verdicts of people, oldest first.
-pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<VerdictRow>, StoreError> {
+pub async fn verdicts(
+    on: &mut PgConnection,
+    id: SubmissionId,
+) -> Result<Vec<VerdictRow>, StoreError> {
     let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
         "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
          FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
@@ -432,13 +466,20 @@ pub async fn verdicts(on: &mut PgConnection, id: SubmissionId) -> Result<Vec<Ver
     .bind(id.0)
     .fetch_all(on)
     .await?;
-    let row =
-        |(id, person, name, kind, reason, at, void): (i64, Uuid, String, String, String, OffsetDateTime, bool)| {
-            let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
-            let known = all.into_iter().find(|k| k.as_str() == kind);
-            let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
-            Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
-        };
+    let row = |(id, person, name, kind, reason, at, void): (
+        i64,
+        Uuid,
+        String,
+        String,
+        String,
+        OffsetDateTime,
+        bool,
+    )| {
+        let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
+        let known = all.into_iter().find(|k| k.as_str() == kind);
+        let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
+        Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
+    };
     rows.into_iter().map(row).collect()
 }
 
@@ -451,15 +492,21 @@ pub async fn insert_verdict(
     reason: &str,
 ) -> Result<i64, StoreError> {
     let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
-    let verdict = sqlx::query_scalar(sql).bind(id.0).bind(person.0).bind(kind.as_str()).bind(reason).fetch_one(on);
+    let verdict = sqlx::query_scalar(sql)
+        .bind(id.0)
+        .bind(person.0)
+        .bind(kind.as_str())
+        .bind(reason)
+        .fetch_one(on);
     Ok(verdict.await?)
 }
 
-/// Writes down that somebody was refused what they asked of a submission, unless there is no such submission, or the same was written
-/// down of them within [`REFUSED_AGAIN`]. The audit is kept for ever, and whoever may do nothing at all is refused as often as they like.
+/// Records that a person was refused an action on a review. It records nothing if the review does
+/// not exist, or if an equal refusal was recorded within [`REFUSED_AGAIN`]. The audit is permanent,
+/// and even a person without permissions can cause any number of refusals.
 ///
-/// The rows say it, so it holds for all servers together; of what several connections ask at the same instant, each may be written down.
-/// The index `audit_at` serves it: what is looked through was audited within that time.
+/// The check reads the rows, so it works across all servers. Concurrent requests may each record a
+/// refusal. The index `audit_at` limits the scan to that time span.
 pub async fn append_refusal(
     on: &mut PgConnection,
     actor: PersonId,

@@ -1,13 +1,15 @@
-//! Whether the rows are what the documents say.
+//! Checks that the rows match the documents.
 //!
-//! Documents are the truth of intent, rows their projection. Here the projection is made anew from the root of the head, as if from
-//! nothing, and compared with every row that is meant; and `pending` is counted anew. Nothing is changed: a difference is a fault of
-//! Gantry, or somebody's hand in the database, and is to be looked at.
+//! Documents are the source of truth for intent, and rows are their projection. This module
+//! rebuilds the projection from the current root and compares it with every row in force. It also
+//! recounts `pending`. It changes nothing: a difference is a bug in Gantry or a manual change of
+//! the database, and needs an investigation.
 //!
-//! The same for approvals: each target of a change has those that its policy asked for, and the audit records the rows that say so.
+//! It also checks approvals: each blueprint has the approvals that its policy required, and the
+//! audit contains equal entries for the rows that prove it.
 //!
-//! What can't be rebuilt isn't compared: progress (states, walls, generations), and rows that stay behind as history (removed nodes
-//! and deployments, noderoles that are gone, lanes that no step uses any more).
+//! It does not compare what it cannot rebuild: progress (states, outputs, generations) and history
+//! (removed nodes, deployments and noderoles, unused concurrency groups).
 
 use std::collections::BTreeMap;
 
@@ -20,24 +22,22 @@ use uuid::Uuid;
 use super::commit::{inactive_jigs, intent_columns};
 use crate::StoreError;
 
-/// Most discrepancies that are told.
+/// The maximum number of discrepancies in a report.
 const TOLD: usize = 100;
 
-/// A row that isn't what the documents say.
+/// A row that does not match the documents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discrepancy {
-    /// Which: `step 0198...`.
+    /// Kind and key, such as `step 0198...`.
     pub what: String,
-    /// What the documents say; None: there should be no such row.
+    /// The value from the documents. `None`: the row should not exist.
     pub meant: Option<Value>,
-    /// What the row says; None: it is missing.
+    /// The value in the row. `None`: the row is missing.
     pub found: Option<Value>,
 }
 
-/// Rows that aren't what a blueprint says, whole (`projection`: its difference to an empty one); at most 100.
-///
-/// # Errors
-/// What the database refused.
+/// Rows that do not match the whole blueprint, at most 100. `projection` is its difference to an
+/// empty blueprint.
 pub async fn discrepancies(
     on: &mut PgConnection,
     blueprint: &Blueprint,
@@ -48,10 +48,11 @@ pub async fn discrepancies(
     compare("node", meant_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
     compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
     compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
-    let jigs: Vec<(String, bool)> = sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
-        .bind(inactive_jigs(blueprint))
-        .fetch_all(&mut *on)
-        .await?;
+    let jigs: Vec<(String, bool)> =
+        sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
+            .bind(inactive_jigs(blueprint))
+            .fetch_all(&mut *on)
+            .await?;
     found.extend(jigs.into_iter().map(|(name, active)| Discrepancy {
         what: format!("jig {name}"),
         meant: Some(json!({"active": !active})),
@@ -63,26 +64,26 @@ pub async fn discrepancies(
     Ok(found)
 }
 
-/// Targets without the approvals that their policies asked for, rows without an equal entry in the audit, and entries without their
-/// row; at most 100.
-///
-/// # Errors
-/// What the database refused.
+/// Finds blueprints without the approvals that their policies required, rows without an equal audit
+/// entry, and audit entries without their row. At most 100.
 pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
-    let lacking: Vec<(i64, i32, i64)> = sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let lacking: Vec<(i64, i32, i64)> =
+        sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(lacking.into_iter().map(|(number, asked, there)| Discrepancy {
         what: format!("approvals of target {number}"),
         meant: Some(json!(asked)),
         found: Some(json!(there)),
     }));
-    let rows: Vec<(String, Value)> = sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let rows: Vec<(String, Value)> =
+        sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit has no entry with these values"),
         meant: None,
         found: Some(row),
     }));
-    let entries: Vec<(String, Value)> = sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
+    let entries: Vec<(String, Value)> =
+        sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit records it"),
         meant: Some(row),
@@ -92,7 +93,7 @@ pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreEr
     Ok(found)
 }
 
-/// Targets whose submissions have fewer audited approvals, of persons who are no authors, than the policy asked for.
+/// Blueprints whose reviews have fewer audited approvals by non-authors than the policy required.
 const APPROVALS: &str = "WITH change AS ( \
       SELECT t.number, s.id, s.created_by, greatest(s.approvals_needed, approvals_asked(p.hash, s.risk), \
         CASE WHEN s.new_policy_hash IS NOT NULL THEN approvals_asked(s.new_policy_hash, s.risk) END) AS asked \
@@ -108,7 +109,7 @@ const APPROVALS: &str = "WITH change AS ( \
         AND audit_agrees('verdict.insert', l.id::text, l.image)) AS approving \
       FROM change c) x WHERE approving < asked ORDER BY number LIMIT $1";
 
-/// Rows that the audit does not record, or not with these values.
+/// Rows without an audit entry, or with different values.
 const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
       SELECT 'target' AS what, number::text AS key, audit_image('target', to_jsonb(t)) AS image FROM target t \
       UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
@@ -124,7 +125,7 @@ const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
     SELECT 'run ' || r.id, audit_run(r) FROM run r WHERE r.state <> 'queued' AND NOT audit_agrees( \
       CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r)) LIMIT $1";
 
-/// Entries whose row is gone.
+/// Audit entries whose row is missing.
 const WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
       AND CASE action WHEN 'target.insert' THEN NOT EXISTS (SELECT FROM target WHERE number::text = a.subject) \
         WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
@@ -149,11 +150,18 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
     for (id, meant) in meant {
         let row = there.remove(&id);
         if row.as_ref() != Some(&meant) {
-            found.push(Discrepancy { what: format!("{what} {id}"), meant: Some(meant), found: row });
+            found.push(Discrepancy {
+                what: format!("{what} {id}"),
+                meant: Some(meant),
+                found: row,
+            });
         }
     }
-    let beyond =
-        there.into_iter().map(|(id, row)| Discrepancy { what: format!("{what} {id}"), meant: None, found: Some(row) });
+    let beyond = there.into_iter().map(|(id, row)| Discrepancy {
+        what: format!("{what} {id}"),
+        meant: None,
+        found: Some(row),
+    });
     found.extend(beyond.take(TOLD));
 }
 
@@ -173,10 +181,11 @@ const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', d
     'doc', encode(doc, 'hex'), 'connection', node_connection(transport, address, connection), 'hints', hints) \
     FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
 
-/// The rows of nodes. A document from before connections were part of it says nothing of them, so its row is not compared with it.
+/// Older documents do not contain the connection, so it is not compared for them.
 async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows, StoreError> {
     let mut rows = rows(on, NODES).await?;
-    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none()) {
+    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none())
+    {
         if let Some(row) = rows.get_mut(&id.0) {
             (row["connection"], row["hints"]) = (Value::Null, json!(stored.doc.hints));
         }
@@ -222,7 +231,7 @@ fn meant_steps(projection: &Projection) -> Rows {
     projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
 }
 
-/// Steps whose counted parents aren't what a recount gives, and those that are gone and yet meant, or the other way round.
+/// Steps whose stored parent counts are wrong, and steps that are wrongly gone or wrongly not gone.
 const COUNTS: &str = "WITH parent AS ( \
       SELECT e.child, \
         count(*) FILTER (WHERE e.kind <> 'order_only') AS of_join, \

@@ -1,10 +1,10 @@
-//! What keeps TODO steps from starting, as the engine's admission looks at it.
+//! The reasons why TODO steps may not start, as input for the engine's admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Moment, NodeView, OpenRun, StepState,
-    StepView,
+    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Moment, NodeView,
+    OpenRun, StepState, StepView,
 };
 use engine::catalog::{LaneMode, Needs, OnError};
 use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
@@ -13,17 +13,23 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most open runs and steps that are looked at.
+/// The maximum number of open runs and steps to read.
 const LOOKED_AT: i64 = 10_000;
 
-/// The view of one step: everything that could be against it, and no more. None: there is no such step.
-pub async fn admission_view(on: &mut PgConnection, step: StepId) -> Result<Option<AdmissionView>, StoreError> {
+/// The admission view of one step: everything that could block it. `None`: there is no such step.
+pub async fn admission_view(
+    on: &mut PgConnection,
+    step: StepId,
+) -> Result<Option<AdmissionView>, StoreError> {
     let view = admission_view_of(on, &[step]).await?;
     Ok(Some(view).filter(|view| view.steps.contains_key(&step)))
 }
 
-/// The view of a few steps, by as many statements as that of one.
-pub async fn admission_view_of(on: &mut PgConnection, wanted: &[StepId]) -> Result<AdmissionView, StoreError> {
+/// The admission view of a few steps. It takes as many statements as the view of one.
+pub async fn admission_view_of(
+    on: &mut PgConnection,
+    wanted: &[StepId],
+) -> Result<AdmissionView, StoreError> {
     let ids: Vec<Uuid> = wanted.iter().map(|step| step.0).collect();
     let ids = ids.as_slice();
     let (now, enabled, capacity): (i64, bool, i64) = sqlx::query_as(
@@ -63,7 +69,10 @@ pub async fn admission_view_of(on: &mut PgConnection, wanted: &[StepId]) -> Resu
     Ok(view)
 }
 
-fn name_of<T, E: std::fmt::Display>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<T, StoreError> {
+fn name_of<T, E: std::fmt::Display>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<T, StoreError> {
     parse(text).map_err(|error| StoreError::corrupt(text, error))
 }
 
@@ -88,9 +97,12 @@ struct StepRow {
     rests: bool,
 }
 
-/// The steps, what freezes their nodes, and what draws on their budgets and is not well. A priority is that of the step and that of its
-/// deployment together.
-async fn steps(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<StepId, StepView>, StoreError> {
+/// The steps, the steps that freeze their nodes, and the unhealthy steps in their disruption
+/// budgets. A priority is the sum of the step's and its deployment's.
+async fn steps(
+    on: &mut PgConnection,
+    wanted: &[Uuid],
+) -> Result<BTreeMap<StepId, StepView>, StoreError> {
     let rows: Vec<StepRow> = sqlx::query_as(
         "WITH own AS (SELECT node_id, budget_ids FROM step WHERE id = ANY($1)), wanted AS ( \
            SELECT unnest($1::uuid[]) AS id \
@@ -121,7 +133,10 @@ fn view(row: StepRow) -> Result<StepView, StoreError> {
     };
     Ok(StepView {
         node: NodeId(row.node_id),
-        lane: LaneKey { deployment: DeploymentId(row.deployment_id), name: name_of(&row.lane, LaneName::parse)? },
+        lane: LaneKey {
+            deployment: DeploymentId(row.deployment_id),
+            name: name_of(&row.lane, LaneName::parse)?,
+        },
         jig: name_of(&row.jig, JigName::parse)?,
         state,
         pending: row.pending.unsigned_abs(),
@@ -138,7 +153,9 @@ fn view(row: StepRow) -> Result<StepView, StoreError> {
     })
 }
 
-async fn deployments(on: &mut PgConnection) -> Result<BTreeMap<DeploymentId, DeploymentView>, StoreError> {
+async fn deployments(
+    on: &mut PgConnection,
+) -> Result<BTreeMap<DeploymentId, DeploymentView>, StoreError> {
     let rows: Vec<(Uuid, Option<Uuid>, String, Option<String>)> = sqlx::query_as(
         "SELECT d.id, d.parent, d.name, p.name FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
          WHERE d.removed_in IS NULL",
@@ -146,14 +163,20 @@ async fn deployments(on: &mut PgConnection) -> Result<BTreeMap<DeploymentId, Dep
     .fetch_all(on)
     .await?;
     let row = |(id, parent, name, held_by): (Uuid, Option<Uuid>, String, Option<String>)| {
-        let view =
-            DeploymentView { name: name_of(&name, DeploymentName::parse)?, parent: parent.map(DeploymentId), held_by };
+        let view = DeploymentView {
+            name: name_of(&name, DeploymentName::parse)?,
+            parent: parent.map(DeploymentId),
+            held_by,
+        };
         Ok((DeploymentId(id), view))
     };
     rows.into_iter().map(row).collect()
 }
 
-async fn lanes(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
+async fn lanes(
+    on: &mut PgConnection,
+    wanted: &[Uuid],
+) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
     let rows: Vec<(Uuid, String, Option<i32>, String)> = sqlx::query_as(
         "SELECT DISTINCT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = ANY($1)",
     )
@@ -161,14 +184,20 @@ async fn lanes(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<LaneKe
     .fetch_all(on)
     .await?;
     let row = |(deployment, name, max, mode): (Uuid, String, Option<i32>, String)| {
-        let key = LaneKey { deployment: DeploymentId(deployment), name: name_of(&name, LaneName::parse)? };
+        let key = LaneKey {
+            deployment: DeploymentId(deployment),
+            name: name_of(&name, LaneName::parse)?,
+        };
         let mode = if mode == "chunk" { LaneMode::Chunk } else { LaneMode::Rolling };
         Ok((key, LaneView { max_running: max.map(i32::unsigned_abs), mode }))
     };
     rows.into_iter().map(row).collect()
 }
 
-async fn budgets(on: &mut PgConnection, wanted: &[Uuid]) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
+async fn budgets(
+    on: &mut PgConnection,
+    wanted: &[Uuid],
+) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
     let rows: Vec<(i64, String, i32)> = sqlx::query_as(
         "SELECT DISTINCT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = ANY($1)",
     )
@@ -192,7 +221,14 @@ async fn nodes(
     .bind(ids.into_iter().collect::<Vec<_>>())
     .fetch_all(on)
     .await?;
-    let row = |(id, name, phantom, alive, available, joined): (Uuid, String, bool, bool, bool, String)| {
+    let row = |(id, name, phantom, alive, available, joined): (
+        Uuid,
+        String,
+        bool,
+        bool,
+        bool,
+        String,
+    )| {
         (NodeId(id), NodeView { name, phantom, alive, available, confirmed: joined == "confirmed" })
     };
     Ok(rows.into_iter().map(row).collect())
@@ -207,7 +243,10 @@ async fn open(on: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
     .fetch_all(on)
     .await?;
     let row = |(step, node, deployment, lane, exclusive): (Uuid, Uuid, Uuid, String, bool)| {
-        let lane = LaneKey { deployment: DeploymentId(deployment), name: name_of(&lane, LaneName::parse)? };
+        let lane = LaneKey {
+            deployment: DeploymentId(deployment),
+            name: name_of(&lane, LaneName::parse)?,
+        };
         Ok(OpenRun { step: StepId(step), node: NodeId(node), lane, exclusive })
     };
     rows.into_iter().map(row).collect()

@@ -1,4 +1,4 @@
-//! The audit in pages, and its chain in the order in which it was sealed.
+//! The audit in pages, and its hash chain in sealed order.
 
 use engine::Hash;
 use engine::audit::Sealed;
@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Who did something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditActor {
     /// A person or a service account.
@@ -19,55 +18,53 @@ pub enum AuditActor {
     Gantry,
 }
 
-/// Which entries are wanted.
+/// A filter for audit entries.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AuditFilter<'f> {
-    /// By whom; None: by anybody.
+    /// `None`: any actor.
     pub who: Option<AuditActor>,
-    /// Written by these: `application` or `database`. None: by both.
+    /// `application` or `database`. `None`: both.
     pub source: Option<&'f str>,
-    /// Of this action.
     pub action: Option<&'f str>,
-    /// About this.
     pub subject: Option<&'f str>,
-    /// From this moment on.
+    /// Inclusive.
     pub since: Option<OffsetDateTime>,
-    /// Before this moment.
+    /// Exclusive.
     pub until: Option<OffsetDateTime>,
     /// Oldest first.
     pub rising: bool,
-    /// Behind this entry, in that order.
+    /// Only entries after this one in the order.
     pub behind: Option<i64>,
 }
 
-/// An entry with its actor's name and its place in the chain.
+/// An entry with its actor's name and its position in the chain.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct AuditRow {
-    /// Which.
     pub id: i64,
-    /// When.
     pub at: OffsetDateTime,
-    /// Who; None: Gantry itself.
+    /// `None`: Gantry itself.
     pub actor: Option<Uuid>,
-    /// Their name.
+    /// The actor's name.
     pub name: Option<String>,
-    /// What was done.
     pub action: String,
-    /// To what.
     pub subject: String,
-    /// What else there is to say.
     pub detail: Value,
     /// `application` or `database`.
     pub source: String,
-    /// Its place in the chain.
+    /// Its position in the chain.
     pub seq: Option<i64>,
 }
 
-/// Entries, newest first or oldest first; at most so many.
+/// Audit entries, newest or oldest first, at most `most`.
 ///
-/// Newest is what was written last, by its id. Within a window of time it is by the moment, which an index finds: a clock that was set back
-/// makes both differ, and no bound on ids would hold then. So within a window nothing is behind an entry that there is not ([`is_entry`]).
-pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) -> Result<Vec<AuditRow>, StoreError> {
+/// The order is by id, which is the order of writing. Within a time range it is by time, which has
+/// an index. Both differ if the clock was set back, so no bound on ids is correct then. A cursor
+/// within a time range must therefore be an existing entry ([`is_entry`]).
+pub async fn audit(
+    on: &mut PgConnection,
+    filter: AuditFilter<'_>,
+    most: i64,
+) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, a.source, s.seq FROM audit a \
          LEFT JOIN person p ON p.id = a.actor LEFT JOIN seal s ON s.audit_id = a.id WHERE true",
@@ -78,7 +75,7 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
         None => {}
     }
     match filter.source {
-        // Literally, so that a partial index serves it.
+        // A literal, so that PostgreSQL can use the partial index.
         Some("application") => drop(query.push(" AND a.source = 'application'")),
         Some(source) => drop(query.push(" AND a.source = ").push_bind(source)),
         None => {}
@@ -99,7 +96,8 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     let in_window = filter.since.is_some() || filter.until.is_some();
     match filter.behind {
         Some(behind) if in_window => {
-            let place = format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
+            let place =
+                format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
             query.push(place).push_bind(behind).push(")");
         }
         Some(behind) => drop(query.push(format!(" AND a.id {sign} ")).push_bind(behind)),
@@ -110,13 +108,20 @@ pub async fn audit(on: &mut PgConnection, filter: AuditFilter<'_>, most: i64) ->
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 
-/// Whether there is an entry of this number.
+/// Whether an entry with this id exists.
 pub async fn is_entry(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)").bind(id).fetch_one(on).await?)
+    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)")
+        .bind(id)
+        .fetch_one(on)
+        .await?)
 }
 
-/// Links of the chain behind a place, in order; at most so many.
-pub async fn sealed(on: &mut PgConnection, after: i64, most: i64) -> Result<Vec<Sealed>, StoreError> {
+/// Entries of the chain after a position, in order.
+pub async fn sealed(
+    on: &mut PgConnection,
+    after: i64,
+    most: i64,
+) -> Result<Vec<Sealed>, StoreError> {
     let rows: Vec<(i64, Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
         "SELECT s.seq, s.prev_hash, s.hash, audit_content(a) FROM seal s JOIN audit a ON a.id = s.audit_id \
          WHERE s.seq > $1 ORDER BY s.seq LIMIT $2",
@@ -128,38 +133,51 @@ pub async fn sealed(on: &mut PgConnection, after: i64, most: i64) -> Result<Vec<
     rows.into_iter()
         .map(|(seq, previous, hash, content)| {
             let hash_of = |bytes: &[u8]| {
-                Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes"))
+                Hash::from_bytes(bytes)
+                    .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes"))
             };
-            Ok(Sealed { seq: seq.unsigned_abs(), previous: hash_of(&previous)?, hash: hash_of(&hash)?, content })
+            Ok(Sealed {
+                seq: seq.unsigned_abs(),
+                previous: hash_of(&previous)?,
+                hash: hash_of(&hash)?,
+                content,
+            })
         })
         .collect()
 }
 
-/// The last link: its place, and itself. None: nothing is sealed yet.
+/// The position and hash of the last entry. `None`: nothing is sealed yet.
 pub async fn last_seal(on: &mut PgConnection) -> Result<Option<(i64, Hash)>, StoreError> {
-    seal_where(on, "SELECT seq, hash FROM seal WHERE seq <= $1 ORDER BY seq DESC LIMIT 1", i64::MAX).await
+    seal_where(on, "SELECT seq, hash FROM seal WHERE seq <= $1 ORDER BY seq DESC LIMIT 1", i64::MAX)
+        .await
 }
 
-/// The link at a place.
+/// The position and hash of an entry.
 pub async fn seal_at(on: &mut PgConnection, seq: i64) -> Result<Option<(i64, Hash)>, StoreError> {
     seal_where(on, "SELECT seq, hash FROM seal WHERE seq = $1", seq).await
 }
 
-async fn seal_where(on: &mut PgConnection, sql: &'static str, seq: i64) -> Result<Option<(i64, Hash)>, StoreError> {
+async fn seal_where(
+    on: &mut PgConnection,
+    sql: &'static str,
+    seq: i64,
+) -> Result<Option<(i64, Hash)>, StoreError> {
     let row: Option<(i64, Vec<u8>)> = sqlx::query_as(sql).bind(seq).fetch_optional(on).await?;
     let read = |(seq, hash): (i64, Vec<u8>)| Some((seq, Hash::from_bytes(&hash)?));
     match row {
         None => Ok(None),
-        Some(row) => read(row).map(Some).ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes")),
+        Some(row) => read(row)
+            .map(Some)
+            .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes")),
     }
 }
 
-/// How often a backup was restored, plus 1.
+/// The number of restores plus 1.
 pub async fn epoch(on: &mut PgConnection) -> Result<i64, StoreError> {
     Ok(sqlx::query_scalar("SELECT epoch FROM head").fetch_one(on).await?)
 }
 
-/// Entries that are not sealed yet; at most so many are counted.
+/// The number of unsealed entries, counted up to `most`.
 pub async fn unsealed(on: &mut PgConnection, most: i64) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM (SELECT FROM audit_unsealed LIMIT $1) u";
     Ok(sqlx::query_scalar(sql).bind(most).fetch_one(on).await?)
@@ -173,9 +191,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_window_of_time_has_all_of_its_entries_whatever_the_clock_did() {
+    async fn time_range_is_complete_after_clock_change() {
         let db = TestDatabase::new().await;
-        // The clock was a day ahead for the tenth entry; between it and the last are more than anybody would guess.
+        // The clock was a day ahead for the tenth entry, which is far from the last one.
         let sql = "INSERT INTO audit (at, action, subject) \
                    SELECT timestamptz '2026-01-01 00:00Z' + make_interval(mins => n) + make_interval(days => (n = 10)::int), 'clock.set', n::text \
                    FROM generate_series(1, 30000) n";
@@ -198,7 +216,8 @@ mod tests {
                 behind = Some(last.id);
                 told.extend(page.iter().map(|row| row.subject.clone()));
             }
-            let mut expected: Vec<String> = (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
+            let mut expected: Vec<String> =
+                (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
             expected.extend((1450..1453).map(|n| n.to_string()));
             if !rising {
                 expected.reverse();

@@ -1,7 +1,8 @@
 //! The rows and documents of an audit export, in parts.
 //!
-//! An export goes up to an entry of the chain. Rows whose entry is sealed later, or not yet, are left out; rows without any entry are
-//! not, so that the verifier finds them. The order is the one that [`engine::audit::export`] asks for.
+//! An export ends at an entry of the chain. It omits rows whose audit entry is sealed later or not
+//! yet. It includes rows without any entry, so that the verifier finds them.
+//! [`engine::audit::export`] defines the order.
 
 use engine::Hash;
 use engine::audit::export::{Line, Table};
@@ -13,14 +14,14 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Rows of a part.
+/// The number of rows per part.
 const ROWS: i64 = 500;
-/// Objects of a part; scripts may be large.
+/// The number of objects per part. Scripts may be large.
 const OBJECTS: i64 = 50;
-/// Submissions of a part; each lists its documents.
+/// The number of reviews per part. Each lists its documents.
 const SUBMISSIONS: i64 = 10;
 
-/// Where the next part begins.
+/// The start of the next part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// Barclamps, roles, scripts and policies after this hash.
@@ -33,21 +34,21 @@ pub enum Stage {
     Confirmations(Uuid),
     /// Policies after this one.
     Policies(i64),
-    /// Submissions after this one.
+    /// Reviews after this one.
     Submissions(i64),
     /// Verdicts after this one.
     Verdicts(i64),
     /// Signatures of verdicts after this one.
     Signatures(i64),
-    /// The target after this one, with its root.
+    /// The blueprint after this one, with its root.
     Target(i64),
-    /// New documents of this target, after this one.
+    /// New documents of this blueprint, after this one.
     Documents(i64, String, Uuid),
-    /// The row of this target.
+    /// The row of this blueprint.
     TargetRow(i64),
-    /// Runs of this target, after this one.
+    /// Runs of this blueprint, after this one.
     Runs(i64, i64),
-    /// There is no more.
+    /// The export is complete.
     Done,
 }
 
@@ -59,11 +60,12 @@ impl Default for Stage {
 
 type Row = Map<String, Value>;
 
-/// The next part of an export that goes up to entry `end`, and where the one after it begins.
-///
-/// # Errors
-/// What the database refused.
-pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Result<(Vec<Line>, Stage), StoreError> {
+/// The next part of an export that ends at entry `end`, and the start of the following part.
+pub async fn export_part(
+    on: &mut PgConnection,
+    end: i64,
+    stage: Stage,
+) -> Result<(Vec<Line>, Stage), StoreError> {
     match stage {
         Stage::Catalog(after) => {
             let rows: Vec<ObjectRow> = sqlx::query_as(
@@ -90,26 +92,45 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
             .bind(ROWS)
             .fetch_all(on)
             .await?;
-            let next = next_of(&rows, ROWS, |(name, version, _)| Stage::Barclamps(name.clone(), version.clone()));
+            let next = next_of(&rows, ROWS, |(name, version, _)| {
+                Stage::Barclamps(name.clone(), version.clone())
+            });
             let lines = rows.into_iter().map(|(_, _, row)| line(Table::Barclamp, row)).collect();
             Ok((lines, next.unwrap_or(Stage::Passkeys(Uuid::nil()))))
         }
         Stage::Passkeys(after) => {
             let sql = "SELECT id, audit_image('passkey', to_jsonb(k)) FROM passkey k \
                        WHERE id > $1 AND NOT audited_after('passkey.insert', id::text, $2) ORDER BY id LIMIT $3";
-            by_id(on, sql, (after, end), Table::Passkey, Stage::Passkeys, Stage::Confirmations(Uuid::nil())).await
+            by_id(
+                on,
+                sql,
+                (after, end),
+                Table::Passkey,
+                Stage::Passkeys,
+                Stage::Confirmations(Uuid::nil()),
+            )
+            .await
         }
         Stage::Confirmations(after) => {
             let sql = "SELECT passkey_id, audit_image('passkey_confirmation', to_jsonb(c)) FROM passkey_confirmation c \
                        WHERE passkey_id > $1 AND NOT audited_after('passkey_confirmation.insert', passkey_id::text, $2) \
                        ORDER BY passkey_id LIMIT $3";
             let then = Stage::Policies(0);
-            by_id(on, sql, (after, end), Table::PasskeyConfirmation, Stage::Confirmations, then).await
+            by_id(on, sql, (after, end), Table::PasskeyConfirmation, Stage::Confirmations, then)
+                .await
         }
         Stage::Policies(after) => {
             let sql = "SELECT number, audit_image('policy', to_jsonb(p)) FROM policy p \
                        WHERE number > $1 AND NOT audited_after('policy.insert', number::text, $2) ORDER BY number LIMIT $3";
-            numbered(on, sql, (after, end, ROWS), Table::Policy, Stage::Policies, Stage::Submissions(0)).await
+            numbered(
+                on,
+                sql,
+                (after, end, ROWS),
+                Table::Policy,
+                Stage::Policies,
+                Stage::Submissions(0),
+            )
+            .await
         }
         Stage::Submissions(after) => {
             let rows: Vec<(i64, Json<Row>, Json<Value>)> = sqlx::query_as(
@@ -126,8 +147,9 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
             .await?;
             let next = next_of(&rows, SUBMISSIONS, |(id, ..)| Stage::Submissions(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
-                let documents = serde_json::from_value(documents)
-                    .map_err(|_| StoreError::corrupt("submission_document", "a document has no known kind"))?;
+                let documents = serde_json::from_value(documents).map_err(|_| {
+                    StoreError::corrupt("submission_document", "a document has no known kind")
+                })?;
                 Ok(Line::Row { table: Table::Submission, row, documents: Some(documents) })
             });
             Ok((lines.collect::<Result<_, StoreError>>()?, next.unwrap_or(Stage::Verdicts(0))))
@@ -135,7 +157,15 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
         Stage::Verdicts(after) => {
             let sql = "SELECT id, audit_image('verdict', to_jsonb(v)) FROM verdict v \
                        WHERE id > $1 AND NOT audited_after('verdict.insert', id::text, $2) ORDER BY id LIMIT $3";
-            numbered(on, sql, (after, end, ROWS), Table::Verdict, Stage::Verdicts, Stage::Signatures(0)).await
+            numbered(
+                on,
+                sql,
+                (after, end, ROWS),
+                Table::Verdict,
+                Stage::Verdicts,
+                Stage::Signatures(0),
+            )
+            .await
         }
         Stage::Signatures(after) => {
             let sql = "SELECT verdict_id, audit_image('verdict_signature', to_jsonb(g)) FROM verdict_signature g \
@@ -156,7 +186,11 @@ pub async fn export_part(on: &mut PgConnection, end: i64, stage: Stage) -> Resul
     }
 }
 
-async fn target(on: &mut PgConnection, end: i64, after: i64) -> Result<(Vec<Line>, Stage), StoreError> {
+async fn target(
+    on: &mut PgConnection,
+    end: i64,
+    after: i64,
+) -> Result<(Vec<Line>, Stage), StoreError> {
     let found: Option<(i64, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
         "SELECT t.number, o.kind, o.hash, o.body FROM target t JOIN object o ON o.hash = t.root \
          WHERE t.number > $1 AND NOT audited_after('target.insert', t.number::text, $2) ORDER BY t.number LIMIT 1",
@@ -195,12 +229,19 @@ async fn documents(
     .fetch_all(on)
     .await?;
     let next = next_of(&rows, ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
-    let rows = rows.into_iter().map(|(_, _, kind, hash, body)| ObjectRow { kind, hash, body }).collect();
+    let rows =
+        rows.into_iter().map(|(_, _, kind, hash, body)| ObjectRow { kind, hash, body }).collect();
     Ok((objects(rows)?, next.unwrap_or(Stage::TargetRow(number))))
 }
 
-async fn runs(on: &mut PgConnection, end: i64, number: i64, after: i64) -> Result<(Vec<Line>, Stage), StoreError> {
-    // A run that went on after the end of the export is exported as its last sealed entry has it.
+async fn runs(
+    on: &mut PgConnection,
+    end: i64,
+    number: i64,
+    after: i64,
+) -> Result<(Vec<Line>, Stage), StoreError> {
+    // A run that changed after the end of the export is exported in the form of its last sealed
+    // entry.
     let sql = "SELECT id, row FROM ( \
         SELECT r.id, CASE WHEN audited_after('run.start', r.id::text, $3) OR audited_after('run.end', r.id::text, $3) \
           THEN (SELECT a.detail FROM audit a JOIN seal s ON s.audit_id = a.id WHERE a.subject = r.id::text \
@@ -222,7 +263,8 @@ async fn numbered(
     this: fn(i64) -> Stage,
     then: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
-    let rows: Vec<(i64, Json<Row>)> = sqlx::query_as(sql).bind(after).bind(end).bind(most).fetch_all(on).await?;
+    let rows: Vec<(i64, Json<Row>)> =
+        sqlx::query_as(sql).bind(after).bind(end).bind(most).fetch_all(on).await?;
     let next = next_of(&rows, most, |(number, _)| this(*number));
     Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
 }
@@ -235,12 +277,13 @@ async fn by_id(
     this: fn(Uuid) -> Stage,
     then: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
-    let rows: Vec<(Uuid, Json<Row>)> = sqlx::query_as(sql).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
+    let rows: Vec<(Uuid, Json<Row>)> =
+        sqlx::query_as(sql).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
     let next = next_of(&rows, ROWS, |(id, _)| this(*id));
     Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
 }
 
-/// Where to go on in the same stage; None: this part was its last.
+/// The start of the next part of the same stage. `None`: this was the last one.
 fn next_of<R>(rows: &[R], most: i64, stage: impl Fn(&R) -> Stage) -> Option<Stage> {
     let full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= most);
     rows.last().filter(|_| full).map(stage)
@@ -261,8 +304,8 @@ fn objects(rows: Vec<ObjectRow>) -> Result<Vec<Line>, StoreError> {
     let object = |row: ObjectRow| {
         let kind: ObjectKind = serde_json::from_value(Value::String(row.kind))
             .map_err(|_| StoreError::corrupt("object.kind", "the kind is unknown"))?;
-        let hash =
-            Hash::from_bytes(&row.hash).ok_or_else(|| StoreError::corrupt("object.hash", "a hash has 32 bytes"))?;
+        let hash = Hash::from_bytes(&row.hash)
+            .ok_or_else(|| StoreError::corrupt("object.hash", "a hash has 32 bytes"))?;
         Ok(match String::from_utf8(row.body) {
             Ok(body) => Line::Object { kind, hash, body: Some(body), hex: None },
             Err(bytes) => {

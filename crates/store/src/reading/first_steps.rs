@@ -1,35 +1,41 @@
-//! What somebody has done of the first steps, out of what happened. Whoever has long done them all has done much else, so only the last of it
-//! is looked at.
+//! A person's progress with the first steps, derived from history. Only recent history is read,
+//! because people who completed them long ago have a long history.
 
 use engine::ids::PersonId;
 use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// What somebody has done.
+/// The completed first steps of a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct FirstStepsRow {
-    /// They edited a proposal, beside what a demo begins with.
+    /// They edited a proposal other than the demo's initial change.
     pub edited: bool,
-    /// What they submitted last.
+    /// Their latest review.
     pub submission: Option<i64>,
-    /// Somebody else gave a verdict on something of theirs.
+    /// Another person gave a verdict on one of their reviews.
     pub judged: bool,
-    /// Something of theirs was committed.
+    /// A review of theirs was committed.
     pub committed: bool,
-    /// A run that it asked for has ended.
+    /// A run of that commit has ended.
     pub ran: bool,
-    /// One failed, and they retried it, or ran it again by a later change. What is retried by itself is none of theirs.
+    /// A run failed, and they retried it or ran it again with a later change. Automatic retries do
+    /// not count.
     pub retried: bool,
-    /// The deployment of an open proposal that they edited, else that of what they submitted last.
+    /// The deployment of an open proposal that they edited, otherwise of their latest review.
     pub deployment: Option<String>,
 }
 
-/// The entry of the audit, Gantry's own, that names the submission that a demo begins with.
+/// The action of Gantry's audit entry that names the demo's initial review.
 pub const DEMO_CHANGE: &str = "demo.change";
 
-/// What a person has done since the change that a demo begins with, which was made in somebody's name and is nothing that they did: of their last 100 submissions, 20 targets, and the last 20 runs of each of 1,000 steps.
-pub async fn first_steps(on: &mut PgConnection, person: PersonId) -> Result<FirstStepsRow, StoreError> {
+/// A person's progress since the demo's initial change, which is in a person's name but not their
+/// work. It reads their last 100 reviews, 200 audit entries and 20 blueprints, and the last 20 runs
+/// of each of 1,000 steps.
+pub async fn first_steps(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<FirstStepsRow, StoreError> {
     Ok(sqlx::query_as(
         "WITH demo AS MATERIALIZED (SELECT coalesce(max(id), 0) AS id, coalesce(max(at), '-infinity') AS at, \
            coalesce(max(subject::bigint), 0) AS submission FROM audit WHERE action = $2 AND actor IS NULL), \

@@ -1,4 +1,4 @@
-//! One machine and everything about it.
+//! A machine with all its data.
 
 use api::nodes::TriedAddress;
 use engine::ids::{NodeId, RunId};
@@ -10,74 +10,67 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A machine.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct MachineRow {
-    /// Which.
     pub id: Uuid,
-    /// Its name.
     pub fqdn: String,
-    /// Where it belongs.
     pub deployment_id: Uuid,
-    /// The version of what people say of it.
+    /// The version of the record.
     pub version: i32,
-    /// What people say of it.
     pub description: String,
-    /// What its roles may want to know before their first run.
+    /// Input for roles before their first run.
     pub hints: Value,
-    /// Of its network cards.
     pub macs: Vec<String>,
-    /// Its serial number.
     pub serial: String,
     /// `local` or `ssh`.
     pub transport: String,
-    /// Where it is reached.
     pub address: Value,
-    /// How.
     pub connection: Value,
-    /// Whether it is alive.
     pub alive: bool,
-    /// Since when it is, or is not; None: nobody ever reached it.
+    /// The last change of `alive`. `None`: it was never reached.
     pub alive_since: Option<OffsetDateTime>,
-    /// When it was reached last.
+    /// The last successful health check.
     pub last_seen_at: Option<OffsetDateTime>,
-    /// Looks in a row that say otherwise than `alive`.
+    /// The number of consecutive health checks that contradict `alive`.
     pub look_against: i32,
-    /// Whether steps may start on it.
+    /// `false` in maintenance.
     pub available: bool,
-    /// Since when they may not.
+    /// The start of the maintenance.
     pub unavailable_at: Option<OffsetDateTime>,
-    /// Who says so.
+    /// The person who put it in maintenance.
     pub unavailable_by: Option<String>,
-    /// Why.
+    /// The reason of the maintenance.
     pub unavailable_reason: Option<String>,
-    /// How far it has joined.
+    /// The join phase.
     pub joined: String,
-    /// When somebody last found out what runs there.
+    /// When its running processes were last determined.
     pub joined_at: Option<OffsetDateTime>,
-    /// What tells its present start from others.
+    /// Identifies its present start.
     pub boot_id: Option<String>,
-    /// What it booted, by its own word.
+    /// The boot environment that it reported.
     pub bootenv: Option<String>,
     /// Who added it.
     pub created_by: Option<String>,
-    /// When.
     pub created_at: OffsetDateTime,
 }
 
-/// What a machine is found by.
+/// The key of a lookup.
 enum By<'a> {
     Id(Uuid),
     Name(&'a str),
 }
 
-/// A machine by id.
-pub async fn machine(on: &mut PgConnection, node: NodeId) -> Result<Option<MachineRow>, StoreError> {
+pub async fn machine(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<MachineRow>, StoreError> {
     found(on, By::Id(node.0)).await
 }
 
-/// A machine by name.
-pub async fn machine_named(on: &mut PgConnection, fqdn: &str) -> Result<Option<MachineRow>, StoreError> {
+pub async fn machine_named(
+    on: &mut PgConnection,
+    fqdn: &str,
+) -> Result<Option<MachineRow>, StoreError> {
     found(on, By::Name(fqdn)).await
 }
 
@@ -96,40 +89,37 @@ async fn found(on: &mut PgConnection, by: By<'_>) -> Result<Option<MachineRow>, 
     Ok(query.fetch_optional(on).await?)
 }
 
-/// What came of a look.
+/// The result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct LookRow {
-    /// When.
     pub at: OffsetDateTime,
-    /// Whether it let somebody in.
     pub reached: bool,
-    /// Where it answered.
+    /// The address that accepted the connection.
     pub address: String,
-    /// Why it was not reached, or what was wrong there.
+    /// The error.
     pub said: String,
-    /// What came of each address that was tried.
+    /// The result of each address.
     pub tried: Json<Vec<TriedAddress>>,
-    /// How long it took.
+    /// In milliseconds.
     pub took_ms: i32,
-    /// Which worker looked.
+    /// The worker's name.
     pub by: String,
 }
 
-/// Which looks at a node are wanted.
+/// A filter for health checks of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LookFilter<'f> {
-    /// That were let in, or that were not.
     pub reached: Option<bool>,
-    /// With this in an address or in what was said, in any case.
+    /// Text in an address or an error, ignoring case.
     pub text: Option<&'f str>,
     /// Oldest first.
     pub rising: bool,
-    /// Behind this moment, in that order.
+    /// Only health checks after this time in the order.
     pub behind: Option<OffsetDateTime>,
 }
 
-/// What came of the last looks at a node, newest first or oldest first. The key of the table (node, moment) finds them in both orders,
-/// and few are kept of a node, so what they are asked for is looked up in each.
+/// The last health checks of a node, newest or oldest first. The primary key (node, time) serves
+/// both orders. A node has few, so filters need no index.
 pub async fn looks(
     on: &mut PgConnection,
     node: NodeId,
@@ -155,45 +145,39 @@ pub async fn looks(
         .await?)
 }
 
-/// Most noderoles of a node that are told of at once.
+/// The maximum number of noderoles of a node in a page.
 pub const MAX_CARRIED: i64 = 500;
 
 /// A noderole on a node.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct CarriedRow {
-    /// Which.
     pub noderole_id: Uuid,
-    /// Its role.
     pub role: String,
-    /// Where it is bound.
+    /// The deployment in which it is bound.
     pub deployment_id: Uuid,
-    /// Its state.
     pub state: String,
-    /// Since when.
+    /// The last change of its state.
     pub since: OffsetDateTime,
-    /// Why it is in ERROR.
+    /// The reason of an ERROR.
     pub error: Option<String>,
-    /// Where its step stands in the order in which they run.
+    /// The position of its step in the order of execution.
     pub rank: i32,
-    /// That step.
     pub step_id: Uuid,
 }
 
-/// Which noderoles of a node are wanted.
+/// A filter for noderoles of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CarriedFilter<'f> {
-    /// In this state.
     pub state: Option<&'f str>,
-    /// Of this role.
     pub role: Option<&'f str>,
-    /// The last that runs first.
+    /// Reverse order of execution.
     pub falling: bool,
-    /// Behind the step of this rank and id, in that order.
+    /// Only noderoles after the step with this rank and id in the order.
     pub behind: Option<(i32, Uuid)>,
 }
 
-/// The noderoles on a node in the order in which they run, or the other way around. The index `step_node` has a node's steps in both
-/// orders, and what they are asked for is looked up in each.
+/// The noderoles on a node, in the order of execution or its reverse. The index `step_node` serves
+/// both orders, and filters need no index.
 pub async fn noderoles_on(
     on: &mut PgConnection,
     node: NodeId,
@@ -221,20 +205,18 @@ pub async fn noderoles_on(
         .await?)
 }
 
-/// What somebody says of a node.
+/// Facts of a node from one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FactRow {
-    /// `node`: itself; `role` and a name: a role that looked.
+    /// `node` for the machine itself, or `role` and a name.
     pub source: String,
-    /// What.
     pub facts: Value,
-    /// When.
     pub at: OffsetDateTime,
-    /// The run that found it.
+    /// The run that found them.
     pub run: Option<RunId>,
 }
 
-/// What is known of a node, by who says it; each role of it has one word at most.
+/// The facts of a node by source. Each of its roles has at most one row.
 pub async fn facts(on: &mut PgConnection, node: NodeId) -> Result<Vec<FactRow>, StoreError> {
     let rows: Vec<(String, Value, OffsetDateTime, Option<i64>)> = sqlx::query_as(
         "SELECT source, facts, at, run_id FROM node_fact WHERE node_id = $1 ORDER BY source DESC LIMIT 100",
@@ -242,26 +224,31 @@ pub async fn facts(on: &mut PgConnection, node: NodeId) -> Result<Vec<FactRow>, 
     .bind(node.0)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) })
+        .collect())
 }
 
 /// A report of a machine about itself.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct ReportRow {
-    /// When.
     pub at: OffsetDateTime,
-    /// What kind of.
     pub kind: String,
-    /// Its short text: a boot id, a boot environment.
+    /// The boot id or boot environment.
     pub said: String,
     /// The name of the token.
     pub token: String,
-    /// Where it was heard from.
+    /// The client's address.
     pub address: String,
 }
 
 /// The last reports of a node, newest first.
-pub async fn reports(on: &mut PgConnection, node: NodeId, limit: i64) -> Result<Vec<ReportRow>, StoreError> {
+pub async fn reports(
+    on: &mut PgConnection,
+    node: NodeId,
+    limit: i64,
+) -> Result<Vec<ReportRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT r.at, r.kind, r.said, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
          WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2",

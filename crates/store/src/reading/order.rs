@@ -1,11 +1,12 @@
-//! Lists in the order that was asked for, from the place that was asked for.
+//! Sorted lists with cursors.
 //!
-//! A row's keys are compared as one, all in one direction, so an index serves an order and its reverse.
+//! The keys of a row are compared as one tuple, all in one direction. So an index serves an order
+//! and its reverse.
 
 use api::listing::Key;
 use sea_orm::sea_query::{Expr, SimpleExpr};
 
-/// The rows behind the one with these keys, by columns in the order of the keys.
+/// The rows after these keys, for columns in the order of the keys.
 pub(super) fn behind(columns: &[&str], falling: bool, keys: &[Key]) -> SimpleExpr {
     let places: Vec<String> = (1..=keys.len()).map(|n| format!("${n}")).collect();
     let sign = if falling { "<" } else { ">" };
@@ -21,7 +22,6 @@ fn value(key: &Key) -> sea_orm::Value {
     }
 }
 
-/// Which way a column goes.
 pub(super) fn way(falling: bool) -> sea_orm::Order {
     if falling { sea_orm::Order::Desc } else { sea_orm::Order::Asc }
 }
@@ -38,7 +38,7 @@ mod tests {
     use crate::reading::steps::node_query;
     use crate::reading::{NodeFilter, RunFilter};
 
-    /// The most rows that a part of a plan looked at, all its loops together.
+    /// The largest number of rows that a node of the query plan reads, over all its loops.
     fn most(plan: &Value) -> f64 {
         let number = |name: &str| plan[name].as_f64().unwrap_or_default();
         let parts = plan["Plans"].as_array().into_iter().flatten().map(most);
@@ -56,12 +56,14 @@ mod tests {
         Order::<S>::words().map(|word| word.parse().unwrap()).collect()
     }
 
-    /// Of 20,000 rows a page reads as many as it shows, in the middle of every order; by deployment those of one deployment.
+    /// A page reads about as many of 20,000 rows as it shows, at any position of every order. In
+    /// the order by deployment, it reads the rows of one deployment.
     #[tokio::test]
-    async fn a_page_of_every_order_reads_little() {
+    async fn page_in_any_order_reads_few_rows() {
         let db = TestDatabase::new().await;
         let sqls = [
-            // Rows that lists read, without all that they belong to: this database is nobody else's.
+            // Only the rows that lists read, without their references. No other test uses this
+            // database.
             "DO $$ DECLARE c record; BEGIN \
                FOR c IN SELECT conrelid::regclass AS of, conname FROM pg_constraint WHERE contype = 'f' \
                  AND conrelid IN ('deployment'::regclass, 'node'::regclass, 'run'::regclass) \
@@ -94,7 +96,8 @@ mod tests {
             };
             assert_eq!(Cursor::behind(order, &keys).keys(order).unwrap(), keys);
             for behind in [None, Some(keys.as_slice())] {
-                let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() }).build(DbBackend::Postgres);
+                let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() })
+                    .build(DbBackend::Postgres);
                 let rows = rows_of(&db, &sql.to_string()).await;
                 let most = if order.by == NodeSort::Deployment { 2_500.0 } else { 200.0 };
                 assert!(rows <= most, "{order} reads {rows} rows: {sql}");
@@ -107,10 +110,11 @@ mod tests {
                 RunSort::Took => vec![Key::from(250_000_000), Key::from(10_000)],
             };
             for behind in [None, Some(keys.as_slice())] {
-                let sql = run_query(RunFilter { order, behind, ..RunFilter::default() }).build(DbBackend::Postgres);
+                let sql = run_query(RunFilter { order, behind, ..RunFilter::default() })
+                    .build(DbBackend::Postgres);
                 let rows = rows_of(&db, &sql.to_string()).await;
                 assert!(rows <= 200.0, "{order} reads {rows} rows: {sql}");
-                // One of 200 workers, by whichever order: of its runs alone.
+                // One of 200 workers, in any order: reads its runs only.
                 let worker = Some(uuid::Uuid::from_u128(7));
                 let sql = run_query(RunFilter { worker, order, behind, ..RunFilter::default() });
                 let sql = sql.build(DbBackend::Postgres);

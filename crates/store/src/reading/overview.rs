@@ -1,4 +1,4 @@
-//! What is counted: for an overview, for a target's way to reality, and for metrics.
+//! Counts for the overview, for the progress of a blueprint, and for metrics.
 
 use api::console::StateCounts;
 use engine::ids::{DeploymentId, NoderoleId, TargetNo};
@@ -8,38 +8,35 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Numbers of one moment.
+/// Counts of one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
 pub struct Tally {
-    /// Deployments.
     pub deployments: i64,
-    /// Those that are held.
+    /// Deployments on hold.
     pub held: i64,
-    /// Those with an open proposal.
+    /// Deployments with an open proposal.
     pub proposed: i64,
-    /// Machines.
     pub nodes: i64,
-    /// Those that are not reached.
     pub dead: i64,
-    /// Those that are out of service.
+    /// Nodes in maintenance.
     pub unavailable: i64,
-    /// Runs that are queued.
+    /// Queued runs.
     pub queued: i64,
-    /// Runs that are carried out.
+    /// Running runs.
     pub running: i64,
-    /// Since when the oldest queued one is.
+    /// The time of the oldest queued run.
     pub oldest: Option<OffsetDateTime>,
-    /// How long that is, in seconds.
+    /// The age of the oldest queued run in seconds.
     pub oldest_age: f64,
-    /// Workers that are alive.
+    /// Workers with a valid lease.
     pub workers: i64,
-    /// Runs that these take at once.
+    /// The number of concurrent runs of these workers.
     pub capacity: i64,
-    /// Submissions that are open; at most 1,000 counted.
+    /// Open reviews, counted up to 1,000.
     pub open_reviews: i64,
 }
 
-/// Numbers of this moment, but for steps.
+/// The present counts, except for steps.
 pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
     Ok(sqlx::query_as(
         "SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.unavailable, r.queued, r.running, r.oldest, \
@@ -60,11 +57,12 @@ pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
     .await?)
 }
 
-/// Steps by state, everywhere.
+/// All steps by state.
 pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError> {
     let rows: Vec<(String, i64)> =
         sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state").fetch_all(on).await?;
-    let of = |state: &str| rows.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
+    let of =
+        |state: &str| rows.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
         blocked: of("blocked"),
         todo: of("todo"),
@@ -74,8 +72,12 @@ pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError>
     })
 }
 
-/// Steps by state that a target asked for and no later one asked anew; and how many of them have applied what it says.
-pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<(StateCounts, i64), StoreError> {
+/// The steps by state whose last change or re-run is this blueprint, and the number of them that
+/// have applied it.
+pub async fn steps_of_target(
+    on: &mut PgConnection,
+    target: TargetNo,
+) -> Result<(StateCounts, i64), StoreError> {
     let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
@@ -89,8 +91,11 @@ pub async fn steps_of_target(on: &mut PgConnection, target: TargetNo) -> Result<
     Ok((StateCounts { blocked, todo, transition, active, error }, applied))
 }
 
-/// Steps by state of the roles that are bound in a deployment.
-pub async fn steps_in(on: &mut PgConnection, deployment: DeploymentId) -> Result<StateCounts, StoreError> {
+/// Steps of a deployment's noderoles by state.
+pub async fn steps_in(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<StateCounts, StoreError> {
     let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
          count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
@@ -103,7 +108,7 @@ pub async fn steps_in(on: &mut PgConnection, deployment: DeploymentId) -> Result
     Ok(StateCounts { blocked, todo, transition, active, error })
 }
 
-/// The same of the noderoles that are meant still, but for these.
+/// Steps of a deployment's noderoles by state, without removed noderoles and without these.
 pub async fn steps_beyond(
     on: &mut PgConnection,
     deployment: DeploymentId,
@@ -124,19 +129,18 @@ pub async fn steps_beyond(
     Ok(StateCounts { blocked, todo, transition, active, error })
 }
 
-/// Runs that were queued in one hour.
+/// Runs queued within one hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct HourRow {
-    /// Its beginning.
+    /// The start of the hour.
     pub hour: OffsetDateTime,
-    /// All.
     pub runs: i64,
-    /// Those that failed or were lost.
+    /// Failed and lost runs.
     pub failed: i64,
 }
 
-/// Runs of the last 24 hours by the hour in which they were queued, oldest first; at most so many are looked at, the newest, and of hours
-/// before the oldest of them nothing is said.
+/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `most` runs
+/// and omits hours before the oldest of them.
 pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, StoreError> {
     Ok(sqlx::query_as(
         "WITH this AS (SELECT date_bin('1 hour', now(), 'epoch'::timestamptz) AS hour), \
@@ -154,7 +158,7 @@ pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, Sto
     .await?)
 }
 
-/// Since when a version of the policy is there, who made it, and the target that brought it.
+/// The creation time, creator and blueprint of a policy version.
 pub async fn policy_made(
     on: &mut PgConnection,
     number: i64,

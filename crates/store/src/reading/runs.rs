@@ -1,4 +1,4 @@
-//! Runs in lists and one by one.
+//! Lists of runs and single runs.
 
 use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, RunSort};
@@ -14,54 +14,47 @@ use super::order::{behind, way};
 use crate::entity::{deployment, node, noderole, run, step, worker};
 use crate::{Store, StoreError};
 
-/// A run with the names around it.
+/// A run with names for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
-    /// Itself.
     pub run: run::Model,
-    /// Of which step.
     pub step: step::Model,
-    /// Whose.
     pub noderole: Uuid,
-    /// The role.
     pub role: String,
     /// The node's name.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The name of the deployment in which the noderole is bound.
     pub deployment: String,
     /// The worker's name.
     pub worker: Option<String>,
 }
 
-/// Which runs a list shows.
+/// A filter for runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunFilter<'f> {
-    /// `queued`, `running`, or the word of an outcome.
+    /// `queued`, `running` or an outcome.
     pub state: Option<&'f str>,
-    /// Of what is bound in this deployment.
+    /// Only runs of noderoles bound in this deployment.
     pub deployment: Option<DeploymentId>,
-    /// On this node.
     pub node: Option<NodeId>,
-    /// Of this role.
     pub role: Option<&'f str>,
-    /// Carried out by this worker.
     pub worker: Option<Uuid>,
-    /// Queued from this moment on.
+    /// Queued at or after this time.
     pub since: Option<OffsetDateTime>,
-    /// Queued before this moment.
+    /// Queued before this time.
     pub until: Option<OffsetDateTime>,
-    /// In this order.
     pub order: Order<RunSort>,
-    /// Behind the one with these keys.
+    /// Only runs after these keys.
     pub behind: Option<&'f [Key]>,
 }
 
-/// What a run's state is called in one word; the index on it has it word for word.
+/// The state or outcome of a run. The index needs exactly this expression.
 const STATE: &str = "coalesce(run.outcome, run.state)";
-/// Microseconds from the start to the end; the index on it has it word for word.
-const TOOK: &str = "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
+/// Microseconds from start to end. The index needs exactly this expression.
+const TOOK: &str =
+    "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
 
-/// The columns of a run's keys.
+/// The columns of a run's sort keys.
 fn run_keys(sort: RunSort) -> &'static [&'static str] {
     match sort {
         RunSort::Queued => &["run.id"],
@@ -71,12 +64,14 @@ fn run_keys(sort: RunSort) -> &'static [&'static str] {
 }
 
 impl RunRow {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this run.
     pub fn keys(&self, sort: RunSort) -> Vec<Key> {
         let id = Key::from(self.run.id);
         match sort {
             RunSort::Queued => vec![id],
-            RunSort::State => vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id],
+            RunSort::State => {
+                vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id]
+            }
             RunSort::Took => {
                 let took = self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
                 let micros = took.and_then(|took| i64::try_from(took.whole_microseconds()).ok());
@@ -86,10 +81,11 @@ impl RunRow {
     }
 }
 
-/// Ids rise with the moments at which runs are queued, but for what was queued at the same time: by so many at most.
+/// Ids rise with the time of queueing, except for runs queued concurrently. This is the maximum
+/// number of those.
 const AT_ONCE: i64 = 10_000;
 
-/// Runs in an order; one more than a page.
+/// Runs in an order, one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
     name_all(store, run_query(filter).all(store.orm()).await?).await
 }
@@ -109,7 +105,7 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
         Some(outcome) => query.filter(run::Column::Outcome.eq(outcome)),
     };
     if let Some(deployment) = filter.deployment {
-        // A step's lane is one of its deployment's.
+        // A step's concurrency group belongs to its noderole's deployment.
         let lanes = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
         query = query.filter(Expr::cust_with_values(lanes, [deployment.0]));
     }
@@ -117,28 +113,30 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
         query = query.filter(run::Column::NodeId.eq(node.0));
     }
     if let Some(role) = filter.role {
-        let steps =
-            "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
+        let steps = "run.step_id IN (SELECT s.id FROM step s JOIN noderole n ON n.id = s.noderole_id WHERE n.role = $1)";
         query = query.filter(Expr::cust_with_values(steps, [role]));
     }
     if let Some(worker) = filter.worker {
         query = query.filter(run::Column::WorkerId.eq(worker));
     }
     if let Some(since) = filter.since {
-        let first =
-            "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
+        let first = "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
         let bounds: [sea_orm::Value; 2] = [since.into(), AT_ONCE.into()];
-        query = query.filter(run::Column::QueuedAt.gte(since)).filter(Expr::cust_with_values(first, bounds));
+        query = query
+            .filter(run::Column::QueuedAt.gte(since))
+            .filter(Expr::cust_with_values(first, bounds));
     }
     if let Some(until) = filter.until {
         let last = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
         let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
-        query = query.filter(run::Column::QueuedAt.lt(until)).filter(Expr::cust_with_values(last, bounds));
+        query = query
+            .filter(run::Column::QueuedAt.lt(until))
+            .filter(Expr::cust_with_values(last, bounds));
     }
     query
 }
 
-/// Attempts at a step, newest first; at most a page.
+/// The runs of a step, newest first, at most a page.
 pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, StoreError> {
     let query = run::Entity::find()
         .filter(run::Column::StepId.eq(step.0))
@@ -147,20 +145,27 @@ pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, St
     name_all(store, query.all(store.orm()).await?).await
 }
 
-/// Runs on a node, newest first; at most so many.
-pub async fn runs_of_node(store: &Store, node: NodeId, limit: u64) -> Result<Vec<RunRow>, StoreError> {
-    let query = run::Entity::find().filter(run::Column::NodeId.eq(node.0)).order_by_desc(run::Column::Id).limit(limit);
+/// The runs on a node, newest first.
+pub async fn runs_of_node(
+    store: &Store,
+    node: NodeId,
+    limit: u64,
+) -> Result<Vec<RunRow>, StoreError> {
+    let query = run::Entity::find()
+        .filter(run::Column::NodeId.eq(node.0))
+        .order_by_desc(run::Column::Id)
+        .limit(limit);
     name_all(store, query.all(store.orm()).await?).await
 }
 
-/// A run.
 pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError> {
     let found = run::Entity::find_by_id(id.0).all(store.orm()).await?;
     Ok(name_all(store, found).await?.pop())
 }
 
-/// What a run was told and handed back; its step's wall, if this is the run that left it; the submission that it rests on; and the size of
-/// what it handed back, also where that is not kept any more.
+/// Returns the input, result, output, review and result size of a run. The output is present only
+/// if this run produced its step's present output. The size is known even after the result was
+/// deleted.
 pub async fn run_documents(
     on: &mut PgConnection,
     id: RunId,
@@ -174,7 +179,7 @@ pub async fn run_documents(
     .await?)
 }
 
-/// Adds names, by one statement for each kind of name.
+/// Adds names, with one statement for each kind of name.
 async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
     let steps: Vec<Uuid> = runs.iter().map(|r| r.step_id).collect();
     let steps = step::Entity::find()
@@ -182,14 +187,19 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
         .find_also_related(noderole::Entity)
         .all(store.orm())
         .await?;
-    let nodes =
-        node::Entity::find().filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id))).all(store.orm()).await?;
+    let nodes = node::Entity::find()
+        .filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id)))
+        .all(store.orm())
+        .await?;
     let workers = worker::Entity::find()
         .filter(worker::Column::Id.is_in(runs.iter().filter_map(|r| r.worker_id)))
         .all(store.orm())
         .await?;
     let deployments = deployment::Entity::find()
-        .filter(deployment::Column::Id.is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))))
+        .filter(
+            deployment::Column::Id
+                .is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))),
+        )
         .all(store.orm())
         .await?;
     let named = |run: run::Model| {
@@ -201,22 +211,34 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
             role: noderole.role.clone(),
             fqdn: nodes.iter().find(|n| n.id == run.node_id)?.fqdn.clone(),
             deployment: deployments.iter().find(|d| d.id == noderole.deployment_id)?.name.clone(),
-            worker: run.worker_id.and_then(|id| workers.iter().find(|w| w.id == id)).map(|w| w.name.clone()),
+            worker: run
+                .worker_id
+                .and_then(|id| workers.iter().find(|w| w.id == id))
+                .map(|w| w.name.clone()),
             run,
         })
     };
     Ok(runs.into_iter().filter_map(named).collect())
 }
 
-/// The deployment that a noderole is bound in, or was until it was removed.
-pub async fn place_of_noderole(on: &mut PgConnection, id: NoderoleId) -> Result<Option<DeploymentId>, StoreError> {
+/// The deployment in which a noderole is bound, or was until its removal.
+pub async fn place_of_noderole(
+    on: &mut PgConnection,
+    id: NoderoleId,
+) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> =
-        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1").bind(id.0).fetch_optional(on).await?;
+        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1")
+            .bind(id.0)
+            .fetch_optional(on)
+            .await?;
     Ok(place.map(DeploymentId))
 }
 
-/// The deployment that a run's noderole is bound in.
-pub async fn place_of_run(on: &mut PgConnection, id: RunId) -> Result<Option<DeploymentId>, StoreError> {
+/// The deployment in which a run's noderole is bound.
+pub async fn place_of_run(
+    on: &mut PgConnection,
+    id: RunId,
+) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> = sqlx::query_scalar(
         "SELECT n.deployment_id FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
     )

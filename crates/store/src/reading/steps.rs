@@ -1,4 +1,4 @@
-//! Steps by deployment and node: what boards and lists show.
+//! Steps by deployment and node, for boards and lists.
 
 use api::console::{PAGE_SIZE, StateCounts};
 use api::listing::{Key, NodeSort, NodeState, Order};
@@ -15,24 +15,24 @@ use crate::{Store, StoreError};
 /// A step on a board.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct StepRow {
-    /// Whose.
     pub noderole_id: Uuid,
-    /// Its state.
     pub state: String,
-    /// Why it is in ERROR.
+    /// The reason of an ERROR.
     pub error: Option<String>,
 }
 
 impl StepRow {
-    /// Whose it is.
     pub fn noderole(&self) -> NoderoleId {
         NoderoleId(self.noderole_id)
     }
 }
 
-/// Steps that are drawn with a deployment: of noderoles bound there, and of everything on its nodes. At most 50,000, in no order: whoever
-/// needs one for certain asks for it by id.
-pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<StepRow>, StoreError> {
+/// The steps on a deployment's board: those of noderoles bound in it, and all on its nodes. At most
+/// 50,000, unordered. To get certain steps, query them by id.
+pub async fn steps_of(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Vec<StepRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT s.noderole_id, s.state, s.error FROM step s JOIN noderole r ON r.id = s.noderole_id \
          WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
@@ -45,8 +45,11 @@ pub async fn steps_of(on: &mut PgConnection, deployment: DeploymentId) -> Result
     .await?)
 }
 
-/// The steps of these noderoles, as far as they are not gone.
-pub async fn steps_by_noderole(on: &mut PgConnection, noderoles: &[NoderoleId]) -> Result<Vec<StepRow>, StoreError> {
+/// The steps of these noderoles, without removed ones.
+pub async fn steps_by_noderole(
+    on: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<StepRow>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
     Ok(sqlx::query_as(
         "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
@@ -62,16 +65,17 @@ pub async fn states_of(
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'")
-            .bind(ids)
-            .fetch_all(on)
-            .await?;
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?;
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
 
-/// How long the last successful run of each of these noderoles took, in milliseconds. Of a step that failed more than 20 times
-/// since then nothing is told.
+/// The duration in milliseconds of the last successful run of each noderole. Steps with more than
+/// 20 failures since are omitted.
 pub async fn durations_of(
     on: &mut PgConnection,
     noderoles: &[NoderoleId],
@@ -87,20 +91,23 @@ pub async fn durations_of(
     .bind(ids)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0))).collect())
+    Ok(rows
+        .into_iter()
+        .map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0)))
+        .collect())
 }
 
-/// How many steps of a deployment are in each state, and how many nodes it has.
+/// The number of a deployment's steps by state, and of its nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeploymentCounts {
-    /// Its nodes.
     pub nodes: i64,
-    /// Its steps.
     pub steps: StateCounts,
 }
 
-/// Counts of every deployment that has steps or nodes.
-pub async fn counts(on: &mut PgConnection) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
+/// The counts of every deployment with steps or nodes.
+pub async fn counts(
+    on: &mut PgConnection,
+) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
          count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
@@ -121,31 +128,27 @@ pub async fn counts(on: &mut PgConnection) -> Result<Vec<(DeploymentId, Deployme
 /// A node in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeRow {
-    /// Its row.
     pub node: node::Model,
     /// The name of its deployment.
     pub deployment: String,
 }
 
-/// Which machines are wanted.
+/// A filter for nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeFilter<'f> {
-    /// Whose names contain this.
+    /// Text in the name.
     pub name: &'f str,
-    /// In this state.
     pub state: Option<NodeState>,
-    /// That belong to this deployment.
     pub deployment: Option<DeploymentId>,
-    /// In this order.
     pub order: Order<NodeSort>,
-    /// Behind the one with these keys.
+    /// Only nodes after these keys.
     pub behind: Option<&'f [Key]>,
 }
 
-/// How a machine is, from bad to good; the index on it has it word for word.
+/// The state of a node, from bad to good. The index needs exactly this expression.
 const HOW: &str = "(CASE WHEN NOT node.alive THEN 0 WHEN NOT node.available THEN 1 ELSE 2 END)";
 
-/// The columns of a machine's keys.
+/// The columns of a node's sort keys.
 fn node_keys(sort: NodeSort) -> &'static [&'static str] {
     match sort {
         NodeSort::Name => &["node.fqdn"],
@@ -155,7 +158,7 @@ fn node_keys(sort: NodeSort) -> &'static [&'static str] {
 }
 
 impl NodeRow {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this node.
     pub fn keys(&self, sort: NodeSort) -> Vec<Key> {
         let name = Key::from(self.node.fqdn.as_str());
         match sort {
@@ -169,7 +172,7 @@ impl NodeRow {
     }
 }
 
-/// Machines in an order; one more than a page.
+/// Nodes in an order, one more than a page.
 pub async fn nodes(store: &Store, filter: NodeFilter<'_>) -> Result<Vec<NodeRow>, StoreError> {
     let rows = node_query(filter).all(store.orm()).await?;
     let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
@@ -185,8 +188,9 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
         .filter(node::Column::RemovedIn.is_null())
         .limit(PAGE_SIZE as u64 + 1);
     if !filter.name.is_empty() {
-        // Nobody searches by patterns: what stands for anything in one stands for itself.
-        query = query.filter(Expr::cust_with_values("position($1 IN node.fqdn) > 0", [filter.name]));
+        // `position` instead of LIKE, because search texts are not patterns.
+        query =
+            query.filter(Expr::cust_with_values("position($1 IN node.fqdn) > 0", [filter.name]));
     }
     if let Some(deployment) = filter.deployment {
         query = query.filter(node::Column::DeploymentId.eq(deployment.0));
@@ -204,22 +208,30 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
     }
     if let Some(last) = filter.behind {
         query = query.filter(behind(keys, falling, last));
-        // Deployments before that one need not be looked at.
+        // Skips deployments before the cursor.
         if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, last) {
-            let from = if falling { deployment::Column::Name.lte(name) } else { deployment::Column::Name.gte(name) };
+            let from = if falling {
+                deployment::Column::Name.lte(name)
+            } else {
+                deployment::Column::Name.gte(name)
+            };
             query = query.filter(from);
         }
     }
     if filter.order.by == NodeSort::Deployment {
-        // Every machine has one; said so, the names may lead to the machines.
-        query =
-            query.filter(deployment::Column::Name.is_not_null()).filter(Expr::cust("deployment.removed_in IS NULL"));
+        // Always true, but it lets PostgreSQL start with the names of deployments.
+        query = query
+            .filter(deployment::Column::Name.is_not_null())
+            .filter(Expr::cust("deployment.removed_in IS NULL"));
     }
     query.find_also_related(deployment::Entity)
 }
 
-/// How many steps of these nodes are in each state.
-pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
+/// The steps of these nodes by state.
+pub async fn node_counts(
+    on: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
@@ -235,8 +247,11 @@ pub async fn node_counts(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// Of these nodes those that were not reached when somebody looked last, each with the reason.
-pub async fn unreached(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(NodeId, String)>, StoreError> {
+/// The nodes of these that failed their last health check, with the error.
+pub async fn unreached(
+    on: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<Vec<(NodeId, String)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, bool, String)> = sqlx::query_as(
         "SELECT n.id, l.reached, l.said FROM unnest($1) n (id), \
@@ -251,12 +266,17 @@ pub async fn unreached(on: &mut PgConnection, nodes: &[NodeId]) -> Result<Vec<(N
 /// Whether each node is alive.
 pub async fn alive_nodes(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
     let rows: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000").fetch_all(on).await?;
+        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000")
+            .fetch_all(on)
+            .await?;
     Ok(rows.into_iter().map(|(id, alive)| (NodeId(id), alive)).collect())
 }
 
-/// `role on node` of these steps.
-pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(StepId, String)>, StoreError> {
+/// `role on node` for each of these steps.
+pub async fn step_names(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<(StepId, String)>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
     let rows: Vec<(Uuid, String)> = sqlx::query_as(
         "SELECT s.id, r.role || ' on ' || split_part(n.fqdn, '.', 1) FROM step s JOIN noderole r ON r.id = s.noderole_id \
@@ -268,10 +288,11 @@ pub async fn step_names(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<(
     Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
 }
 
-/// Most nodes of one folder.
+/// The maximum number of local nodes below a folder.
 pub const MAX_LOCAL: i64 = 10_000;
 
-/// Nodes that are folders below this one, with how to reach them; at most [`MAX_LOCAL`], and whether there are more.
+/// The local nodes below a folder with their connections, at most [`MAX_LOCAL`], and whether there
+/// are more.
 pub async fn local_nodes(
     on: &mut PgConnection,
     below: &str,
@@ -282,7 +303,7 @@ pub async fn local_nodes(
          WHERE root >= $1 COLLATE \"C\" AND root < $2 COLLATE \"C\" AND removed_in IS NULL ORDER BY root LIMIT $3",
     )
     .bind(format!("{below}/"))
-    // The sign behind the slash: what lies below the folder is a range.
+    // `0` follows `/` in ASCII, so everything below the folder is a range.
     .bind(format!("{below}0"))
     .bind(MAX_LOCAL + 1)
     .fetch_all(on)

@@ -1,4 +1,4 @@
-//! The line of targets: the whole, or that of one deployment.
+//! The target history, of everything or of one deployment.
 
 use api::console::PAGE_SIZE;
 use api::listing::{Order, TargetSort};
@@ -10,36 +10,36 @@ use time::OffsetDateTime;
 
 use crate::StoreError;
 
-/// A target with the names around it.
+/// A blueprint in the target history, with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct TargetRow {
-    /// Its place in the line.
     pub number: i64,
-    /// `genesis`, `change`, `switch`.
+    /// `genesis`, `change` or `switch`.
     pub kind: String,
     /// The hash of its root.
     pub root: Vec<u8>,
-    /// Whether steps are started from it on.
+    /// Whether execution is enabled from it on.
     pub enabled: bool,
-    /// Why execution was switched.
+    /// The reason of a switch.
     pub reason: Option<String>,
-    /// When.
+    /// When it was committed.
     pub at: OffsetDateTime,
     /// Who committed it.
     pub by: Option<String>,
-    /// The submission that it carries out.
+    /// The review that it commits.
     pub submission: Option<i64>,
-    /// That one's title.
+    /// The title of the review.
     pub title: Option<String>,
-    /// The deployment that was proposed on.
+    /// The deployment of the proposal.
     pub deployment: Option<String>,
-    /// Who shaped it.
+    /// The names of the authors.
     pub authors: Vec<String>,
-    /// The people whose last verdict on it is an approval that counts.
+    /// The people whose last verdict is an approval that counts.
     pub approved_by: Vec<String>,
 }
 
-/// Targets behind one in an order; one more than a page. Of a deployment: those that changed it.
+/// Blueprints after a cursor in an order, one more than a page. With a deployment: only blueprints
+/// that changed it.
 pub async fn targets(
     on: &mut PgConnection,
     deployment: Option<DeploymentId>,
@@ -57,7 +57,9 @@ pub async fn targets(
             "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number > $1 ORDER BY number LIMIT $2"
         }
     };
-    let line = sqlx::query_scalar(sql).bind(behind.map_or(end, |behind| behind.0)).bind(PAGE_SIZE as i64 + 1);
+    let line = sqlx::query_scalar(sql)
+        .bind(behind.map_or(end, |behind| behind.0))
+        .bind(PAGE_SIZE as i64 + 1);
     let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
     let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
     let mut rows = targets_of(on, &numbers).await?;
@@ -67,12 +69,14 @@ pub async fn targets(
     Ok(rows)
 }
 
-/// A target.
-pub async fn target(on: &mut PgConnection, number: TargetNo) -> Result<Option<TargetRow>, StoreError> {
+pub async fn target(
+    on: &mut PgConnection,
+    number: TargetNo,
+) -> Result<Option<TargetRow>, StoreError> {
     Ok(targets_of(on, &[number.0]).await?.pop())
 }
 
-/// Those of these numbers, newest first.
+/// Blueprints with these numbers, newest first.
 async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \
@@ -93,22 +97,26 @@ async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<Target
     Ok(rows)
 }
 
-/// The root of a target.
+/// The root of a blueprint.
 pub async fn root_of(on: &mut PgConnection, number: TargetNo) -> Result<Option<Hash>, StoreError> {
-    let root: Option<Vec<u8>> =
-        sqlx::query_scalar("SELECT root FROM target WHERE number = $1").bind(number.0).fetch_optional(on).await?;
+    let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM target WHERE number = $1")
+        .bind(number.0)
+        .fetch_optional(on)
+        .await?;
     let read = |bytes: Vec<u8>| {
-        Hash::from_bytes(&bytes).ok_or_else(|| StoreError::corrupt("target.root", "a hash has 32 bytes"))
+        Hash::from_bytes(&bytes)
+            .ok_or_else(|| StoreError::corrupt("target.root", "a hash has 32 bytes"))
     };
     root.map(read).transpose()
 }
 
-/// Whether a root is stored under this hash.
+/// Whether a root with this hash is stored.
 pub async fn is_root(on: &mut PgConnection, hash: Hash) -> Result<bool, StoreError> {
-    let found = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
-        .bind(hash.as_bytes().as_slice())
-        .bind(ObjectKind::Root.as_str())
-        .fetch_one(on)
-        .await?;
+    let found =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
+            .bind(hash.as_bytes().as_slice())
+            .bind(ObjectKind::Root.as_str())
+            .fetch_one(on)
+            .await?;
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! Where values come from: whose steps, and which edits.
+//! The origin of values: steps and edits.
 
 use engine::ids::{NodeId, RunId, StepId, TargetNo};
 use serde_json::Value;
@@ -8,27 +8,25 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A step and whose it is.
+/// A step with its noderole and node.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct StepOf {
-    /// The step.
     pub id: Uuid,
-    /// Its noderole.
     pub noderole_id: Uuid,
-    /// Its role.
     pub role: String,
-    /// Which of the role's instances there.
     pub instance: i32,
-    /// Where.
     pub node_id: Uuid,
-    /// That node's name.
+    /// The node's name.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The deployment in which the noderole is bound.
     pub deployment_id: Uuid,
 }
 
-/// Whose these steps are.
-pub async fn steps_of_values(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<StepOf>, StoreError> {
+/// These steps with their noderoles and nodes.
+pub async fn steps_of_values(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<StepOf>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     Ok(sqlx::query_as(
         "SELECT s.id, s.noderole_id, r.role, r.instance, r.node_id, n.fqdn, r.deployment_id FROM step s \
@@ -39,39 +37,40 @@ pub async fn steps_of_values(on: &mut PgConnection, steps: &[StepId]) -> Result<
     .await?)
 }
 
-/// What an edit sets data of.
+/// The object whose data an edit sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setting {
     /// `set_noderole_data` or `set_role_data`.
     pub edit: &'static str,
-    /// The node, or the deployment.
+    /// The node or the deployment.
     pub on: Uuid,
-    /// The noderole there, or the role.
+    /// The noderole on the node, or the role.
     pub of: String,
 }
 
-/// An edit that set data, and was committed.
+/// A committed edit that set data.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct SetRow {
-    /// Of which proposal.
     pub proposal_id: i64,
-    /// Which of its edits.
     pub seq: i32,
     /// Who made it.
     pub name: String,
-    /// When.
     pub at: OffsetDateTime,
-    /// The target that brought it.
+    /// The blueprint that committed it.
     pub target: i64,
-    /// All that it set.
+    /// All data that it set.
     pub data: Value,
 }
 
-/// Most edits of one thing that are looked back at.
+/// The maximum number of edits to read per object.
 const LOOKED_BACK: i64 = 20;
 
-/// The committed edits that set this, up to a target, newest first; at most 20.
-pub async fn sets(on: &mut PgConnection, setting: &Setting, upto: TargetNo) -> Result<Vec<SetRow>, StoreError> {
+/// The committed edits that set this, up to a blueprint, newest first, at most 20.
+pub async fn sets(
+    on: &mut PgConnection,
+    setting: &Setting,
+    upto: TargetNo,
+) -> Result<Vec<SetRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
          FROM edit e JOIN person p ON p.id = e.actor JOIN submission s ON s.proposal_id = e.proposal_id \
@@ -90,7 +89,7 @@ pub async fn sets(on: &mut PgConnection, setting: &Setting, upto: TargetNo) -> R
     .await?)
 }
 
-/// What a run was told, and what it was given beside that.
+/// The input of a run, its surroundings and its blueprint.
 pub async fn run_given(
     on: &mut PgConnection,
     run: RunId,
@@ -101,47 +100,38 @@ pub async fn run_given(
         .await?)
 }
 
-/// A result that is kept for a node, by its beginning.
+/// A stored result of a node, cut to its beginning.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct ResultRow {
-    /// The attempt.
     pub id: i64,
-    /// Whose.
     pub noderole_id: Uuid,
-    /// The role.
     pub role: String,
-    /// Which of the role's instances on the node.
     pub instance: i32,
-    /// What was done.
     pub action: String,
-    /// How it ended.
     pub outcome: String,
-    /// The target that it carried out.
+    /// The generation of the step that it executed.
     pub generation: i64,
-    /// When it ended.
     pub ended_at: OffsetDateTime,
-    /// The beginning of what it returned, as text.
+    /// The beginning of the result, as text.
     pub begins: String,
-    /// How many bytes all of it has.
+    /// The size of the whole result.
     pub result_bytes: i32,
 }
 
-/// Which results of a node are wanted.
+/// A filter for results of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ResultFilter<'f> {
-    /// Of runs that ended like this.
     pub outcome: Option<&'f str>,
-    /// Of this role.
     pub role: Option<&'f str>,
     /// Oldest first.
     pub rising: bool,
-    /// Behind this run, in that order.
+    /// Only results after this run in the order.
     pub behind: Option<RunId>,
 }
 
-/// The results that are kept for a node, newest first or oldest first, each cut at so many characters; and how many are kept in all.
-/// None: there is no such node. The index `run_results` has what is kept, by node and run, and little enough is kept of a node
-/// ([`engine::data::kept`]) to look through all of it for what is asked for.
+/// The stored results of a node, newest or oldest first, each cut to `characters`, and their total
+/// number. `None`: there is no such node. The index `run_results` lists them by node and run. A
+/// node has few ([`engine::data::kept`]), so filters need no index.
 pub async fn results_of(
     on: &mut PgConnection,
     node: NodeId,

@@ -1,12 +1,13 @@
-//! Why not yet: what waits, and for what.
+//! Pending steps and their reasons.
 //!
-//! One statement says of every step that is not done what it waits for first, by the rules of [`engine::anneal::wait_of`]; a test holds
-//! the two against each other. It looks at [`LOOKED`] steps of each state at most, those that wait longest, so that ten thousand
-//! blocked steps cost what a thousand do; beyond that its numbers say "or more". What a single step's reasons are in full is told by
-//! the engine over [`super::admission_view_of`], for the few that are shown.
+//! One statement finds the first reason of every pending step, by the rules of
+//! [`engine::anneal::wait_of`]; a test compares the two. It reads at most [`LOOKED`] steps of each
+//! state, those pending longest. So ten thousand blocked steps cost as much as a thousand, and
+//! above that the counts say "or more". For the few steps on a page, the engine finds all reasons
+//! from [`super::admission_view_of`].
 //!
-//! Turned round, it looks from the other end: at those that began to wait last. So the order holds for all that waits and not only for
-//! what was looked at, and the same index gives both.
+//! The reverse order starts with the steps that became pending last. So the order is correct for
+//! all pending steps, not only for those that were read. One index serves both orders.
 
 use std::cmp::Ordering;
 
@@ -18,84 +19,72 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most steps of each state that are looked at for one answer.
+/// The maximum number of steps of each state that a query reads.
 pub const LOOKED: i64 = 10_000;
 
-/// Which of what waits.
+/// A filter for pending steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitingFilter {
-    /// In this deployment.
     pub deployment: Option<DeploymentId>,
-    /// On or for this node.
     pub node: Option<NodeId>,
-    /// For this. Without it some of each reason are told.
+    /// Only this reason. `None`: some steps of each reason.
     pub wait: Option<Wait>,
-    /// Those first that began to wait last, not those that wait longest.
+    /// Newest first, instead of longest pending first.
     pub falling: bool,
-    /// Behind this one: since when it waits, and its step.
+    /// The cursor: the start of the pending time, and the step.
     pub after: Option<(OffsetDateTime, StepId)>,
 }
 
-/// A step that waits.
+/// A pending step.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct WaitingRow {
-    /// What it waits for first.
+    /// The first reason.
     pub wait: String,
-    /// How many wait for the same.
+    /// The number of steps with the same reason.
     pub total: i64,
-    /// Its place among those, from 1.
+    /// Its position among those, from 1.
     pub place: i64,
     /// Whether there may be more of them.
     pub more: bool,
-    /// Which.
     pub step: Uuid,
-    /// Its state.
     pub state: String,
-    /// Since when it has it.
+    /// The last change of its state.
     pub since: OffsetDateTime,
-    /// Whose.
     pub noderole: Uuid,
-    /// The role.
     pub role: String,
-    /// Where.
     pub node: Uuid,
-    /// Its name.
+    /// The node's name.
     pub fqdn: String,
-    /// Where it is bound.
+    /// The name of the deployment in which the noderole is bound.
     pub deployment: String,
-    /// Failures so far.
     pub failures: i32,
-    /// How many of them are retried.
+    /// The maximum number of retries.
     pub retries: i32,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
-    /// When it may be tried again.
+    /// The earliest time of the next attempt.
     pub not_before: Option<OffsetDateTime>,
-    /// Its open run.
+    /// The open run.
     pub run: Option<i64>,
-    /// That run's state.
     pub run_state: Option<String>,
-    /// When that was queued.
     pub queued_at: Option<OffsetDateTime>,
-    /// Who has it.
+    /// The name of the run's worker.
     pub worker: Option<String>,
-    /// Of a step in ERROR its last run.
+    /// The last run of a step in ERROR.
     pub last_run: Option<i64>,
 }
 
-/// What waits for one reason, or the beginning of each.
+/// The pending steps for one reason, or the first of each reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingRows {
-    /// By reason, then in the order that was asked for.
+    /// Ordered by reason, then in the requested order.
     pub rows: Vec<WaitingRow>,
-    /// Where the next page begins, when one reason was asked for.
+    /// The cursor of the next page, if the filter names one reason.
     pub next: Option<(OffsetDateTime, StepId)>,
 }
 
-/// What waits: a page of `page` steps of the reason that is asked for and one of each other, or the first `page` of each.
-///
-/// # Errors
-/// What the database refused.
+/// The pending steps: a page of `page` steps for the requested reason and one of each other reason.
+/// Without a requested reason, the first `page` of each.
 pub async fn waiting(
     on: &mut PgConnection,
     limits: Limits,
@@ -107,7 +96,7 @@ pub async fn waiting(
         Some(deployment) => Some(lanes_of(on, deployment).await?),
     };
     let every = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
-    // Behind a page nothing is counted, so only what may be on the next one is looked at.
+    // With a cursor, no counts are needed, so only states that the next page can contain are read.
     let states = match (filter.wait, filter.after) {
         (Some(wait), Some(_)) => wait.states(),
         _ => every.as_slice(),
@@ -130,7 +119,7 @@ pub async fn waiting(
         .await?;
     let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
     let ours = |row: &WaitingRow| row.wait == wait.as_str();
-    // What lies behind the place where looking ended is told from there on, each once.
+    // Steps beyond the point where reading ended belong to a later page, so that each appears once.
     let edge = edge(on, wait.states(), lanes.as_deref(), filter).await?;
     if let Some(edge) = edge {
         let beyond = if filter.falling { Ordering::Less } else { Ordering::Greater };
@@ -144,51 +133,54 @@ pub async fn waiting(
     Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
 }
 
-/// The statement, in an order: those first that wait longest, or, `falling`, those that began to wait last.
+/// The statement for an order: longest pending first, or newest first if `falling`.
 fn statement(falling: bool) -> String {
     let (behind, way) = direction(falling);
     include_str!("waiting.sql").replace("{behind}", behind).replace("{way}", way)
 }
 
-/// What lies behind a place in an order, and the way it goes.
+/// The comparison operator and the direction of an order.
 const fn direction(falling: bool) -> (&'static str, &'static str) {
     if falling { ("<", "DESC") } else { (">", "ASC") }
 }
 
-/// Whose steps are asked about.
+/// The steps that a query is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Those that this target asked for, and no later one asked anew.
+    /// Steps whose last change or re-run is this blueprint.
     Target(TargetNo),
-    /// Those of the roles that are bound in this deployment.
+    /// Steps of noderoles bound in this deployment.
     Deployment(DeploymentId),
 }
 
-/// What stands between a target, or a deployment, and its end.
+/// The steps that keep a blueprint or deployment from being applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InTheWay {
-    /// Steps that move, or will without anybody doing anything.
+    /// Steps that progress without any person.
     pub moving: usize,
-    /// Steps about which somebody has to do something first.
+    /// Steps that need action by a person.
     pub resting: usize,
-    /// Whether there is more above it than was looked at.
+    /// Whether there are more ancestors than were read.
     pub more: bool,
 }
 
-/// Steps above those asked about that are gone through on the way up from it.
+/// The maximum number of steps to visit in a walk over ancestors.
 const WALKED: i64 = 50_000;
 
-/// What the open steps of a target or a deployment come down to: themselves, and in the place of a blocked one whatever is open above it, whosever it is,
-/// until a step is reached that is not blocked. The first [`LOOKED`] of those are judged.
+/// The steps that keep a blueprint or deployment from being applied: its open steps, and the open
+/// ancestors of its blocked ones, up to the first that is not blocked. The first [`LOOKED`] of
+/// these are classified.
 ///
-/// The way up is long where much is blocked, so it is gone last: not while some of its own move, and not when nothing moves
-/// anywhere. It ends after [`WALKED`] steps.
+/// The walk over ancestors is expensive if many steps are blocked. It is skipped if some of its own
+/// steps progress, or if nothing progresses anywhere. It ends after [`WALKED`] steps.
 ///
-/// The caller holds one view of the database for all statements, or a step that moved on in between counts as moving.
-///
-/// # Errors
-/// What the database refused.
-pub async fn in_the_way(on: &mut PgConnection, limits: Limits, whose: Whose) -> Result<InTheWay, StoreError> {
+/// The caller must run all statements in one snapshot. Otherwise, a step that changes in between
+/// counts as moving.
+pub async fn in_the_way(
+    on: &mut PgConnection,
+    limits: Limits,
+    whose: Whose,
+) -> Result<InTheWay, StoreError> {
     let (target, lanes) = match whose {
         Whose::Target(target) => (Some(target.0), None),
         Whose::Deployment(deployment) => (None, Some(lanes_of(on, deployment).await?)),
@@ -228,7 +220,7 @@ pub async fn in_the_way(on: &mut PgConnection, limits: Limits, whose: Whose) -> 
     Ok(InTheWay { more: walked == WALKED, ..judged(on, limits, &open).await? })
 }
 
-/// Whether no step anywhere goes on without somebody. Not where there are too many to look at.
+/// Whether every open step anywhere needs a person. `false` if there are too many to check.
 async fn nothing_moves(on: &mut PgConnection, limits: Limits) -> Result<bool, StoreError> {
     let open: Vec<Uuid> = sqlx::query_scalar(
         "SELECT l.id FROM unnest(ARRAY['transition', 'todo']) AS w (state) CROSS JOIN LATERAL ( \
@@ -242,8 +234,12 @@ async fn nothing_moves(on: &mut PgConnection, limits: Limits) -> Result<bool, St
     Ok(all && judged(on, limits, &open).await?.moving == 0)
 }
 
-/// How many of these steps, none of them blocked, move, and how many wait for somebody.
-async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<InTheWay, StoreError> {
+/// Classifies steps that are not blocked: those that progress, and those that need a person.
+async fn judged(
+    on: &mut PgConnection,
+    limits: Limits,
+    open: &[Uuid],
+) -> Result<InTheWay, StoreError> {
     if open.is_empty() {
         return Ok(InTheWay::default());
     }
@@ -259,7 +255,7 @@ async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<
         .bind(None::<Uuid>)
         .bind(None::<&str>)
         .bind(1_i64)
-        // One of each reason: its number is what is asked for.
+        // One row of each reason is enough, because it has the count.
         .bind(1_i64)
         .bind(f64::from(ENDING))
         .bind(open)
@@ -272,11 +268,12 @@ async fn judged(on: &mut PgConnection, limits: Limits, open: &[Uuid]) -> Result<
 }
 
 async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {
-    let lanes = sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
+    let lanes =
+        sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
     Ok(lanes.fetch_all(on).await?)
 }
 
-/// The first place at which looking ended in one of these states, if it did not reach their ends.
+/// The first point in these states where reading ended early, if any.
 async fn edge(
     on: &mut PgConnection,
     states: &[StepState],
@@ -310,25 +307,21 @@ async fn edge(
 pub struct AboveRow {
     /// The blocked step.
     pub step: Uuid,
-    /// The noderole above.
+    /// The noderole above it.
     pub noderole: Uuid,
-    /// Its role.
     pub role: String,
-    /// Its node's name.
+    /// The node's name.
     pub fqdn: String,
-    /// Its state.
     pub state: String,
-    /// Whether it is a parent, and not further up.
+    /// Whether it is a parent, not a more distant ancestor.
     pub parent: bool,
-    /// How many parents are not done, this one included.
+    /// The number of parents that are not done, this one included. 0 if this is not a parent.
     pub open: i64,
 }
 
-/// Of each of these blocked steps up to three parents that are not done, those that failed first; and where the way up from it ends: a
-/// step in ERROR if there is one, else one that runs or is to run. The way up is followed for 500 steps.
-///
-/// # Errors
-/// What the database refused.
+/// For each blocked step, up to three open parents (failed ones first) and the end of the chain
+/// above it. The end is a step in ERROR if there is one, otherwise a step that runs or is due. It
+/// visits at most 500 steps.
 pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     let rows = sqlx::query_as(
@@ -363,26 +356,22 @@ pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveR
     Ok(rows)
 }
 
-/// A step with its names.
+/// A step with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct PlaceRow {
-    /// Which.
     pub step: Uuid,
-    /// Whose.
     pub noderole: Uuid,
-    /// The role.
     pub role: String,
     /// The node's name.
     pub fqdn: String,
-    /// Its state.
     pub state: String,
 }
 
-/// These steps with their names.
-///
-/// # Errors
-/// What the database refused.
-pub async fn step_places(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<PlaceRow>, StoreError> {
+/// These steps with names for display.
+pub async fn step_places(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<PlaceRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     let rows = sqlx::query_as(
         "SELECT s.id AS step, s.noderole_id AS noderole, r.role, n.fqdn, s.state FROM step s \

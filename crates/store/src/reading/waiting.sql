@@ -1,12 +1,19 @@
--- Why not yet: steps that wait, each by what it waits for first, as engine::anneal::wait_of says. One row for each step that is
--- told, with the number of all that wait for the same.
+-- Pending steps with their first reason, by the rules of engine::anneal::wait_of. Each returned row
+-- has the number of all steps with the same reason.
 --
--- $1 most runs open at once, $2 most steps of each state that are looked at, the first in the order, $3 states, $4 lanes (NULL: all),
--- $5 node (NULL: all), $6 only those behind (since, id) $7, $8 (NULL: from the first), $9 of which reason a page is told, $10 its length,
--- $11 how many of each other reason, $12 seconds beyond its time after which a run is overdue, $13 only these steps (NULL: all).
+-- - $1 maximum number of open runs
+-- - $2 maximum number of steps to read per state, in the order
+-- - $3 states
+-- - $4 `lane_id` (NULL: all)
+-- - $5 node (NULL: all)
+-- - $6 whether to start after the cursor (since, id) $7, $8
+-- - $9 the reason that gets a page, $10 the page's length
+-- - $11 number of steps for each other reason
+-- - $12 seconds after its time limit from which a run is overdue
+-- - $13 only these steps (NULL: all)
 --
--- What stands in braces is the order, which store puts there: > and ASC where those that wait longest come first, < and DESC where those
--- that began to wait last do.
+-- Store replaces the parts in braces with the order. Longest pending first is > and ASC, newest
+-- first is < and DESC.
 WITH RECURSIVE held AS (
   SELECT id FROM deployment WHERE held_by IS NOT NULL
   UNION
@@ -38,7 +45,7 @@ budget_room AS MATERIALIZED (
   SELECT b.id, b.max_down - count(d.node_id)::int AS free
   FROM budget b LEFT JOIN down d ON d.budget_id = b.id GROUP BY b.id
 ),
--- What is blocked behind a failure. Read from the failures down, and no further than is looked at.
+-- Steps blocked by a failure. The walk starts at the failures and stops at the limit.
 struck (id) AS (
   SELECT id FROM step WHERE state = 'error' AND 'blocked' = ANY ($3)
   UNION
@@ -60,7 +67,7 @@ looked AS MATERIALIZED (
     ORDER BY s.since {way}, s.id {way} LIMIT $2
   ) l
 ),
--- States of which there may be more than was looked at.
+-- States that may have more steps than were read.
 cut AS MATERIALIZED (
   SELECT state FROM looked GROUP BY state HAVING count(*) >= $2
 ),

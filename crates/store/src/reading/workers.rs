@@ -1,5 +1,5 @@
-//! Workers: each start of one is a row, which goes a week after its lease unless a run names it
-//! ([`crate::housekeeping::forget_workers`]).
+//! Workers. Each start of a worker is a row. It is deleted a week after its lease unless a run
+//! references it ([`crate::housekeeping::forget_workers`]).
 
 use api::listing::{Key, Order, WorkerSort};
 use sqlx::{PgConnection, Postgres, QueryBuilder};
@@ -8,75 +8,66 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A worker's row, and what it holds.
+/// A worker with its leased runs.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct WorkerRow {
-    /// Which.
     pub id: Uuid,
-    /// Its name.
     pub name: String,
-    /// How far it has joined.
+    /// The join phase.
     pub phase: String,
-    /// Whether its lease holds and its capacity counts.
+    /// Whether its lease is valid and its capacity counts.
     pub alive: bool,
-    /// Runs that it takes at once.
+    /// The maximum number of concurrent runs.
     pub capacity: i32,
-    /// Runs that it holds.
+    /// The number of leased runs.
     pub held: i64,
-    /// The first of them, oldest first.
+    /// The oldest leased runs.
     pub runs: Vec<i64>,
-    /// Classes of jigs.
+    /// Jig classes.
     pub jigs: Vec<String>,
-    /// Its machine.
     pub host: String,
-    /// Its process there.
     pub pid: Option<i32>,
-    /// Its build.
     pub version: String,
-    /// When it started.
     pub started_at: OffsetDateTime,
-    /// When it was heard last.
+    /// The last renewal of its lease.
     pub heard_at: OffsetDateTime,
-    /// Until when it counts without being heard again.
     pub lease_until: OffsetDateTime,
-    /// Why it left.
+    /// Why it ended.
     pub reason: Option<String>,
 }
 
-/// Which workers are wanted.
+/// A filter for workers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerFilter<'f> {
-    /// Alive, or not.
     pub alive: Option<bool>,
-    /// Of this phase.
     pub phase: Option<&'f str>,
-    /// With this in the name.
+    /// Text in the name.
     pub name: Option<&'f str>,
-    /// In this order.
     pub order: Order<WorkerSort>,
-    /// Behind the one with these keys, as they were: it may be gone by now, and its lease has moved.
+    /// Only workers after these keys. They are compared by value, because the worker may be gone
+    /// and its lease renewed.
     pub behind: Option<&'f [Key]>,
 }
 
 impl WorkerRow {
-    /// Its keys in a list that is sorted by this.
+    /// The sort keys of this worker.
     pub fn keys(&self, sort: WorkerSort) -> Vec<Key> {
         let id = Key::Text(self.id.to_string());
         match sort {
             WorkerSort::Started => vec![micros(self.started_at), id],
-            // A lease is renewed whenever one is heard, and is as long for all.
+            // All leases are equally long, so they have the order of the last renewals.
             WorkerSort::Heard => vec![micros(self.lease_until), id],
             WorkerSort::Name => vec![Key::from(self.name.as_str())],
         }
     }
 }
 
-/// A moment as exactly as the database has it.
+/// A time in microseconds, the precision of the database.
 fn micros(at: OffsetDateTime) -> Key {
     Key::Number(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
 }
 
-/// The moment of a key. None: no calendar has it, so no row has it either.
+/// The time of a key. `None`: outside of the calendar, so no row has it.
 fn moment(micros: i64) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1_000).ok()
 }
@@ -93,7 +84,7 @@ fn rows(runs: i64) -> QueryBuilder<Postgres> {
     query
 }
 
-/// Workers in an order; at most so many, each with so many of its runs.
+/// Workers in an order, each with up to `runs` of its runs.
 pub async fn workers(
     on: &mut PgConnection,
     filter: WorkerFilter<'_>,
@@ -122,8 +113,18 @@ pub async fn workers(
             query.push(" AND (").push(columns).push(")").push(sign).push_bind(name).push(")");
         }
         Some([Key::Number(at), Key::Text(id)]) => {
-            let Some((at, id)) = moment(*at).zip(id.parse::<Uuid>().ok()) else { return Ok(Vec::new()) };
-            query.push(" AND (").push(columns).push(")").push(sign).push_bind(at).push(", ").push_bind(id).push(")");
+            let Some((at, id)) = moment(*at).zip(id.parse::<Uuid>().ok()) else {
+                return Ok(Vec::new());
+            };
+            query
+                .push(" AND (")
+                .push(columns)
+                .push(")")
+                .push(sign)
+                .push_bind(at)
+                .push(", ")
+                .push_bind(id)
+                .push(")");
         }
         _ => {}
     }
@@ -131,13 +132,20 @@ pub async fn workers(
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 
-/// The worker that has this name; no two have one.
+/// The worker with this name, which is unique.
 pub async fn worker_named(on: &mut PgConnection, name: &str) -> Result<Option<Uuid>, StoreError> {
-    Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1").bind(name).fetch_optional(on).await?)
+    Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1")
+        .bind(name)
+        .fetch_optional(on)
+        .await?)
 }
 
-/// One worker, with so many of its runs.
-pub async fn worker(on: &mut PgConnection, id: Uuid, runs: i64) -> Result<Option<WorkerRow>, StoreError> {
+/// A worker with up to `runs` of its runs.
+pub async fn worker(
+    on: &mut PgConnection,
+    id: Uuid,
+    runs: i64,
+) -> Result<Option<WorkerRow>, StoreError> {
     let mut query = rows(runs);
     query.push("w.id = ").push_bind(id);
     Ok(query.build_query_as().fetch_optional(on).await?)

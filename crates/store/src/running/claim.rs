@@ -1,4 +1,4 @@
-//! Claim: which TODO steps start, as one statement over all of them.
+//! The claim: starts TODO steps, with one statement for all of them.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use super::event::{CHANNEL_RUN, append_events, run_events, step_event};
 use super::locks::{share_apply, try_claim};
 use crate::StoreError;
 
-/// How long a queued run may wait for a worker before the janitor puts its step back.
+/// The time that a run stays queued before the janitor resets its step.
 const QUEUED: Duration = Duration::from_secs(60);
 
-/// What a claim did.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
-    /// The runs that it queued.
+    /// The queued runs.
     pub runs: Vec<RunId>,
-    /// Somebody else was claiming, so this one left; whoever it was heard the same notification.
+    /// Another transaction was claiming, so this one stopped. The other one got the same
+    /// notification.
     pub busy: bool,
 }
 
@@ -31,10 +32,11 @@ struct Started {
     deployment: Uuid,
 }
 
-/// Queues runs for all steps that may start now, round by round until there is none.
+/// Queues runs for all steps that may start now, in rounds until there are none.
 ///
 /// # Errors
-/// What the database refused; rounds before that stand.
+///
+/// The database fails. The runs of earlier rounds stay queued.
 pub async fn claim_runs(pool: &PgPool, limits: Limits) -> Result<Claimed, StoreError> {
     let mut claimed = Claimed { runs: Vec::new(), busy: false };
     loop {
@@ -51,11 +53,11 @@ pub async fn claim_runs(pool: &PgPool, limits: Limits) -> Result<Claimed, StoreE
 
 struct Round {
     runs: Vec<RunId>,
-    /// Whether another round may find something: this one did, and left room.
+    /// Whether another round may find steps: this round found some and left room.
     more: bool,
 }
 
-/// None: somebody else is claiming.
+/// `None`: another transaction is claiming.
 async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Round>, StoreError> {
     let mut transaction = pool.begin().await?;
     if !try_claim(&mut transaction).await? {

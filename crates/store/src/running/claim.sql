@@ -1,6 +1,7 @@
--- One round of a claim: the steps that may start now are taken to TRANSITION and their runs queued.
--- $1 most runs open at once, $2 most steps of one round, $3 seconds until a queued run that nobody leases is lost.
--- The caller holds CLAIM and shares APPLY. What may start is defined by engine::anneal::admit.
+-- One round of a claim: moves the steps that may start now to TRANSITION and queues their runs. $1:
+-- maximum number of open runs. $2: maximum number of steps per round. $3: seconds until a queued
+-- run without a lease is lost. The caller holds CLAIM and shares APPLY. engine::anneal::admit
+-- defines which steps may start.
 WITH RECURSIVE held AS (
   SELECT id FROM deployment WHERE held_by IS NOT NULL
   UNION
@@ -25,7 +26,7 @@ served AS MATERIALIZED (
 in_lane AS MATERIALIZED (
   SELECT lane_id, count(*)::int AS n FROM running GROUP BY lane_id
 ),
--- A chunk starts when the one before it has ended; a rolling lane refills at once.
+-- A chunk starts after the previous one has ended. A rolling concurrency group refills at once.
 open_lane AS MATERIALIZED (
   SELECT l.id, l.deployment_id, d.priority, least(room.free, l.max_running - coalesce(u.n, 0)) AS free
   FROM room CROSS JOIN lane l JOIN deployment d ON d.id = l.deployment_id LEFT JOIN in_lane u ON u.lane_id = l.id
@@ -34,7 +35,8 @@ open_lane AS MATERIALIZED (
     AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
     AND (l.mode = 'rolling' OR u.n IS NULL)
 ),
--- A node is down for a budget when one of its steps there is at work, has failed, or has its node dead.
+-- A node counts against a disruption budget if it is dead, or if one of its steps runs or has
+-- failed since its last success.
 down AS MATERIALIZED (
   SELECT DISTINCT b.id AS budget_id, s.node_id
   FROM step s CROSS JOIN LATERAL unnest(s.budget_ids) AS b (id)
@@ -50,7 +52,7 @@ candidate AS MATERIALIZED (
     SELECT s.id, s.node_id, s.rank, s.priority + l.priority AS priority, s.since, s.exclusive, s.budget_ids
     FROM step s JOIN jig j ON j.name = s.jig AND j.active AND j.class IN (SELECT class FROM served)
     WHERE s.lane_id = l.id AND s.state = 'todo' AND s.node_fits AND s.not_before <= now()
-      -- It becomes ACTIVE without a run: the remainder of a batch.
+      -- These become ACTIVE without a run. They remain from an unfinished batch.
       AND NOT (s.instant OR s.skipped IS NOT NULL
                OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)))
       AND NOT (s.exclusive AND EXISTS (
@@ -71,13 +73,13 @@ one_each AS (
   FROM candidate
   ORDER BY CASE WHEN exclusive THEN node_id ELSE id END, priority DESC, since, rank, id
 ),
--- Nodes that would go down beyond what a budget allows.
+-- Steps on nodes that would exceed a disruption budget.
 over AS (
   SELECT x.id FROM (
     SELECT o.id, r.free,
       dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place
     FROM one_each o CROSS JOIN LATERAL unnest(o.budget_ids) AS b (id) JOIN budget_room r ON r.id = b.id
-    -- All steps of one node stand where the node's first one stands.
+    -- All steps of a node have the position of its first one.
     CROSS JOIN LATERAL (
       SELECT f.priority, f.since, f.rank, f.id FROM one_each f
       WHERE f.node_id = o.node_id AND b.id = ANY (f.budget_ids)
@@ -86,7 +88,8 @@ over AS (
     WHERE NOT EXISTS (SELECT FROM down d WHERE d.budget_id = b.id AND d.node_id = o.node_id)
   ) x WHERE x.place > x.free
 ),
--- Deployments take turns: each step stands behind as many others as its deployment has runs and earlier steps.
+-- Deployments take turns: the position of a step is the number of runs and earlier steps of its
+-- deployment.
 fair AS (
   SELECT o.id, o.priority, o.since, o.rank,
     coalesce(u.n, 0) + row_number() OVER (
@@ -101,7 +104,8 @@ pick AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
   SELECT s.id FROM step s WHERE s.id IN (SELECT id FROM pick) AND s.state = 'todo' AND s.node_fits
-    -- The guard of runs asks this too. One step whose count is wrong must not keep all others from starting.
+    -- The guard on runs checks this too. Without it, one step with a wrong count would block all
+    -- others.
     AND join_holds(s.id, s.join_kind, s.join_n, s.join_after)
   ORDER BY s.rank, s.id FOR UPDATE
 ),

@@ -1,7 +1,7 @@
-//! What happened, told to whoever listens.
+//! Events for listeners.
 //!
-//! An event is a row of the journal and a notification that says no more than that there is one: readers read the journal in the
-//! order (xid, id), below the oldest transaction that is still open, and so miss nothing.
+//! An event is a row of the journal and a notification without content. Readers read the journal in
+//! the order (xid, id), below the oldest open transaction, and so miss nothing.
 
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -9,32 +9,32 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Somebody may claim: steps became TODO, a lane or a node became free, a hold or a backoff ended.
+/// A claim may find steps: steps became TODO, a concurrency group or a node became free, a hold or
+/// a backoff ended.
 pub const CHANNEL_TODO: &str = "gantry_todo";
-/// Runs were queued; the payload is a run's number.
+/// Runs were queued. The payload is a run's number.
 pub const CHANNEL_RUN: &str = "gantry_run";
-/// Runs are to be cancelled; the payload is a run's number.
+/// Runs are to be cancelled. The payload is a run's number.
 pub const CHANNEL_CANCEL: &str = "gantry_cancel";
-/// Events were journalled.
+/// Events were appended to the journal.
 pub const CHANNEL_EVENT: &str = "gantry_event";
-/// A log grew; the payload is a run's number and the log's length in bytes.
+/// A log grew. The payload is a run's number and the size of its log in bytes.
 pub const CHANNEL_LOG: &str = "gantry_log";
 
-/// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Event {
-    /// Who wants to hear it, e.g. `deployment:<id>` or `run:<id>`.
+    /// The recipients, such as `deployment:<id>` or `run:<id>`.
     pub topic: String,
-    /// What it is about, an id.
+    /// The id of the object.
     pub subject: String,
-    /// What kind of news: `step`, `run`, `node`.
+    /// `step`, `run` or `node`.
     pub kind: &'static str,
-    /// Small.
+    /// Small, because the journal stores it.
     pub body: Value,
 }
 
-/// Journals events and tells that there are some, and whoever listens to these channels too: one statement, because every run pays
-/// for it.
+/// Appends events to the journal, and notifies its readers and these channels. One statement,
+/// because every run pays for it.
 pub(super) async fn append_events(
     transaction: &mut PgConnection,
     events: &[Event],
@@ -71,11 +71,15 @@ pub(super) async fn notify(
     channel: &'static str,
     payload: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(payload).execute(transaction).await?;
+    sqlx::query("SELECT pg_notify($1, $2)")
+        .bind(channel)
+        .bind(payload)
+        .execute(transaction)
+        .await?;
     Ok(())
 }
 
-/// A step is in another state.
+/// A step changed its state.
 pub(super) fn step_event(deployment: Uuid, noderole: Uuid, state: &str) -> Event {
     Event {
         topic: format!("deployment:{deployment}"),
@@ -85,18 +89,31 @@ pub(super) fn step_event(deployment: Uuid, noderole: Uuid, state: &str) -> Event
     }
 }
 
-/// A run was queued, leased or ended; `state` is `queued`, `running`, or the outcome. Told to whoever looks at the run, at its
-/// deployment, or at the list of runs.
-pub(super) fn run_events(run: i64, noderole: Uuid, deployment: Uuid, state: &str, log_bytes: i64) -> [Event; 3] {
-    [format!("run:{run}"), format!("deployment:{deployment}"), "runs".to_owned()].map(|topic| Event {
-        topic,
-        subject: noderole.to_string(),
-        kind: "run",
-        body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
+/// A run was queued, leased or ended. `state` is `queued`, `running` or the outcome. The recipients
+/// are the pages of the run, of its deployment and of the list of runs.
+pub(super) fn run_events(
+    run: i64,
+    noderole: Uuid,
+    deployment: Uuid,
+    state: &str,
+    log_bytes: i64,
+) -> [Event; 3] {
+    [format!("run:{run}"), format!("deployment:{deployment}"), "runs".to_owned()].map(|topic| {
+        Event {
+            topic,
+            subject: noderole.to_string(),
+            kind: "run",
+            body: json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes}),
+        }
     })
 }
 
 /// A node died or came back.
 pub(super) fn node_event(fqdn: &str) -> Event {
-    Event { topic: "nodes".to_owned(), subject: fqdn.to_owned(), kind: "node", body: json!({"fqdn": fqdn}) }
+    Event {
+        topic: "nodes".to_owned(),
+        subject: fqdn.to_owned(),
+        kind: "node",
+        body: json!({"fqdn": fqdn}),
+    }
 }

@@ -1,8 +1,9 @@
-//! Facts: what is known of a node, by who says it.
+//! Facts about nodes, by source.
 //!
-//! Each source has one row with its last word, so that what a machine says of itself never takes the place of what a role found there.
-//! `node.facts` is all of them in one, for whoever wants to ask without caring who said it: what roles found wins over what the machine
-//! says, key by key at the top. Both change together, under the node's row.
+//! Each source has one row with its latest facts. So a machine's own report never replaces the
+//! facts that a role found. `node.facts` merges all of them for queries that do not depend on the
+//! source. At the top level, a role's key takes precedence over the machine's. Both change
+//! together, under the lock of the node's row.
 
 use engine::ids::{NodeId, RunId, StepId};
 use serde_json::{Map, Value};
@@ -12,28 +13,25 @@ use uuid::Uuid;
 use super::event::{Event, node_event};
 use crate::StoreError;
 
-/// Who says it.
+/// The source of facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Witness<'a> {
-    /// The machine itself, by one of its tokens.
+    /// The machine itself, with one of its tokens.
     Node(Uuid),
-    /// A role that looked, by its run.
+    /// A role, with one of its runs.
     Role(&'a str, RunId),
 }
 
-/// Keeps what somebody says of a node in the place of what they said before.
-///
-/// # Errors
-/// What the database refused.
+/// Stores the facts of a source, replacing its earlier ones.
 pub async fn ensure_facts(
     on: &mut PgConnection,
     node: NodeId,
     witness: Witness<'_>,
     facts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
-    // The node's row is what two who say something at once wait for.
+    // Serializes concurrent reports about the node.
     sqlx::query("SELECT FROM node WHERE id = $1 FOR UPDATE").bind(node.0).execute(&mut *on).await?;
-    // Two statements, because the server may write no run and a worker no token.
+    // Two statements, because the server has no privilege on runs, and a worker none on tokens.
     let facts = Value::Object(facts.clone());
     let stored = match witness {
         Witness::Node(token) => sqlx::query(
@@ -65,17 +63,19 @@ pub async fn ensure_facts(
     Ok(())
 }
 
-/// Keeps what a run returned under `facts` as facts of its node, if its role says that they are; gives the events that tell of it.
+/// Stores `facts` in a run's result as facts of its node, if its role has the flag. Returns the
+/// events.
 pub(super) async fn keep_facts(
     transaction: &mut PgConnection,
     run: RunId,
     step: StepId,
     result: &Map<String, Value>,
 ) -> Result<Vec<Event>, StoreError> {
-    // Most runs return none, and are asked no more.
+    // Most runs return no facts and need no query.
     let Some(facts) = result.get("facts").and_then(Value::as_object) else { return Ok(Vec::new()) };
     let whose: Option<(Uuid, String, String)> = sqlx::query_as(
-        // The role's body alone is read as JSON, however the database joins: scripts are objects, too.
+        // MATERIALIZED: only the role's body is parsed as JSON, whatever the join plan. Scripts are
+        // objects too.
         "WITH whose AS MATERIALIZED (
            SELECT n.id, n.fqdn, r.role, o.body FROM step s JOIN noderole r ON r.id = s.noderole_id
            JOIN node n ON n.id = s.node_id JOIN object o ON o.hash = r.role_hash WHERE s.id = $1)

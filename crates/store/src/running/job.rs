@@ -1,4 +1,5 @@
-//! What a run needs to start: what it is about, the documents that say so, what it sees, and who approved it.
+//! The data that a run needs to start: the run and its rows, its documents, its visible steps, and
+//! its approvals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,79 +16,69 @@ use super::event::{append_events, run_events};
 use super::worker::WorkerId;
 use crate::StoreError;
 
-/// A run as it was claimed, and where it points.
+/// A claimed run with the blueprints that it refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunFacts {
-    /// The attempt.
     pub run: RunId,
-    /// Of which step.
     pub step: StepId,
-    /// Whose step that is.
     pub noderole: NoderoleId,
-    /// The noderole's role, by name.
     pub role: String,
-    /// Which of the role's instances on the node.
     pub instance: u32,
-    /// The role's content, as the noderole's row has it.
+    /// The content hash of the role in the noderole's row.
     pub role_hash: Hash,
-    /// Where the noderole is bound.
+    /// The deployment in which the noderole is bound.
     pub deployment: DeploymentId,
-    /// The noderole's system data.
     pub system_data: Value,
-    /// The target that last changed or re-ran the step.
+    /// The blueprint that last changed or re-ran the step.
     pub generation: TargetNo,
-    /// The target that was current when the run was claimed.
+    /// The blueprint in force when the run was claimed.
     pub target: TargetNo,
-    /// That target's root.
+    /// The root of `target`.
     pub target_root: Hash,
-    /// The last target up to that one that a review made: a switch turns execution off or on, and changes nothing else.
+    /// The last reviewed blueprint up to `target`. Later ones are switches, which only turn
+    /// execution off or on.
     pub reviewed: TargetNo,
-    /// Its root.
+    /// The root of `reviewed`.
     pub reviewed_root: Hash,
-    /// The generation's root.
+    /// The root of `generation`.
     pub generation_root: Hash,
-    /// The life of the database in which it was claimed.
+    /// The epoch when the run was claimed.
     pub epoch: i64,
-    /// The one that is now.
+    /// The current epoch.
     pub epoch_now: i64,
-    /// What the node's ledger compares, as the run's row has it.
+    /// The content hash in the run's row, which the node's ledger compares.
     pub content: Hash,
-    /// Whether it has the node for itself.
+    /// Whether no other exclusive run may use the node.
     pub exclusive: bool,
-    /// Where, by id.
     pub node: NodeId,
-    /// Where, by name.
     pub fqdn: String,
-    /// Whether that stands for a deployment.
+    /// Whether the node is a phantom.
     pub phantom: bool,
-    /// How its row says that it is reached, in the form of a document. None: a phantom.
+    /// The connection in the node's row, in the form of a document. `None` for a phantom.
     pub connection: Option<Value>,
-    /// Where it belongs, by name.
+    /// The name of the node's deployment.
     pub home: String,
-    /// What is known of it.
+    /// The node's facts.
     pub facts: Value,
-    /// The hints that its row has.
+    /// The hints in the node's row.
     pub hints: Value,
-    /// The target in force.
+    /// The blueprint in force now.
     pub head: TargetNo,
-    /// Its root: what rows are compared with.
+    /// The root of `head`, which is compared with the rows.
     pub head_root: Hash,
-    /// Intent as the rows have it, and what stands in the way of a start.
+    /// Intent in the rows, and conditions that prevent a start.
     pub rows: RunRows,
 }
 
-/// Rows around a run, of one moment with [`RunFacts::head_root`].
+/// Rows around a run, read in one snapshot with [`RunFacts::head_root`].
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct RunRows {
-    /// `step.node_id`.
     pub step_node: Uuid,
-    /// `step.state`.
     pub step_state: String,
     /// `step.jig`.
     pub jig: String,
     /// `step.destructive`.
     pub destructive: bool,
-    /// `step.exclusive`.
     pub step_exclusive: bool,
     /// `step.instant`.
     pub instant: bool,
@@ -97,33 +88,31 @@ pub struct RunRows {
     pub place: String,
     /// `step.rank`.
     pub rank: i32,
-    /// `step.timeout_s`.
+    /// `step.timeout_s`, in seconds.
     pub timeout_s: i32,
-    /// `step.generation`.
     pub step_generation: i64,
     /// `step.applied_generation`.
     pub applied_generation: i64,
-    /// `lane.name` of the run.
+    /// The name of the run's concurrency group.
     pub lane: String,
-    /// `lane.deployment_id` of the run.
+    /// The deployment of the run's concurrency group.
     pub lane_deployment: Uuid,
-    /// Whether the run's and the step's concurrency groups are one.
+    /// Whether run and step have the same concurrency group.
     pub same_lane: bool,
     /// `noderole.data`.
     pub data: Value,
-    /// `node.deployment_id`.
     pub node_deployment: Uuid,
     /// `head.enabled`.
     pub enabled: bool,
-    /// Whether its deployment, or one above it, is on hold.
+    /// Whether the noderole's deployment or an ancestor is on hold.
     pub on_hold: bool,
-    /// `node.available`; a phantom always is.
+    /// `node.available`. Always true for a phantom.
     pub available: bool,
-    /// Whether the node is as the step needs it.
+    /// Whether the node is in the state that the step needs.
     pub fits: bool,
-    /// `jig.active`.
     pub jig_active: bool,
-    /// The parents that the rows name: `{parent: noderole, role, instance, node, fqdn, kind, state, instant, skipped}`.
+    /// The parents in the rows: `{parent: noderole, role, instance, node, fqdn, kind, state,
+    /// instant, skipped}`.
     pub parents: Value,
 }
 
@@ -197,14 +186,15 @@ impl FactsRow {
 }
 
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
-    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
+    Hash::from_bytes(bytes)
+        .ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
 }
 
-/// Runs and where they point. Those that are missing are not there.
-///
-/// # Errors
-/// What the database refused.
-pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
+/// These runs with their rows. Unknown runs are missing in the result.
+pub async fn run_facts(
+    pool: &PgPool,
+    runs: &[RunId],
+) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
     let rows: Vec<FactsRow> = sqlx::query_as(
         "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.target_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
@@ -236,10 +226,7 @@ pub async fn run_facts(pool: &PgPool, runs: &[RunId]) -> Result<BTreeMap<RunId, 
     rows.into_iter().map(|row| Ok((RunId(row.id), row.into_facts()?))).collect()
 }
 
-/// The bytes of an object. None: it is not there.
-///
-/// # Errors
-/// What the database refused.
+/// The bytes of an object.
 pub async fn object_body(pool: &PgPool, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
     let body = sqlx::query_scalar("SELECT body FROM object WHERE hash = $1")
         .bind(hash.as_bytes().as_slice())
@@ -248,44 +235,38 @@ pub async fn object_body(pool: &PgPool, hash: Hash) -> Result<Option<Vec<u8>>, S
     Ok(body)
 }
 
-/// Who let a target pass.
+/// The approvals of a blueprint.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct Approval {
-    /// The target.
+    /// The number of the blueprint.
     pub number: i64,
     /// genesis, change or switch.
     pub kind: String,
-    /// The submission of a change.
+    /// The review of a change.
     pub submission: Option<i64>,
-    /// Approvals that it needed.
+    /// The number of approvals that it needed.
     pub needed: Option<i32>,
-    /// Its risks.
     pub risk: Option<Vec<String>>,
-    /// The policy under which it was made, by content.
+    /// The hash of the policy in force when the review was submitted.
     pub policy: Option<Vec<u8>>,
-    /// The one that it brings into force, by content.
+    /// The hash of the policy that it introduced.
     pub new_policy: Option<Vec<u8>>,
-    /// People, no authors, whose last verdict before the commit approved it.
+    /// The number of non-authors whose last verdict before the commit approved.
     pub approving: i64,
-    /// People, no authors, whose last verdict before the commit did not.
+    /// The number of non-authors whose last verdict before the commit did not approve.
     pub objecting: i64,
 }
 
-/// A target whose approvals must be signed.
+/// A blueprint whose approvals must be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTarget {
-    /// The target.
     pub number: TargetNo,
-    /// Its submission.
     pub submission: SubmissionId,
-    /// The verdicts that approve it and count, if they are signed.
+    /// The approving verdicts that count if they are signed.
     pub approving: BTreeSet<i64>,
 }
 
-/// The targets after one and up to another whose approvals must be signed, in order.
-///
-/// # Errors
-/// What the database refused.
+/// The blueprints after one and up to another whose approvals must be signed, in order.
 pub async fn signed_targets(
     pool: &PgPool,
     after: TargetNo,
@@ -304,9 +285,11 @@ pub async fn signed_targets(
     if demanded.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
+    let sql =
+        format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
     let numbers: Vec<i64> = demanded.iter().map(|(number, _)| *number).collect();
-    let verdicts: Vec<(i64, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
+    let verdicts: Vec<(i64, i64)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
     let mut approving: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for (number, verdict) in verdicts {
         approving.entry(number).or_default().insert(verdict);
@@ -319,8 +302,8 @@ pub async fn signed_targets(
     Ok(demanded.into_iter().map(target).collect())
 }
 
-/// Everyone's last verdict on the submissions of the targets $1, of people who are no authors. It needs no place in the session's time: no
-/// verdict comes in once the proposal is committed.
+/// Each non-author's last verdict on the reviews of the targets $1. It needs no time limit, because
+/// verdicts are impossible after the commit.
 const LAST: &str = "last AS (
            SELECT DISTINCT ON (t.number, v.person_id) t.number, v.id, v.person_id, v.kind,
              v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
@@ -334,12 +317,10 @@ const LAST: &str = "last AS (
                                OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
            ORDER BY t.number, v.person_id, v.id DESC)";
 
-/// The chains from targets to their verdicts. No verdict comes in once the proposal is committed, so all of them count, but for
-/// approvals by people whose access an author had given. What happens later takes nothing away: a confirmation can only add an approval,
-/// and disabling an account voids verdicts on open reviews alone. A target that is missing is not there.
-///
-/// # Errors
-/// What the database refused.
+/// The chains from blueprints to their verdicts. Verdicts are impossible after the commit, so all
+/// of them count, except approvals by people whose access came from an author. Later events cannot
+/// void an approval: a confirmation can only add one, and disabling an account voids verdicts on
+/// open reviews only. Unknown blueprints are missing in the result.
 pub async fn approvals(
     pool: &PgPool,
     targets: &BTreeSet<TargetNo>,
@@ -360,64 +341,55 @@ pub async fn approvals(
     Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
 }
 
-/// A step that a run sees. Many runs see the same ones, so its data is there once.
+/// A step that a run sees. Many runs see the same steps, so they share its data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// How many hard edges above the run's step, at least. None: it is on the same node, ACTIVE.
+    /// The minimum number of hard edges between it and the run's step. `None`: an ACTIVE step on
+    /// the same node.
     pub distance: Option<u32>,
-    /// The step.
     pub step: Arc<SeenStep>,
 }
 
-/// What one step lets a run see.
+/// The data of a step that runs can see.
 #[derive(Debug, PartialEq)]
 pub struct SeenStep {
-    /// The step.
     pub step: StepId,
-    /// Its place in the graph.
     pub rank: u32,
-    /// Whether it is ACTIVE: only then has it a wall for others.
+    /// Whether it is ACTIVE. Only ACTIVE steps have an output.
     pub active: bool,
-    /// Whether its row says that it is left out, which no document says.
+    /// Whether the row is marked as skipped. Documents do not contain that.
     pub skipped: bool,
-    /// Whose it is.
     pub noderole: NoderoleId,
-    /// Its role, by name.
     pub role: String,
-    /// Which of the role's instances there.
     pub instance: u32,
-    /// Its role, by content.
+    /// The hash of the role.
     pub role_hash: Hash,
-    /// The deployment that it is bound in.
+    /// The deployment in which the noderole is bound.
     pub deployment: DeploymentId,
-    /// System data.
     pub system_data: Value,
-    /// Its own reviewed data.
+    /// The noderole's own reviewed data.
     pub data: Value,
-    /// What its last successful run added; null when it is not ACTIVE or has none.
+    /// The output of its last successful run. Null if it has none or is not ACTIVE.
     pub wall: Value,
-    /// The run that left the wall.
+    /// The run that produced the output.
     pub wall_run: Option<RunId>,
-    /// Where it is.
     pub node: NodeId,
-    /// Where, by name.
     pub fqdn: String,
-    /// Whether that stands for a deployment.
+    /// Whether the node is a phantom.
     pub phantom: bool,
-    /// Where that answers, as its record has it.
+    /// The addresses in the node's record.
     pub addresses: Value,
-    /// The target in force when this was read.
+    /// The blueprint in force when this was read.
     pub head: TargetNo,
 }
 
 impl SeenStep {
-    /// Where its node answers.
     pub fn addresses(&self) -> Vec<String> {
         addresses(&self.addresses)
     }
 }
 
-/// A node's addresses, as its record has them.
+/// The addresses in a node's record.
 pub fn addresses(record: &Value) -> Vec<String> {
     record.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -447,8 +419,9 @@ struct SeenRow {
 impl SeenRow {
     fn into_seen(self) -> Result<SeenStep, StoreError> {
         let hash = |bytes: &[u8]| {
-            Hash::from_bytes(bytes)
-                .ok_or_else(|| StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes"))
+            Hash::from_bytes(bytes).ok_or_else(|| {
+                StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes")
+            })
         };
         Ok(SeenStep {
             step: StepId(self.id),
@@ -473,9 +446,10 @@ impl SeenRow {
     }
 }
 
-/// The hard edges above steps: (child, parent). Ways are not walked, only edges, however many ways lead over them.
+/// The hard edges above steps, as (child, parent). Each edge is visited once, however many paths
+/// lead over it.
 async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepId)>, StoreError> {
-    // OFFSET 0: as in `world`, edges are read by their keys however many the database thinks there are.
+    // OFFSET 0 forces lookups by key, as in `world`, whatever number of edges the planner expects.
     let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "WITH RECURSIVE above (id) AS (
            SELECT * FROM unnest($1::uuid[])
@@ -491,12 +465,12 @@ async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepI
     Ok(edges.into_iter().map(|(child, parent)| (StepId(child), StepId(parent))).collect())
 }
 
-/// The steps that runs of these steps, on these nodes, see: the ACTIVE ones on the node and its ancestors by hard edges. One that is
-/// both comes twice.
-///
-/// # Errors
-/// What the database refused.
-pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
+/// The steps that these steps' runs see: the ACTIVE steps on the node, and the ancestors by hard
+/// edges. A step that is both appears twice.
+pub async fn seen_steps(
+    pool: &PgPool,
+    of: &[(StepId, NodeId)],
+) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
     let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
     let edges = edges_above(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
@@ -516,13 +490,22 @@ pub async fn seen_steps(pool: &PgPool, of: &[(StepId, NodeId)]) -> Result<BTreeM
             Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
-        (*step, ancestors.chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) })).collect())
+        (
+            *step,
+            ancestors
+                .chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) }))
+                .collect(),
+        )
     });
     Ok(seen.collect())
 }
 
-/// These steps, and all that are ACTIVE on these nodes.
-async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<Vec<SeenRow>, StoreError> {
+/// These steps, and all ACTIVE steps on these nodes.
+async fn seen_rows(
+    pool: &PgPool,
+    steps: Vec<Uuid>,
+    nodes: Vec<Uuid>,
+) -> Result<Vec<SeenRow>, StoreError> {
     let rows = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
            SELECT * FROM unnest($1::uuid[]) AS s (id)
@@ -545,36 +528,25 @@ async fn seen_rows(pool: &PgPool, steps: Vec<Uuid>, nodes: Vec<Uuid>) -> Result<
     Ok(rows)
 }
 
-/// A result that is kept for a node.
+/// A stored result of a node.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct KeptResult {
-    /// The node.
     pub node: Uuid,
-    /// The attempt.
     pub run: i64,
-    /// Of which step.
     pub step: Uuid,
-    /// The role.
     pub role: String,
-    /// Which of the role's instances on the node.
     pub instance: i32,
-    /// What was done.
     pub action: String,
-    /// How it ended.
     pub outcome: String,
-    /// The target that it carried out.
+    /// The generation of the step that it executed.
     pub generation: i64,
     /// When it ended.
     pub at: OffsetDateTime,
-    /// What it returned.
     pub result: Value,
 }
 
-/// The results that are kept for each of these nodes: the newest `limit`, and how many there are in all. A node that is missing has
-/// none.
-///
-/// # Errors
-/// What the database refused.
+/// The newest `limit` results of each node, and their total number. Nodes without results are
+/// missing.
 pub async fn kept_results(
     pool: &PgPool,
     nodes: &BTreeSet<NodeId>,
@@ -603,29 +575,28 @@ pub async fn kept_results(
     .bind(limit)
     .fetch_all(pool)
     .await?;
-    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> =
-        counts.into_iter().map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0)))).collect();
+    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> = counts
+        .into_iter()
+        .map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0))))
+        .collect();
     for row in rows {
         kept.entry(NodeId(row.node)).or_default().0.push(row);
     }
     Ok(kept)
 }
 
-/// What a run is told: its input, and what it is given beside that.
+/// The input of a run and its surroundings.
 #[derive(Debug)]
 pub struct Given<'r> {
-    /// The run.
     pub facts: &'r RunFacts,
-    /// Its input with the sources, secrets as references.
+    /// The input with its sources, with secrets as references.
     pub input: &'r Value,
-    /// What surrounds it, secrets as references.
+    /// Further data for the run, with secrets as references.
     pub surroundings: &'r Value,
 }
 
-/// Keeps what runs are told and what they are given beside that, and says that they run. Gives those that are still this worker's.
-///
-/// # Errors
-/// What the database refused.
+/// Stores the inputs and surroundings of runs and journals that they run. Returns the runs that
+/// this worker still has leased.
 pub async fn record_inputs(
     pool: &PgPool,
     worker: WorkerId,
@@ -647,8 +618,11 @@ pub async fn record_inputs(
     .await?;
     let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
     let running = given.iter().map(|given| given.facts).filter(|facts| kept.contains(&facts.run));
-    let events: Vec<_> =
-        running.flat_map(|facts| run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)).collect();
+    let events: Vec<_> = running
+        .flat_map(|facts| {
+            run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)
+        })
+        .collect();
     append_events(&mut transaction, &events, &[]).await?;
     transaction.commit().await?;
     Ok(kept)

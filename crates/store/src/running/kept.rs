@@ -1,4 +1,4 @@
-//! Results that are kept for their node: which of them no longer ([`engine::data::kept`]).
+//! Deletion of results that exceed a node's limits ([`engine::data::kept`]).
 
 use engine::data::kept::{Result as Kept, outworn};
 use engine::ids::{NodeId, RunId, StepId};
@@ -7,10 +7,11 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Most results that are looked at: where a node has more, the oldest go unseen.
+/// The maximum number of results to read. If a node has more, the oldest are not checked.
 const LOOKED_AT: i64 = 2_000;
 
-/// Takes the results away for which a node has no room any more. Called with each result that comes, so few are ever too many.
+/// Deletes results that exceed the node's limits. Each new result calls it, so few are ever too
+/// many.
 pub(super) async fn forget_outworn(on: &mut PgConnection, node: NodeId) -> Result<(), StoreError> {
     let rows: Vec<(i64, Uuid, i32)> = sqlx::query_as(
         "SELECT id, step_id, result_bytes FROM run WHERE node_id = $1 AND result IS NOT NULL AND result_bytes > 0 \
@@ -30,7 +31,7 @@ pub(super) async fn forget_outworn(on: &mut PgConnection, node: NodeId) -> Resul
         return Ok(());
     }
     let gone: Vec<i64> = gone.iter().map(|run| run.0).collect();
-    // Others may forget the same at the same time, and take the rows in the same order.
+    // A concurrent call may delete the same results, so rows are locked in order of id.
     sqlx::query(
         "UPDATE run SET result = NULL WHERE id IN (SELECT id FROM run WHERE id = ANY($1) AND result IS NOT NULL ORDER BY id FOR UPDATE)",
     )

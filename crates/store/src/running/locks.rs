@@ -1,33 +1,34 @@
-//! The advisory locks that everybody takes first, in this order.
+//! The advisory locks that every transaction takes first, in this order.
 //!
-//! Imports have one of their own, which stands outside of it ([`crate::intent::lock_imports`]): whoever has that takes neither of these, and
-//! whoever has one of these does not import.
+//! The lock of imports is separate ([`crate::intent::lock_imports`]): no transaction takes it
+//! together with one of these.
 
 use sqlx::PgConnection;
 
 use crate::StoreError;
 
-/// Whoever claims. Tried, never waited for: the holder hears the same notification.
+/// The lock of claims. It is tried, never waited for, because the holder gets the same
+/// notification.
 pub(super) const CLAIM: i64 = migrations::CLAIM_LOCK;
-/// Whoever applies a change takes it alone; claim, lease, finish and janitor share it.
+/// Commits take it exclusively. Claim, lease, finish and janitor share it.
 pub(super) const APPLY: i64 = migrations::APPLY_LOCK;
 
-/// Takes CLAIM until the transaction ends, if nobody has it.
+/// Takes CLAIM until the transaction ends. `false`: another transaction has it.
 pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, StoreError> {
-    let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)").bind(CLAIM).fetch_one(transaction).await?;
+    let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+        .bind(CLAIM)
+        .fetch_one(transaction)
+        .await?;
     Ok(taken)
 }
 
-/// Takes APPLY until the transaction ends, together with others that share it.
-///
-/// # Errors
-/// What the database refused.
+/// Takes APPLY until the transaction ends, shared with others.
 pub async fn share_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(APPLY).execute(transaction).await?;
     Ok(())
 }
 
-/// Takes APPLY alone until the transaction ends.
+/// Takes APPLY exclusively until the transaction ends.
 pub(super) async fn take_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(APPLY).execute(transaction).await?;
     Ok(())

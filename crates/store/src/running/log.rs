@@ -9,11 +9,19 @@ use time::OffsetDateTime;
 use super::event::CHANNEL_LOG;
 use crate::StoreError;
 
-/// Appends a piece that came so long ago at its offset, and tells who looks on. Sending a piece again stores it once.
+/// Appends a chunk received `ago` at its offset, and notifies viewers. A chunk that is sent twice
+/// is stored once.
 ///
 /// # Errors
-/// What the database refused; then nothing is stored and the piece is to be sent again.
-pub async fn append_log(pool: &PgPool, run: RunId, offset: u64, ago: Duration, body: &[u8]) -> Result<(), StoreError> {
+///
+/// The database fails. Nothing is stored, and the caller should send the chunk again.
+pub async fn append_log(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    ago: Duration,
+    body: &[u8],
+) -> Result<(), StoreError> {
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
     sqlx::query(
         "WITH piece AS (
@@ -34,22 +42,25 @@ pub async fn append_log(pool: &PgPool, run: RunId, offset: u64, ago: Duration, b
     Ok(())
 }
 
-/// Part of a log.
+/// A chunk of a log.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct LogPiece {
-    /// Bytes of the log before it.
+    /// The number of log bytes before it.
     pub at_offset: i64,
-    /// When it came.
+    /// When the worker received it.
     pub at: OffsetDateTime,
-    /// The bytes; lines are whole, but for lines that take long. Not necessarily UTF-8.
+    /// The bytes, with complete lines except for very long ones. Not necessarily UTF-8.
     pub body: Vec<u8>,
 }
 
-/// Pieces of a log that hold bytes from `offset` on, in order; at most `limit` of them. The first may begin before `offset`.
-///
-/// # Errors
-/// What the database refused.
-pub async fn read_log(pool: &PgPool, run: RunId, offset: u64, limit: u32) -> Result<Vec<LogPiece>, StoreError> {
+/// The chunks of a log from `offset` on, in order, at most `limit`. The first may begin before
+/// `offset`.
+pub async fn read_log(
+    pool: &PgPool,
+    run: RunId,
+    offset: u64,
+    limit: u32,
+) -> Result<Vec<LogPiece>, StoreError> {
     let pieces = sqlx::query_as(
         "SELECT at_offset, at, body FROM run_log
          WHERE run_id = $1 AND at_offset >= coalesce(
@@ -65,11 +76,9 @@ pub async fn read_log(pool: &PgPool, run: RunId, offset: u64, limit: u32) -> Res
     Ok(pieces)
 }
 
-/// Pieces of a log that hold bytes from `offset` up to `until`, in order; at most `limit` of them. The first may begin before `offset`
-/// and the last end behind `until`. Costs what it gives, however long the log is.
-///
-/// # Errors
-/// What the database refused.
+/// The chunks of a log from `offset` to `until`, in order, at most `limit`. The first may begin
+/// before `offset`, and the last may end after `until`. The cost depends on the result, not on the
+/// size of the log.
 pub async fn read_log_span(
     pool: &PgPool,
     run: RunId,

@@ -1,20 +1,24 @@
-//! Looking whether nodes are alive: who is due, and what came of it.
+//! Health checks of nodes: the nodes that are due, and the effect of results.
 //!
-//! Every worker looks; who is due is taken by one worker at a time, so that a node is looked at as often as is said and not as often as
-//! there are workers. A worker that dies in between has only put the next look off. What is believed after a look is
-//! [`engine::alive`]'s to say; turning a node is a transition like any other.
+//! Every worker runs health checks. A due node is assigned to one worker at a time. So the interval
+//! does not depend on the number of workers. If that worker dies, the check is only postponed.
+//! [`engine::alive`] decides whether a node is alive after a check. The change itself is a
+//! transition like any other.
 //!
-//! To be alive is not to be joined. Nothing starts on a node before somebody has found out what runs there: a *survey*, which reads the
-//! node's boot id and what is left of attempts, and ends those that no open run stands for. A node is surveyed when it is let in for the
-//! first time, when it comes back, when its boot id is another one, and when it says itself that something happened. What the survey
-//! finds is what counts: of a machine that was restarted nothing runs any more, so it dies and comes back in one look. What is believed
-//! to run, of a machine that was not restarted, and does not, is found by the worker that follows it, or, without one, by the janitor.
+//! Nothing starts on an alive node before its running processes are known. A *survey* reads the
+//! boot id and the remaining attempts, and ends those without an open run. It is due at the first
+//! connection, when the node returns, after a new boot id, and after a report. After a restart, the
+//! old attempts are gone, so the node dies and returns within one check. If an attempt is
+//! unexpectedly gone without a restart, its worker or the janitor notices.
 //!
-//! A look takes seconds, a survey a minute, and meanwhile things happen. So a look carries what it began with ([`AsOf`]). One by a way that
-//! is not the node's any more says nothing about the node, and is not even kept. One that began before the machine reported something
-//! confirms nothing, and counts only where it speaks against what is believed: whatever agrees with that would wipe out the report.
-//! A machine that reports ever again still can't keep itself alive: that it is not reached always counts. And what a look decides is
-//! decided once more under the lock of all, where it is carried out: another look may have come in between.
+//! A check takes seconds and a survey a minute, so the result carries the versions with which it
+//! began ([`AsOf`]):
+//! * A result over an outdated connection says nothing about the node and is not stored.
+//! * A result from before a report of the machine confirms nothing. It counts only against the
+//!   believed state, because agreement would cancel the report. An unreachable result always
+//!   counts, so a machine cannot keep itself alive with reports.
+//! * Under the lock, the effect of a result is checked again, because another result may have come
+//!   first.
 
 use std::time::Duration;
 
@@ -33,65 +37,63 @@ use super::locks::take_apply;
 use super::transition::{ChangeError, Expected, Joined, turn_node};
 use crate::StoreError;
 
-/// Results that are kept of a node.
+/// The number of results stored per node.
 const KEPT: i64 = 50;
 
-/// What a look began with.
+/// The versions with which a health check began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct AsOf {
-    /// Raised whenever the node is reached otherwise.
+    /// Raised with every change of the connection.
     pub way_no: i32,
-    /// Raised whenever the machine reports that it came up or goes down.
+    /// Raised when the machine reports a start-up or shutdown.
     pub word_no: i32,
 }
 
-/// A node that somebody should look at.
+/// A node whose health check is due.
 #[derive(Debug, Clone)]
 pub struct DueNode {
-    /// Which.
     pub id: NodeId,
-    /// Its name.
     pub fqdn: String,
-    /// The hash of its document. None: it is in no blueprint.
+    /// The hash of its document. `None`: it is in no blueprint.
     pub doc: Option<Hash>,
-    /// How its row says that it is reached, in the form of a document.
+    /// The connection in its row, in the form of a document.
     pub connection: Value,
-    /// Whether what runs there is known.
+    /// Whether its running processes are known.
     pub confirmed: bool,
-    /// Its boot id, as far as it is known.
+    /// Empty if unknown.
     pub boot_id: String,
-    /// What the look begins with; its result says so.
+    /// To be copied to the result.
     pub as_of: AsOf,
 }
 
 impl DueNode {
-    /// Whether somebody who is let in has to find out what runs there.
+    /// Whether a successful check must include a survey.
     pub fn wants_survey(&self, boot_id: &str) -> bool {
         !self.confirmed || restarted(&self.boot_id, boot_id)
     }
 }
 
-/// What came of a look.
+/// The result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Looked {
-    /// What it began with.
+    /// The versions with which it began.
     pub as_of: AsOf,
-    /// Each address that was tried, in this order; of a connection that was there already the one that it is made to.
+    /// Each address in the order of attempts. For an existing connection, only its address.
     pub tried: Vec<TriedAddress>,
-    /// Where it let us in; else the one address that was tried, and empty of several.
+    /// The address that accepted the connection. Otherwise the only address, or empty if there were
+    /// several.
     pub address: String,
-    /// The boot id of a node that let us in; else why it did not.
+    /// The boot id, or the error.
     pub came: Result<String, String>,
-    /// What came of finding out what runs there; None: that was not asked for.
+    /// The result of the survey. `None`: there was no survey.
     pub survey: Option<Result<(), String>>,
-    /// How long it took.
     pub took: Duration,
-    /// Who looked.
+    /// The name of the worker.
     pub by: String,
 }
 
 impl Looked {
-    /// What is kept of each address: no longer than anybody reads.
+    /// Truncates texts for storage.
     fn tried(&self) -> Json<Vec<TriedAddress>> {
         let short = |text: &str, most| text.chars().take(most).collect();
         let kept = |tried: &TriedAddress| TriedAddress {
@@ -108,11 +110,13 @@ impl Looked {
     }
 }
 
-/// Nodes that nobody has looked at for so long, the longest first; they count as looked at from now on.
-///
-/// # Errors
-/// What the database refused.
-pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec<DueNode>, StoreError> {
+/// Nodes without a health check for the given interval, the longest first. They count as checked
+/// from now on.
+pub async fn due_nodes(
+    pool: &PgPool,
+    every: Duration,
+    limit: u32,
+) -> Result<Vec<DueNode>, StoreError> {
     type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
     let rows: Vec<Row> = sqlx::query_as(
         "UPDATE node n SET looked_at = now()
@@ -130,8 +134,9 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
     .await?;
     let due = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
         let doc: Option<Vec<u8>> = doc;
-        let hash =
-            |doc: Vec<u8>| Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"));
+        let hash = |doc: Vec<u8>| {
+            Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"))
+        };
         Ok(DueNode {
             id: NodeId(id),
             fqdn,
@@ -145,16 +150,18 @@ pub async fn due_nodes(pool: &PgPool, every: Duration, limit: u32) -> Result<Vec
     rows.into_iter().map(due).collect()
 }
 
-/// The addresses of a node that let a worker in as the node is reached now.
-///
-/// # Errors
-/// What the database refused.
-pub async fn reached_addresses(pool: &PgPool, node: NodeId, way_no: i32) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
+/// The addresses of a node that have accepted a worker with its present connection.
+pub async fn reached_addresses(
+    pool: &PgPool,
+    node: NodeId,
+    way_no: i32,
+) -> Result<Vec<String>, StoreError> {
+    let sql =
+        "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
     Ok(sqlx::query_scalar(sql).bind(node.0).bind(way_no).fetch_all(pool).await?)
 }
 
-/// What was believed of a node before a look.
+/// The believed state of a node before a health check.
 #[derive(sqlx::FromRow)]
 struct Before {
     fqdn: String,
@@ -163,16 +170,20 @@ struct Before {
     look_against: i32,
     confirmed: bool,
     boot_id: String,
-    /// Whether somebody found out what runs there after this look began.
+    /// Whether a survey finished after this check began.
     outdated: bool,
     #[sqlx(flatten)]
     as_of: AsOf,
 }
 
 impl Before {
-    /// What is believed after a look, if it counts.
+    /// The believed state after the check, if the check counts.
     fn after(&self, looked: &Looked) -> Belief {
-        let belief = Belief { alive: self.alive, known: self.known, against: self.look_against.unsigned_abs() };
+        let belief = Belief {
+            alive: self.alive,
+            known: self.known,
+            against: self.look_against.unsigned_abs(),
+        };
         let heard_since = self.as_of.word_no != looked.as_of.word_no;
         match heard_since && looked.came.is_ok() == self.alive {
             true => belief,
@@ -180,17 +191,19 @@ impl Before {
         }
     }
 
-    /// As what the node has to be found again for a change to be carried out.
+    /// The state in which the node must still be when a change is applied.
     fn expected(&self, against: i32) -> Expected<'_> {
         Expected { way_no: self.as_of.way_no, against, boot_id: &self.boot_id }
     }
 }
 
-/// Keeps what came of a look, and turns the node if that is enough; says whether anything changed.
-///
-/// # Errors
-/// What the database refused; a node that is gone is none.
-pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result<bool, ChangeError> {
+/// Stores the result of a health check and changes the node if it is sufficient. Returns whether
+/// anything changed. A removed node changes nothing.
+pub async fn record_look(
+    pool: &PgPool,
+    node: NodeId,
+    looked: &Looked,
+) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
         "SELECT fqdn, alive, alive_since IS NOT NULL AS known, look_against, joined = 'confirmed' AS confirmed,
@@ -204,21 +217,31 @@ pub async fn record_look(pool: &PgPool, node: NodeId, looked: &Looked) -> Result
     .await?;
     let Some(before) = before else { return Ok(false) };
     if before.as_of.way_no != looked.as_of.way_no {
-        // Whoever was to look the new way may have found this look under way.
-        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1").bind(node.0).execute(&mut *transaction).await?;
+        // This check may have made another worker skip the new connection, so the node is due
+        // again.
+        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1")
+            .bind(node.0)
+            .execute(&mut *transaction)
+            .await?;
         transaction.commit().await?;
         return Ok(false);
     }
     let belief = before.after(looked);
     let turns = belief.alive != before.alive;
-    // Whoever dies before the node has turned leaves enough against it for the next look to turn it.
-    let against = if turns { before.look_against + 1 } else { i32::try_from(belief.against).unwrap_or(i32::MAX) };
+    // If the process dies before the change, the stored count is sufficient for the next check to
+    // change the node.
+    let against = if turns {
+        before.look_against + 1
+    } else {
+        i32::try_from(belief.against).unwrap_or(i32::MAX)
+    };
     keep(&mut transaction, node, against, looked, &before.fqdn).await?;
     transaction.commit().await?;
     carry_out(pool, node, &before, looked, turns.then_some(against)).await
 }
 
-/// Does what follows from a look that is kept; `turns`: what speaks against what was believed, and is enough.
+/// Applies the effect of a stored result. `turns` is the sufficient count of results against the
+/// believed state.
 async fn carry_out(
     pool: &PgPool,
     node: NodeId,
@@ -252,7 +275,7 @@ async fn carry_out(
     }
 }
 
-/// Keeps the result; who shows the node is told when it says something else than the last one.
+/// Stores the result. Pages that show the node are notified if it differs from the last one.
 async fn keep(
     transaction: &mut PgConnection,
     node: NodeId,
@@ -293,8 +316,14 @@ async fn keep(
     }
 }
 
-/// Says of a node that is alive that what runs there is known again, unless something happened since; whether that is news.
-async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str, as_of: AsOf) -> Result<bool, ChangeError> {
+/// Marks the running processes of an alive node as known, unless something happened since. Returns
+/// whether that is new.
+async fn join_node(
+    pool: &PgPool,
+    node: NodeId,
+    boot_id: &str,
+    as_of: AsOf,
+) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     take_apply(&mut transaction).await?;
     let fqdn: Option<String> = sqlx::query_scalar(
@@ -314,10 +343,8 @@ async fn join_node(pool: &PgPool, node: NodeId, boot_id: &str, as_of: AsOf) -> R
     Ok(true)
 }
 
-/// Of attempts that are left on a node, at most 10,000, those that no open run stands for, each with the epoch to end it by.
-///
-/// # Errors
-/// What the database refused.
+/// The attempts on a node without an open run, each with the epoch for ending it. Reads at most
+/// 10,000 attempts.
 pub async fn stray_runs(
     pool: &PgPool,
     node: NodeId,

@@ -1,16 +1,20 @@
-//! # Claim, lease, finish, janitor: how steps move between commits
+//! # Claim, lease, finish, janitor: step changes between commits
 //!
-//! The `run` table is the queue: a queued row is a queue entry, an open row is an attempt under way, and the row's number is the
-//! attempt's fencing token. Nothing about running lives anywhere else, so a worker, a server or all of them may die at any moment.
+//! The `run` table is the queue. A queued row is a queue entry, an open row is an attempt, and its
+//! number is the attempt's fencing token. All state about runs is in the database, so workers and
+//! servers may crash at any time.
 //!
 //! Invariants:
-//! * claims are serialised by the advisory lock CLAIM ([`claim_runs`]): limits count what runs, and two that count at once overshoot;
-//! * every transaction here takes APPLY shared before it locks a row, and rows in the order run, steps by (rank, id), so commits
-//!   (which take APPLY exclusively) never meet half a transition and nobody waits in a circle;
-//! * a run ends exactly once, in the transaction that moves its step and everything that follows from it; whoever comes later is
-//!   *late*: its result is kept with its run and applied nowhere;
-//! * what a step becomes is decided by [`engine::anneal`] alone; this module loads what that asks for and writes what it answers;
-//! * events and notifications leave with the transaction, never before it.
+//! * The advisory lock CLAIM serializes claims ([`claim_runs`]). Limits count running runs, and two
+//!   concurrent counts would exceed them.
+//! * Every transaction here takes APPLY shared before it locks a row, and rows in the order run,
+//!   steps by (rank, id). So commits, which take APPLY exclusively, never see half a transition,
+//!   and deadlocks are impossible.
+//! * A run ends once, in the transaction that changes its step and everything that follows. A later
+//!   end is *late*: its result is stored with the run and not applied.
+//! * Only [`engine::anneal`] decides the states of steps. This module loads its input and writes
+//!   its outcome.
+//! * Events and notifications are sent with the commit of the transaction, never earlier.
 
 mod claim;
 mod event;
@@ -30,8 +34,8 @@ pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use facts::{Witness, ensure_facts};
 pub use job::{
-    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget, addresses, approvals, kept_results,
-    object_body, record_inputs, run_facts, seen_steps, signed_targets,
+    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget, addresses,
+    approvals, kept_results, object_body, record_inputs, run_facts, seen_steps, signed_targets,
 };
 pub use locks::share_apply;
 pub use log::{LogPiece, append_log, read_log, read_log_span};
@@ -39,10 +43,12 @@ pub use looking::{AsOf, DueNode, Looked, due_nodes, reached_addresses, record_lo
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{
-    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, ask_to_cancel, ask_to_retry, cancel_run, commit_steps,
-    end_cancelled, end_overdue_run, end_removed, end_superseded, finish_run, finish_runs, overdue_runs, rerun_step,
-    retry_step, run_is_there, set_node_alive, set_node_available, settle_leftovers,
+    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, ask_to_cancel, ask_to_retry,
+    cancel_run, commit_steps, end_cancelled, end_overdue_run, end_removed, end_superseded,
+    finish_run, finish_runs, overdue_runs, rerun_step, retry_step, run_is_there, set_node_alive,
+    set_node_available, settle_leftovers,
 };
 pub use worker::{
-    Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, known_secrets, renew_worker, report_secrets,
+    Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, known_secrets, renew_worker,
+    report_secrets,
 };

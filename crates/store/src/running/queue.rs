@@ -1,4 +1,4 @@
-//! The queue's other side: leases of queued runs, and their renewal.
+//! Leases of queued runs, and their renewal.
 
 use std::time::Duration;
 
@@ -10,12 +10,11 @@ use super::transition::end_unstarted;
 use super::worker::WorkerId;
 use crate::StoreError;
 
-/// A run that is this worker's now.
+/// A run leased by this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leased {
-    /// The attempt.
     pub run: RunId,
-    /// Seconds that it may take, by its role.
+    /// The time limit from its role.
     pub timeout: Duration,
 }
 
@@ -26,13 +25,15 @@ struct LeaseRow {
     may_start: bool,
 }
 
-/// Takes up to `limit` queued runs whose jigs this worker has, oldest first, and marks them as running under it for `lease`.
+/// Leases up to `limit` queued runs with these jigs, oldest first, for the time `lease`.
 ///
-/// A queued run that may not start any more (its deployment is on hold, its node in maintenance, execution is off, or its step
-/// has a newer generation) ends here, unstarted, and its step waits again.
+/// A queued run that may no longer start ends as unstarted, and its step becomes due again.
+/// Reasons: its deployment is on hold, its node is in maintenance, execution is off, or its step
+/// has a newer generation.
 ///
 /// # Errors
-/// What the database refused; then nothing was leased.
+///
+/// The database fails. Nothing was leased.
 pub async fn lease_runs(
     pool: &PgPool,
     worker: WorkerId,
@@ -72,9 +73,12 @@ pub async fn lease_runs(
     for row in rows {
         let run = RunId(row.id);
         if row.may_start {
-            leased.push(Leased { run, timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()) });
+            leased.push(Leased {
+                run,
+                timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()),
+            });
         } else if let Err(error) = end_unstarted(pool, run).await {
-            // The leases that were won must reach their worker; the janitor ends this one.
+            // The worker must still receive its leased runs. The janitor ends this one.
             tracing::warn!(%run, %error, "a run that may not start could not be ended");
         }
     }
@@ -84,17 +88,17 @@ pub async fn lease_runs(
 /// A run whose lease was renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewed {
-    /// The attempt.
     pub run: RunId,
-    /// Somebody wants it ended.
+    /// Whether its cancellation was requested.
     pub cancel: bool,
 }
 
-/// Renews the leases of a worker's runs in one statement. Runs that don't come back are no longer this worker's and are to be
-/// ended at once.
+/// Renews the leases of a worker's runs in one statement. The worker no longer has the runs that
+/// are missing in the result, and must stop them at once.
 ///
 /// # Errors
-/// What the database refused; then nothing was renewed.
+///
+/// The database fails. Nothing was renewed.
 pub async fn renew_runs(
     pool: &PgPool,
     worker: WorkerId,

@@ -1,13 +1,15 @@
-//! What a machine says of itself, by a token of its own.
+//! Reports of machines about themselves, with their own tokens.
 //!
-//! A token lies on its machine, so whoever gets into the machine has it, and may say anything. Therefore a report never overrules what a
-//! worker sees; it only makes workers look at once, and until they have looked nothing new starts there. *Start-up* and *shutdown* spare
-//! the row of looks that a turn takes otherwise ([`engine::alive::Belief::told`]); whether the machine was restarted is read by whoever
-//! is let in, never taken from the report. A machine that lies keeps work away from itself, which it could do anyway.
+//! The token is stored on the machine, so an intruder on the machine can report anything. Therefore
+//! a report never overrides a worker's findings. It only makes a health check due, and until then
+//! nothing new starts on the machine. *Start-up* and *shutdown* replace most of the failed checks
+//! that a change otherwise needs ([`engine::alive::Belief::told`]). A restart is detected by the
+//! worker that connects, never taken from the report. A machine that lies only keeps work away from
+//! itself, which it could do anyway.
 //!
-//! Of a folder of a worker's machine nobody looks whether it is there, so a report on its life is only written down.
+//! Local nodes have no health checks, so a report about their life is only stored.
 //!
-//! Reports are bounded: in size by whoever takes them, in rate here, by the rows that are kept of them.
+//! Reports are bounded: in size by the caller, in rate by the number of stored rows here.
 
 use engine::alive::{Belief, restarted};
 use engine::ids::NodeId;
@@ -20,32 +22,28 @@ use super::facts::{Witness, ensure_facts};
 use super::locks::take_apply;
 use crate::StoreError;
 
-/// Most reports of a node in a minute.
+/// The maximum number of reports per node and minute.
 pub const MOST_REPORTS: i64 = 30;
-/// Reports that are kept of a node; more than a minute's.
+/// The number of reports stored per node. It exceeds a minute's maximum.
 const KEPT: i64 = 50;
 
-/// Who reports.
+/// The sender of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reporter {
-    /// The machine.
     pub node: NodeId,
-    /// By which of its tokens.
+    /// The id of its token.
     pub token: Uuid,
-    /// Where it was heard from.
+    /// The client's address.
     pub address: String,
 }
 
-/// What it says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// It has come up, with this boot id.
+    /// Start-up, with the boot id.
     Startup(String),
-    /// It goes down.
     Shutdown,
-    /// What it booted.
+    /// The boot environment.
     Bootenv(String),
-    /// What it knows of itself.
     Facts(Map<String, Value>),
 }
 
@@ -67,14 +65,13 @@ impl Report {
     }
 }
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
-    /// It is kept.
     Kept,
-    /// There were too many within the last minute: it is not.
+    /// Not stored, because of too many reports within the last minute.
     TooMany,
-    /// The machine is gone.
+    /// The node was removed.
     Gone,
 }
 
@@ -88,16 +85,14 @@ struct Now {
     boot_id: String,
 }
 
-/// Keeps a report and does what it asks for. The caller's transaction has taken nothing yet.
-///
-/// # Errors
-/// What the database refused.
+/// Stores a report and applies its effect. The caller's transaction must hold no locks yet.
 pub async fn append_report(
     transaction: &mut PgConnection,
     by: &Reporter,
     report: &Report,
 ) -> Result<Reported, StoreError> {
-    // Whoever reports ever again must not hold up everybody's work by waiting for the lock of all.
+    // Checked before the global lock, so that a machine with constant reports does not block
+    // everyone's work.
     if too_many(transaction, by.node).await? {
         return Ok(Reported::TooMany);
     }
@@ -112,7 +107,7 @@ pub async fn append_report(
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(now) = now else { return Ok(Reported::Gone) };
-    // Others may have reported while this one waited for the row.
+    // Other reports may have been stored while this one waited for the row.
     if too_many(transaction, by.node).await? {
         return Ok(Reported::TooMany);
     }
@@ -130,7 +125,9 @@ pub async fn append_report(
     .execute(&mut *transaction)
     .await?;
     match report {
-        Report::Facts(facts) => ensure_facts(transaction, by.node, Witness::Node(by.token), facts).await?,
+        Report::Facts(facts) => {
+            ensure_facts(transaction, by.node, Witness::Node(by.token), facts).await?
+        }
         Report::Bootenv(bootenv) => {
             sqlx::query("UPDATE node SET bootenv = $2 WHERE id = $1")
                 .bind(by.node.0)
@@ -155,12 +152,19 @@ async fn too_many(on: &mut PgConnection, node: NodeId) -> Result<bool, StoreErro
     Ok(recent >= MOST_REPORTS)
 }
 
-/// Has somebody look at once; until then nothing new starts there, if the machine is not what it was.
-async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Option<&str>) -> Result<(), StoreError> {
+/// Makes a health check due. If the machine has restarted or shuts down, nothing new starts there
+/// until then.
+async fn prompt(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    now: &Now,
+    up: Option<&str>,
+) -> Result<(), StoreError> {
     if now.transport != "ssh" {
         return Ok(());
     }
-    let belief = Belief { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
+    let belief =
+        Belief { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
     let belief = belief.told(up.is_some());
     let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
     sqlx::query(
@@ -174,7 +178,7 @@ async fn prompt(transaction: &mut PgConnection, node: NodeId, now: &Now, up: Opt
     .execute(&mut *transaction)
     .await?;
     if other {
-        // Only workers may write `joined`; this function withdraws a confirmation and nothing more.
+        // Only workers may write `joined`. This function can only withdraw a confirmation.
         sqlx::query("SELECT doubt_node($1)").bind(node.0).execute(transaction).await?;
     }
     Ok(())

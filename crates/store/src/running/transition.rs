@@ -1,7 +1,9 @@
-//! How runs end, and what else moves steps between commits: finish, janitor, retry, cancel, nodes that die and come back.
+//! Ends of runs and other step changes between commits: finish, janitor, retry, cancel, nodes that
+//! die and return.
 //!
-//! All of it is one shape: take APPLY, end the run's row, lock the step and what hangs on it, let the engine decide, write its
-//! answer, tell. A change that ends more steps than one transaction should is gone on with in the next ([`Outcome::more`]).
+//! All follow one pattern. They take APPLY, end the run's row, and lock the step and its
+//! dependents. Then the engine decides, and they write its outcome and append events. A change of
+//! too many steps for one transaction continues in further ones ([`Outcome::more`]).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +14,9 @@ use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::event::{CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event};
+use super::event::{
+    CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event,
+};
 use super::facts::keep_facts;
 use super::kept::forget_outworn;
 use super::locks::{share_apply, take_apply};
@@ -20,22 +24,20 @@ use super::worker::WorkerId;
 use super::world::{decide, decide_each, write};
 use crate::StoreError;
 
-/// Why a change of progress did not happen.
+/// The reason why a change of progress was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// It does not fit the step as it is.
+    /// It does not fit the present state of the step.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// Its noderole was removed.
+    /// The noderole of the step was removed.
     #[error("the noderole of step {0} was removed: bind it again by a proposal if it is wanted")]
     Gone(StepId),
-    /// There is no such run, or it has ended.
+    /// The run does not exist or has ended.
     #[error("run {0} is not open: it has ended, or never was")]
     NotOpen(RunId),
-    /// There is no such node.
     #[error("there is no node {0}")]
     NoNode(NodeId),
-    /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -46,39 +48,39 @@ impl From<sqlx::Error> for ChangeError {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEnd {
-    /// Well. Secrets are masked in both.
+    /// Secrets are masked in both fields.
     Succeeded {
-        /// What it returned.
+        /// The returned data.
         result: Map<String, Value>,
-        /// What of that is more than it was told ([`engine::data::wall`], taken against the input with its secrets resolved).
+        /// The part of the result that the input does not contain ([`engine::data::wall`]),
+        /// compared with the input after its secrets are resolved.
         wall: Value,
     },
-    /// It failed.
     Failed {
         /// One line for people, without secrets.
         reason: String,
-        /// What it returned nevertheless; secrets are masked.
+        /// The returned data, if any, with secrets masked.
         found: Map<String, Value>,
     },
-    /// It had started and was not heard of again.
+    /// It had started, but its worker stopped renewing the lease.
     Lost {
         /// One line for people.
         reason: String,
     },
-    /// It never started, and never will.
+    /// It never started and never will.
     Unstarted,
-    /// It was stopped because somebody wanted it to.
+    /// A person or a commit cancelled it.
     Cancelled {
-        /// What it had returned by then; secrets are masked.
+        /// The data returned until then, with secrets masked.
         found: Map<String, Value>,
     },
 }
 
 impl RunEnd {
-    /// A failure of a run that returned nothing.
+    /// A failure without returned data.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into(), found: Map::new() }
     }
@@ -100,11 +102,14 @@ impl RunEnd {
         }
     }
 
-    /// What it returned. A success that returned nothing has said so; of the others there is nothing to say.
+    /// The returned data. An empty result of a successful run is a result; for the other outcomes
+    /// it means that there is none.
     fn result(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Succeeded { result, .. } => Some(result),
-            Self::Failed { found, .. } | Self::Cancelled { found } => Some(found).filter(|found| !found.is_empty()),
+            Self::Failed { found, .. } | Self::Cancelled { found } => {
+                Some(found).filter(|found| !found.is_empty())
+            }
             Self::Lost { .. } | Self::Unstarted => None,
         }
     }
@@ -119,7 +124,9 @@ impl RunEnd {
     fn event(&self, generation: TargetNo, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
-            Self::Failed { reason, .. } => StepEvent::Failed { generation, reason: reason.clone(), retry: true },
+            Self::Failed { reason, .. } => {
+                StepEvent::Failed { generation, reason: reason.clone(), retry: true }
+            }
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
             Self::Cancelled { .. } => StepEvent::Cancelled { by },
@@ -127,25 +134,26 @@ impl RunEnd {
     }
 }
 
-/// Whether a run's end counted.
+/// Whether a run's end had an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finished {
-    /// Its step has moved.
+    /// Its step has changed.
     Applied,
-    /// The run was over already; what it returned is kept with it and applied nowhere.
+    /// The run had already ended. Its result is stored and not applied.
     Late,
 }
 
-/// Who ends a run, and thereby which runs may be ended so.
+/// The component that ends a run, which limits the runs that it may end.
 #[derive(Debug, Clone, Copy)]
 enum Ender {
-    /// The worker that has it.
+    /// The worker that leased it.
     Worker(WorkerId),
-    /// Whoever finds that it may not start.
+    /// The queue, which found that it may not start.
     Queue,
-    /// The janitor, once its lease is over.
+    /// The janitor, after its lease expired.
     Janitor,
-    /// The janitor, for a run that nobody ever had. Somebody may have it by now: then this one must not take it for unstarted.
+    /// The janitor, for a run that no worker leased. A worker may have leased it since; then it
+    /// must not end as unstarted.
     JanitorOfQueued,
 }
 
@@ -163,19 +171,26 @@ struct EndedRow {
 }
 
 impl EndedRow {
-    /// A run that somebody wanted to end did not fail, however it went down; but what succeeded has succeeded.
+    /// A cancelled run did not fail, whatever its worker reports. A success remains a success.
     fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.cancelled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
-            (other, Some(_)) => Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() }),
+            (other, Some(_)) => {
+                Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() })
+            }
         }
     }
 
     fn event(&self, end: &RunEnd) -> StepEvent {
         let generation = TargetNo(self.generation);
-        // Not wanted any more, and no failure of the step: as with any attempt at something older, it goes round again.
+        // The run is cancelled because a commit replaced it. That is not a failure of the step, so
+        // the step runs again, as after any outdated attempt.
         if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
-            return StepEvent::Failed { generation, reason: "a commit ended it".to_owned(), retry: true };
+            return StepEvent::Failed {
+                generation,
+                reason: "a commit ended it".to_owned(),
+                retry: true,
+            };
         }
         let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
         end.event(generation, by)
@@ -184,19 +199,28 @@ impl EndedRow {
 
 const CANCELLED_BY: &str = "cancelled by ";
 
-/// Ends a worker's run and moves its step: one transaction.
+/// Ends a worker's run and changes its step in one transaction.
 ///
 /// # Errors
-/// What the database refused; then nothing has changed, and trying again is safe.
-pub async fn finish_run(pool: &PgPool, run: RunId, worker: WorkerId, end: &RunEnd) -> Result<Finished, StoreError> {
+///
+/// The database fails. Nothing has changed, and a retry is safe.
+pub async fn finish_run(
+    pool: &PgPool,
+    run: RunId,
+    worker: WorkerId,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     end_run(pool, run, Ender::Worker(worker), end).await
 }
 
-/// Ends several of a worker's runs in one transaction: what one alone costs is mostly the transaction and the locks. They end one
-/// after the other as if each were alone. Answers in the order of the question.
+/// Ends several runs of a worker in one transaction. Most of the cost of a single end is the
+/// transaction and the locks. They end one after the other, with the same effect as single calls.
+/// Results are in the order of `ends`.
 ///
 /// # Errors
-/// What the database refused, also of one of them alone; then nothing has changed, and trying each with [`finish_run`] is safe.
+///
+/// The database fails, or rejects one of the runs. Nothing has changed, and calling [`finish_run`]
+/// for each is safe.
 pub async fn finish_runs(
     pool: &PgPool,
     worker: WorkerId,
@@ -217,7 +241,13 @@ pub async fn finish_runs(
         };
         let (step, end) = (StepId(row.step_id), row.meant(end));
         changes.push(Change::Step { step, event: row.event(&end) });
-        events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+        events.extend(run_events(
+            run.0,
+            row.noderole_id,
+            row.deployment_id,
+            end.outcome(),
+            row.log_bytes,
+        ));
         told.push((*run, NodeId(row.node_id), step, end));
         finished.push(Finished::Applied);
     }
@@ -236,27 +266,40 @@ pub async fn finish_runs(
     Ok(finished)
 }
 
-/// Ends a queued run that may not start; its step waits again.
+/// Ends a queued run that may not start. Its step becomes due again.
 pub(super) async fn end_unstarted(pool: &PgPool, run: RunId) -> Result<Finished, StoreError> {
     end_run(pool, run, Ender::Queue, &RunEnd::Unstarted).await
 }
 
-async fn end_run(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+async fn end_run(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     match try_end(pool, run, ender, end).await {
         Err(error) if !error.may_pass() => end_broken(pool, run, ender, &error).await,
         tried => tried,
     }
 }
 
-/// Ends a run whose end can't be worked out, because a row around it can't be read or contradicts itself: its step is in ERROR with
-/// what is wrong, so that somebody hears of it, and not in TRANSITION for ever. What hangs on the step waits on; counts are not touched.
-async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError) -> Result<Finished, StoreError> {
+/// Ends a run whose related rows cannot be read or are inconsistent. Its step changes to ERROR with
+/// the cause, so that people see it, instead of staying in TRANSITION forever. Dependent steps and
+/// their counts do not change.
+async fn end_broken(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    error: &StoreError,
+) -> Result<Finished, StoreError> {
     tracing::error!(%run, %error, "a run's end could not be worked out; its step is in error now");
     let said = format!("how its run ended could not be worked out: {error}");
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let end = RunEnd::failed(said.clone());
-    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else { return Ok(Finished::Late) };
+    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else {
+        return Ok(Finished::Late);
+    };
     let moved = sqlx::query(
         "UPDATE step SET state = 'error', error = $2, since = now() WHERE id = $1 AND state = 'transition'",
     )
@@ -264,7 +307,9 @@ async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError)
     .bind(&said)
     .execute(&mut *transaction)
     .await?;
-    let mut events = run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes).to_vec();
+    let mut events =
+        run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes)
+            .to_vec();
     if moved.rows_affected() == 1 {
         events.push(step_event(row.deployment_id, row.noderole_id, "error"));
     }
@@ -273,7 +318,12 @@ async fn end_broken(pool: &PgPool, run: RunId, ender: Ender, error: &StoreError)
     Ok(Finished::Applied)
 }
 
-async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Result<Finished, StoreError> {
+async fn try_end(
+    pool: &PgPool,
+    run: RunId,
+    ender: Ender,
+    end: &RunEnd,
+) -> Result<Finished, StoreError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
@@ -289,7 +339,8 @@ async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     let outcome = match decide(&mut transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Refused(refused)) => {
-            // Its step was taken out of its hands (its node died, say): the run ends, and that is all.
+            // Its step no longer waits for it, for example because its node died. Only the run
+            // ends.
             tracing::info!(%run, %refused, "a run ended that its step no longer waited for");
             Outcome::default()
         }
@@ -303,7 +354,13 @@ async fn try_end(pool: &PgPool, run: RunId, ender: Ender, end: &RunEnd) -> Resul
     let mut events = write(&mut transaction, &outcome).await?;
     let told = (run, NodeId(row.node_id), step, end.clone());
     events.extend(keep_results(&mut transaction, &outcome, &[told]).await?);
-    events.extend(run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes));
+    events.extend(run_events(
+        run.0,
+        row.noderole_id,
+        row.deployment_id,
+        end.outcome(),
+        row.log_bytes,
+    ));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
     settle_after(pool, outcome.more).await;
@@ -323,7 +380,7 @@ async fn end_row(
         Ender::JanitorOfQueued => (None, "janitor of queued"),
     };
     let (result, bytes) = end.returned();
-    // The server ends runs that no worker has, and may not write results.
+    // The server ends runs that no worker has leased, and has no privilege to write results.
     let returned = match &result {
         Some(_) => "result = CASE WHEN nd.removed_in IS NULL THEN $7 END, result_bytes = $8,",
         None => "",
@@ -359,7 +416,7 @@ async fn end_row(
     Ok(query.fetch_optional(transaction).await?)
 }
 
-/// The same for several of a worker's runs. Those that are missing were not its any more.
+/// Ends several runs of a worker. Runs that are no longer leased by it are missing in the result.
 async fn end_rows_of(
     transaction: &mut PgConnection,
     worker: WorkerId,
@@ -422,19 +479,23 @@ async fn keep_late(
     }
 }
 
-/// An ended run of whom, with what it said.
+/// An ended run with its node and step.
 type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 
-/// Results are kept for their steps, whatever the outcomes, and for their nodes, as long as there is room; walls only where the result
-/// was applied; and what is said of nodes, as their facts. Gives the events that tell of these.
+/// Stores results, outputs and facts, and returns their events. A step gets its latest result,
+/// whatever the outcome. A node stores results within its limits. An output is stored only if it
+/// was applied.
 async fn keep_results(
     transaction: &mut PgConnection,
     outcome: &Outcome,
     ended: &[Told<'_>],
 ) -> Result<Vec<Event>, StoreError> {
-    let applied = |step| outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation));
-    let (mut steps, mut runs, mut results, mut walls) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    // In the order of their ids, as everybody locks them.
+    let applied = |step| {
+        outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation))
+    };
+    let (mut steps, mut runs, mut results, mut walls) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    // Ordered by id, which is the lock order.
     let mut nodes: BTreeMap<NodeId, Vec<&Told<'_>>> = BTreeMap::new();
     for told in ended {
         let (run, node, step, end) = told;
@@ -477,7 +538,7 @@ async fn keep_results(
     Ok(events)
 }
 
-/// Goes on with what a batch left, a batch in a transaction.
+/// Settles the remaining steps, one batch per transaction.
 async fn settle(pool: &PgPool, more: Vec<StepId>) -> Result<(), StoreError> {
     let mut left: VecDeque<StepId> = more.into();
     while !left.is_empty() {
@@ -492,7 +553,8 @@ async fn settle(pool: &PgPool, more: Vec<StepId>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The same after a change that stands already: what can't be settled now is found by the next sweep ([`settle_leftovers`]).
+/// Settles steps after a change that is already committed. If this fails, the next sweep does it
+/// ([`settle_leftovers`]).
 async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
     let count = more.len();
     if let Err(error) = settle(pool, more).await {
@@ -500,8 +562,12 @@ async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
     }
 }
 
-/// A change of progress by itself: one transaction.
-async fn change_steps(pool: &PgPool, change: &Change, ahead: &[StepId]) -> Result<Outcome, ChangeError> {
+/// Applies a change of progress in its own transaction.
+async fn change_steps(
+    pool: &PgPool,
+    change: &Change,
+    ahead: &[StepId],
+) -> Result<Outcome, ChangeError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let outcome = apply_change(&mut transaction, change, ahead).await?;
@@ -509,7 +575,7 @@ async fn change_steps(pool: &PgPool, change: &Change, ahead: &[StepId]) -> Resul
     Ok(outcome)
 }
 
-/// The same within a transaction that has taken APPLY.
+/// Applies a change within a transaction that has taken APPLY.
 async fn apply_change(
     transaction: &mut PgConnection,
     change: &Change,
@@ -521,12 +587,17 @@ async fn apply_change(
     Ok(outcome)
 }
 
-/// Places the steps that a commit has written, within its transaction, which has taken APPLY alone. All that needs no run is settled
-/// in it too: what a commit leaves is whole.
+/// Sets the states of the steps that a commit has written, within its transaction, which holds
+/// APPLY exclusively. It also settles all steps without a run, so a commit leaves nothing
+/// unsettled.
 ///
 /// # Errors
-/// What the database refused, and what contradicts itself in the rows.
-pub async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Result<(), StoreError> {
+///
+/// The database fails, or rows are inconsistent.
+pub async fn commit_steps(
+    transaction: &mut PgConnection,
+    change: &Change,
+) -> Result<(), StoreError> {
     let ahead: Vec<StepId> = match change {
         Change::Commit(steps) => steps.iter().map(|committed| committed.step).collect(),
         _ => Vec::new(),
@@ -545,10 +616,12 @@ pub async fn commit_steps(transaction: &mut PgConnection, change: &Change) -> Re
     })
 }
 
-/// Settles steps that a crash between two batches left TODO although they need no run, batch by batch. Gives how many there were.
+/// Settles steps that need no run but stayed TODO after a crash between two batches. Returns their
+/// number.
 ///
 /// # Errors
-/// What the database refused; batches before that stand.
+///
+/// The database fails. Earlier batches stay settled.
 pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
     let mut count = 0;
     loop {
@@ -570,10 +643,11 @@ pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
     }
 }
 
-/// A person wants an ERROR step tried again.
+/// Retries a step in ERROR on behalf of a person.
 ///
 /// # Errors
-/// [`ChangeError::Refused`] when the step is in another state; with what to do instead.
+///
+/// [`ChangeError::Refused`] with a remedy if the step is in another state.
 pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
@@ -582,11 +656,16 @@ pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), Cha
     Ok(())
 }
 
-/// The same within a transaction that has taken APPLY ([`share_apply`]).
+/// Does the same within a transaction that has taken APPLY ([`share_apply`]).
 ///
 /// # Errors
-/// As [`retry_step`].
-pub async fn ask_to_retry(transaction: &mut PgConnection, step: StepId, by: &str) -> Result<(), ChangeError> {
+///
+/// See [`retry_step`].
+pub async fn ask_to_retry(
+    transaction: &mut PgConnection,
+    step: StepId,
+    by: &str,
+) -> Result<(), ChangeError> {
     let event = StepEvent::Retry { why: Why::Retry };
     apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
     sqlx::query("UPDATE step SET cause_by = left($2, 200) WHERE id = $1")
@@ -597,13 +676,17 @@ pub async fn ask_to_retry(transaction: &mut PgConnection, step: StepId, by: &str
     Ok(())
 }
 
-/// A step is to run again at its present generation, for a reason that is progress: drift, a hook, data that it sees.
+/// Runs a step again at its present generation for a cause that is progress: drift, a hook or
+/// changed input.
 ///
 /// # Errors
-/// [`ChangeError::Refused`] when it is destructive and done.
+///
+/// [`ChangeError::Refused`] if the step is destructive and done.
 pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), ChangeError> {
-    let generation: Option<(i64,)> =
-        sqlx::query_as("SELECT generation FROM step WHERE id = $1").bind(step.0).fetch_optional(pool).await?;
+    let generation: Option<(i64,)> = sqlx::query_as("SELECT generation FROM step WHERE id = $1")
+        .bind(step.0)
+        .fetch_optional(pool)
+        .await?;
     let Some((generation,)) = generation else {
         return Err(StoreError::corrupt(format!("step {step}"), "it is not there").into());
     };
@@ -611,10 +694,11 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), Cha
     change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
 }
 
-/// Stops a run: a queued one at once, a running one as soon as its worker hears of it (or its lease is over).
+/// Cancels a run: a queued one at once, a running one when its worker notices or its lease expires.
 ///
 /// # Errors
-/// [`ChangeError::NotOpen`] when there is nothing to stop.
+///
+/// [`ChangeError::NotOpen`] if the run has ended or does not exist.
 pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
     let asked = ask_to_cancel(&mut transaction, run, by).await?;
@@ -622,16 +706,22 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
     end_cancelled(pool, run, asked).await
 }
 
-/// Whether a run that is to be cancelled had still to be leased.
+/// Whether a run to cancel was still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "one that is queued is ended once this is committed: `end_cancelled`"]
 pub struct Queued(bool);
 
-/// The first half of [`cancel_run`], as part of a transaction that does nothing before this: asks for it.
+/// The first half of [`cancel_run`]: requests the cancellation. It must be the first statement of
+/// its transaction.
 ///
 /// # Errors
-/// [`ChangeError::NotOpen`] when there is nothing to stop.
-pub async fn ask_to_cancel(transaction: &mut PgConnection, run: RunId, by: &str) -> Result<Queued, ChangeError> {
+///
+/// [`ChangeError::NotOpen`] if the run has ended or does not exist.
+pub async fn ask_to_cancel(
+    transaction: &mut PgConnection,
+    run: RunId,
+    by: &str,
+) -> Result<Queued, ChangeError> {
     share_apply(transaction).await?;
     let open: Option<(String,)> = sqlx::query_as(
         "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
@@ -648,33 +738,36 @@ pub async fn ask_to_cancel(transaction: &mut PgConnection, run: RunId, by: &str)
     Ok(Queued(state == "queued"))
 }
 
-/// Whether there is such a run, open or not.
-///
-/// # Errors
-/// What the database refused.
+/// Whether a run exists, open or ended.
 pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
-    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)").bind(run.0).fetch_one(on).await?;
+    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
+        .bind(run.0)
+        .fetch_one(on)
+        .await?;
     Ok(there)
 }
 
-/// The second half of [`cancel_run`], once the first is committed: ends the run if no worker has it.
-///
-/// # Errors
-/// What the database refused.
-pub async fn end_cancelled(pool: &PgPool, run: RunId, Queued(queued): Queued) -> Result<(), ChangeError> {
+/// The second half of [`cancel_run`], after the first is committed: ends the run if no worker has
+/// leased it.
+pub async fn end_cancelled(
+    pool: &PgPool,
+    run: RunId,
+    Queued(queued): Queued,
+) -> Result<(), ChangeError> {
     if queued {
-        // Leased meanwhile: then its worker hears of it.
+        // If a worker has leased it since, that worker cancels it.
         end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
     }
     Ok(())
 }
 
-/// Asks to end the runs under way of steps that this target has just changed or re-runs: their results would be applied nowhere. Gives
-/// how many there are. The commit's own transaction calls it.
-///
-/// # Errors
-/// What the database refused.
-pub async fn end_superseded(transaction: &mut PgConnection, target: TargetNo) -> Result<u64, StoreError> {
+/// Requests the cancellation of running runs of steps that this blueprint changed or re-runs,
+/// because their results would not be applied. Returns their number. The transaction of the commit
+/// calls it.
+pub async fn end_superseded(
+    transaction: &mut PgConnection,
+    target: TargetNo,
+) -> Result<u64, StoreError> {
     let asked = sqlx::query(
         "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
          FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
@@ -690,33 +783,27 @@ pub async fn end_superseded(transaction: &mut PgConnection, target: TargetNo) ->
     Ok(asked.rows_affected())
 }
 
-/// A run whose lease is over.
+/// A run whose lease has expired.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct OverdueRun {
-    /// The attempt.
     pub run: i64,
-    /// Of which step.
     pub step: Uuid,
-    /// Its epoch.
     pub epoch: i64,
-    /// Whether a worker ever had it.
+    /// Whether a worker ever leased it.
     pub leased: bool,
-    /// Whether its step loses data, so that only a proof lets it run again.
+    /// Whether its step is destructive, so that it runs again only with a proof that it never
+    /// started.
     pub destructive: bool,
-    /// The class of its jig.
     pub jig: String,
-    /// Whether the run is on its node, and so in its ledger.
+    /// Whether the run executes on its node, so that the node's ledger lists it.
     pub on_node: bool,
     /// The hash of the node's document.
     pub doc: Option<Vec<u8>>,
-    /// How its row says that it is reached, in the form of a document.
+    /// The connection in the node's row, in the form of a document.
     pub connection: Option<Value>,
 }
 
-/// Runs whose leases are over, at most `limit`, oldest first.
-///
-/// # Errors
-/// What the database refused.
+/// Runs whose leases have expired, oldest first.
 pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive, j.class AS jig,
@@ -732,24 +819,31 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
     Ok(rows)
 }
 
-/// What the janitor knows of an overdue run.
+/// The janitor's finding about an overdue run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
-    /// Nobody had it when it was looked at.
+    /// No worker had leased it when the janitor read it.
     Queued,
-    /// A worker had it, and its node's ledger proves that it never ran, and now never will.
+    /// A worker had leased it, but the node's ledger proves that it never ran and never will.
     NeverStarted,
-    /// A worker had it.
+    /// A worker had leased it.
     Lost,
 }
 
-/// Ends one overdue run, if it still is what was found: looking at others may have taken minutes, in which a worker may have leased
-/// it, or renewed its lease.
+/// Ends an overdue run if the finding still applies. Checks of other runs may have taken minutes,
+/// in which a worker may have leased it or renewed its lease.
 ///
 /// # Errors
-/// What the database refused; then nothing has changed.
-pub async fn end_overdue_run(pool: &PgPool, run: RunId, found: Overdue) -> Result<Finished, StoreError> {
-    let lost = || RunEnd::Lost { reason: "its worker was not heard of until its lease was over".to_owned() };
+///
+/// The database fails. Nothing has changed.
+pub async fn end_overdue_run(
+    pool: &PgPool,
+    run: RunId,
+    found: Overdue,
+) -> Result<Finished, StoreError> {
+    let lost = || RunEnd::Lost {
+        reason: "its worker was not heard of until its lease was over".to_owned(),
+    };
     match found {
         Overdue::Queued => end_run(pool, run, Ender::JanitorOfQueued, &RunEnd::Unstarted).await,
         Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
@@ -757,32 +851,36 @@ pub async fn end_overdue_run(pool: &PgPool, run: RunId, found: Overdue) -> Resul
     }
 }
 
-/// Notes that a node answers, or does not. What its death means for its steps happens in the same transaction; runs that were on
-/// it end as lost, and their workers find out by their next renewal. Gives whether anything changed.
+/// Sets whether a node is alive, and applies the effect on its steps in the same transaction. Runs
+/// on a dead node end as lost; their workers notice at their next renewal. Returns whether anything
+/// changed.
 ///
 /// # Errors
-/// [`ChangeError::NoNode`].
+///
+/// [`ChangeError::NoNode`] if the node does not exist.
 pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
     turn_node(pool, node, alive, None, None).await
 }
 
-/// What somebody found out who was let in.
+/// The result of a successful connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Joined<'a> {
-    /// The node's boot id.
     pub boot_id: &'a str,
-    /// Whether what runs there is known, and as of which report of the machine; without that nothing starts there.
+    /// The version of the machine's reports for which its running processes are known. `None`:
+    /// unknown, so nothing starts on the node.
     pub confirmed: Option<i32>,
 }
 
-/// As what a node has to be found for a look to turn it: whoever looked decided that before it had the lock.
+/// The node state on which a health check based its decision, before it had the lock. The node
+/// changes only if this still applies.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
-    /// Which way was looked.
+    /// The connection number that it used.
     pub way_no: i32,
-    /// What spoke against what was believed, this look included. Another look changes it.
+    /// The number of results against the believed state, with this check. Any other check changes
+    /// it.
     pub against: i32,
-    /// The boot id that was known; empty: none.
+    /// The known boot id. Empty: none.
     pub boot_id: &'a str,
 }
 
@@ -799,13 +897,14 @@ struct Found {
 
 impl Found {
     fn is(&self, expected: &Expected<'_>) -> bool {
-        // The first boot id of all is noted by the look that then turns the node.
+        // The health check that records the first boot id also changes the node.
         let same_start = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
         same_start && (self.way_no, self.look_against) == (expected.way_no, expected.against)
     }
 }
 
-/// The same, with what somebody found out who was let in; nothing happens to a node that is not what was expected any more.
+/// Does the same with the result of a connection. Does nothing if the node is no longer in the
+/// expected state.
 pub(super) async fn turn_node(
     pool: &PgPool,
     node: NodeId,
@@ -823,19 +922,27 @@ pub(super) async fn turn_node(
     .fetch_optional(&mut *transaction)
     .await?;
     let found = found.ok_or(ChangeError::NoNode(node))?;
-    if found.alive == alive || found.phantom || expected.is_some_and(|expected| !found.is(&expected)) {
+    if found.alive == alive
+        || found.phantom
+        || expected.is_some_and(|expected| !found.is(&expected))
+    {
         return Ok(false);
     }
     let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
     if !alive {
         for step in end_rows(&mut transaction, Which::QueuedOn(node)).await? {
-            apply_change(&mut transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+            apply_change(
+                &mut transaction,
+                &Change::Step { step, event: StepEvent::NeverStarted },
+                &[step],
+            )
+            .await?;
         }
     }
-    // Steps are locked by their transition before the node's trigger touches them, in the one order.
+    // The transition locks the steps in the common order before the node's trigger updates them.
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
     let outcome = decide(&mut transaction, &change, &[]).await?;
-    // Steps leave TRANSITION together with their runs, so these end first.
+    // Steps leave TRANSITION together with their runs, so the runs end first.
     end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
     let events = write(&mut transaction, &outcome).await?;
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
@@ -857,12 +964,9 @@ pub(super) async fn turn_node(
     Ok(true)
 }
 
-/// Whether steps may start on a node; and who says so, and why, when they may not. What runs there goes on to its end, and every step
-/// keeps its state; a run that nobody has yet goes back. The caller's transaction has taken nothing yet. None: there is no such machine;
-/// else whether that is news.
-///
-/// # Errors
-/// What the database refused.
+/// Puts a node in maintenance, with person and reason, or ends its maintenance. Running runs
+/// continue, and every step keeps its state; queued runs return. The caller's transaction must hold
+/// no locks yet. Returns whether it changed, or `None` if there is no such node.
 pub async fn set_node_available(
     transaction: &mut PgConnection,
     node: NodeId,
@@ -882,7 +986,12 @@ pub async fn set_node_available(
     }
     if !available {
         for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
-            apply_change(transaction, &Change::Step { step, event: StepEvent::NeverStarted }, &[step]).await?;
+            apply_change(
+                transaction,
+                &Change::Step { step, event: StepEvent::NeverStarted },
+                &[step],
+            )
+            .await?;
         }
     }
     sqlx::query(
@@ -900,18 +1009,18 @@ pub async fn set_node_available(
     Ok(Some(true))
 }
 
-/// Which open runs end without a word of their workers.
+/// The open runs to end without their workers.
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
-    /// Nobody has them yet, and their node died.
+    /// Queued runs on a dead node.
     QueuedOn(NodeId),
-    /// Nobody has them yet, and nothing may start on their node.
+    /// Queued runs on a node in maintenance.
     QueuedBefore(NodeId),
-    /// Their steps count them no more, because their node died.
+    /// Runs of steps that no longer count them, because their node died.
     OfSteps(&'a [StepId]),
-    /// Nobody has them yet, and their noderoles go.
+    /// Queued runs of removed noderoles.
     QueuedOf(&'a [StepId]),
-    /// Their nodes are given up: nobody reaches them any more.
+    /// All runs on expunged nodes, which no worker reaches any more.
     On(&'a [NodeId]),
 }
 
@@ -925,15 +1034,22 @@ struct DeadRow {
     log_bytes: i64,
 }
 
-/// Ends runs without a word of their workers; gives their steps.
-async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Vec<StepId>, StoreError> {
+/// Ends runs without their workers. Returns their steps.
+async fn end_rows(
+    transaction: &mut PgConnection,
+    which: Which<'_>,
+) -> Result<Vec<StepId>, StoreError> {
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
-        Which::QueuedBefore(node) => (vec![node.0], Vec::new(), true, "its node was taken out of service"),
+        Which::QueuedBefore(node) => {
+            (vec![node.0], Vec::new(), true, "its node was taken out of service")
+        }
         Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
         Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
-        Which::On(nodes) => (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up"),
+        Which::On(nodes) => {
+            (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up")
+        }
     };
     let rows: Vec<DeadRow> = sqlx::query_as(
         "UPDATE run r SET outcome = CASE r.state WHEN 'queued' THEN 'unstarted' ELSE 'lost' END, state = 'ended',
@@ -949,18 +1065,21 @@ async fn end_rows(transaction: &mut PgConnection, which: Which<'_>) -> Result<Ve
     .bind(reason)
     .fetch_all(&mut *transaction)
     .await?;
-    let told = |row: &DeadRow| run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes);
+    let told = |row: &DeadRow| {
+        run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes)
+    };
     let events: Vec<_> = rows.iter().flat_map(told).collect();
     append_events(transaction, &events, &[]).await?;
     Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
 }
 
-/// Ends what a commit makes pointless: queued runs of these steps, and every run on these nodes. Runs under way elsewhere go on to
-/// their end. The transaction has taken APPLY alone.
-///
-/// # Errors
-/// What the database refused.
-pub async fn end_removed(transaction: &mut PgConnection, steps: &[StepId], nodes: &[NodeId]) -> Result<(), StoreError> {
+/// Ends runs that a commit makes pointless: queued runs of these steps, and every run on these
+/// nodes. Other runs continue to their end. The transaction holds APPLY exclusively.
+pub async fn end_removed(
+    transaction: &mut PgConnection,
+    steps: &[StepId],
+    nodes: &[NodeId],
+) -> Result<(), StoreError> {
     end_rows(transaction, Which::On(nodes)).await?;
     end_rows(transaction, Which::QueuedOf(steps)).await?;
     Ok(())

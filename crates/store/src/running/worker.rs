@@ -1,4 +1,5 @@
-//! Workers' rows. A worker is new with every start: a name that lives on would hide that what ran under it has died.
+//! Workers' rows. Each start of a worker gets a new row. A reused one would hide that the earlier
+//! process's runs died.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,30 +22,29 @@ impl std::fmt::Display for WorkerId {
     }
 }
 
-/// What a worker says of itself.
+/// A worker's data at its start.
 #[derive(Debug, Clone)]
 pub struct Hello {
-    /// Its id, minted at its start.
+    /// Generated at its start.
     pub id: WorkerId,
-    /// For people; unique as the id is.
+    /// A name for people. Unique because it contains the id.
     pub name: String,
-    /// Runs at once.
+    /// The maximum number of concurrent runs.
     pub capacity: u32,
-    /// Classes of jigs that it has.
+    /// The classes of jigs that it supports.
     pub jigs: Vec<String>,
-    /// Where it is.
     pub host: String,
-    /// Its process there.
     pub pid: u32,
-    /// The build.
     pub version: String,
 }
 
-/// Makes the worker known (phase welcomed). Saying hello again, after the database was away, changes nothing but its lease.
-///
-/// # Errors
-/// What the database refused.
-pub async fn ensure_worker(pool: &PgPool, hello: &Hello, lease: Duration) -> Result<(), StoreError> {
+/// Inserts the worker's row (phase welcomed). A repeated call, for example after a database outage,
+/// only renews the lease.
+pub async fn ensure_worker(
+    pool: &PgPool,
+    hello: &Hello,
+    lease: Duration,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
          VALUES ($1, $2, 'welcomed', $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
@@ -63,10 +63,7 @@ pub async fn ensure_worker(pool: &PgPool, hello: &Hello, lease: Duration) -> Res
     Ok(())
 }
 
-/// Counts the worker's capacity from now on: it has its connections, and listens.
-///
-/// # Errors
-/// What the database refused.
+/// Marks the worker as ready for runs: it is connected and listens.
 pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), StoreError> {
     sqlx::query(
         "WITH confirmed AS (UPDATE worker SET phase = 'confirmed' WHERE id = $1 AND phase <> 'nack')
@@ -79,20 +76,21 @@ pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), Store
     Ok(())
 }
 
-/// How far a worker has joined.
+/// The join phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Its capacity counts.
     Confirmed,
-    /// It does not yet, or no more.
+    /// Its capacity does not count yet, or no longer.
     Other,
 }
 
-/// Renews the worker's own lease; gives its phase. None: its row is gone.
-///
-/// # Errors
-/// What the database refused.
-pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> Result<Option<Phase>, StoreError> {
+/// Renews the worker's own lease and returns its phase. `None`: its row is gone.
+pub async fn renew_worker(
+    pool: &PgPool,
+    worker: WorkerId,
+    lease: Duration,
+) -> Result<Option<Phase>, StoreError> {
     let phase: Option<String> = sqlx::query_scalar(
         "UPDATE worker SET lease_until = now() + make_interval(secs => $2), heard_at = now() WHERE id = $1 RETURNING phase",
     )
@@ -103,12 +101,13 @@ pub async fn renew_worker(pool: &PgPool, worker: WorkerId, lease: Duration) -> R
     Ok(phase.map(|phase| if phase == "confirmed" { Phase::Confirmed } else { Phase::Other }))
 }
 
-/// Reports the secrets that a worker has. False: its row is not there yet, or is gone.
-///
-/// # Errors
-/// What the database refused.
-pub async fn report_secrets(pool: &PgPool, worker: WorkerId, secrets: &[KnownSecret]) -> Result<bool, StoreError> {
-    // Only another list is written: the row is renewed often enough.
+/// Stores the list of a worker's secrets. `false`: the worker has no row.
+pub async fn report_secrets(
+    pool: &PgPool,
+    worker: WorkerId,
+    secrets: &[KnownSecret],
+) -> Result<bool, StoreError> {
+    // Writes only changes, because the row is updated often enough.
     let there: Option<bool> = sqlx::query_scalar(
         "WITH reported AS (UPDATE worker SET secrets = $2 WHERE id = $1 AND secrets IS DISTINCT FROM $2)
          SELECT true FROM worker WHERE id = $1",
@@ -120,13 +119,14 @@ pub async fn report_secrets(pool: &PgPool, worker: WorkerId, secrets: &[KnownSec
     Ok(there.is_some())
 }
 
-/// The secrets that the workers have which take runs now. None: no such worker has reported any, so nothing is known.
+/// The secrets of all workers that accept runs now. `None`: none of these workers has reported any,
+/// so nothing is known.
 ///
-/// A version counts as soon as one worker has it. Of two descriptors, none counts if they differ.
-///
-/// # Errors
-/// What the database refused.
-pub async fn known_secrets(on: &mut PgConnection) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
+/// A version counts as soon as one worker has it. If workers report different descriptors, none of
+/// them counts.
+pub async fn known_secrets(
+    on: &mut PgConnection,
+) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
     let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
         "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
     )
@@ -136,15 +136,13 @@ pub async fn known_secrets(on: &mut PgConnection) -> Result<Option<BTreeMap<Stri
     for secret in reported.iter().flat_map(|list| &list.0) {
         let of_all = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
         of_all.versions.extend(&secret.versions);
-        of_all.descriptor = of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+        of_all.descriptor =
+            of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
     }
     Ok((!known.is_empty()).then_some(known))
 }
 
-/// Ends a worker: its capacity counts no more from now on.
-///
-/// # Errors
-/// What the database refused.
+/// Ends a worker, whose capacity no longer counts.
 pub async fn bye(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
     sqlx::query("UPDATE worker SET phase = 'none', lease_until = now(), reason = $2 WHERE id = $1")
         .bind(worker.0)

@@ -1,13 +1,15 @@
-//! Steps between rows and the engine: loads and locks what a change needs, writes what it answers.
+//! Loads and locks the steps that a change needs, and writes the engine's outcome.
 //!
-//! Which steps a change needs depends on states, and states move until their rows are locked. So: lock what is known to be needed,
-//! ask the engine, and where it lacks something, let the locks go (by a savepoint) and lock more. All locks of one round are taken
-//! in one statement in the order (rank, id), so two changes can't wait for each other.
+//! The steps that a change needs depend on states, and states can change until their rows are
+//! locked. So this module locks the steps known to be needed and calls the engine. If the engine
+//! lacks steps, it releases the locks (with a savepoint) and locks more. One statement takes all
+//! locks of a round in the order (rank, id), so two changes cannot deadlock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply, apply_each,
+    Cause, Change, Child, Missing, Outcome, Progress, Step, StepState, Stop, World, apply,
+    apply_each,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind;
@@ -19,10 +21,11 @@ use super::ChangeError;
 use super::event::{Event, step_event};
 use crate::StoreError;
 
-/// The state of a step whose noderole is not meant any more. The engine knows no such step: nothing leads to it.
+/// The state of a step whose noderole was removed. The engine never sees such a step, because it
+/// has no edges.
 pub(super) const GONE: &str = "gone";
 
-/// A chain longer than this, hop by hop, is no graph that planning makes.
+/// Planning never creates a longer chain.
 const MAX_ROUNDS: usize = 100_000;
 
 #[derive(sqlx::FromRow)]
@@ -93,7 +96,8 @@ impl StepRow {
     }
 }
 
-/// Asks the engine for a change's outcome, with everything that it touches locked until the transaction ends.
+/// Lets the engine decide a change. Everything that it touches is locked until the transaction
+/// ends.
 pub(super) async fn decide(
     transaction: &mut PgConnection,
     change: &Change,
@@ -127,16 +131,19 @@ async fn decided(
     Err(StoreError::corrupt("edge", "a change reaches further than any graph is deep").into())
 }
 
-/// The same for several changes, one after the other, with one locking of all that they touch. Those that don't fit are left out.
+/// Does the same for several changes, one after the other, with one round of locks for all of them.
+/// Changes that do not fit are skipped.
 pub(super) async fn decide_each(
     transaction: &mut PgConnection,
     changes: &[Change],
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
-    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome)).await
+    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome))
+        .await
 }
 
-/// What is locked in a round. Edges are read once: they change only in a commit, which APPLY keeps out.
+/// The locks of a round. Edges are read once: only a commit changes them, and APPLY excludes
+/// commits.
 #[derive(Default)]
 struct Wanted {
     steps: BTreeSet<Uuid>,
@@ -145,11 +152,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// These steps, their children, and what is reached through instants.
+    /// These steps, their children, and all steps reached through immediate steps.
     async fn ahead(on: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
         let mut wanted = Self::default();
         let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-        // OFFSET 0: however many the database thinks these are, they are few, and reading all edges for them takes longer than the rest.
+        // OFFSET 0 forces lookups by key. The steps are few, whatever the planner expects, and
+        // scanning all edges takes longer than everything else.
         let edges = sqlx::query_as(
             "WITH RECURSIVE passed AS (
                SELECT id FROM unnest($1::uuid[]) AS s (id)
@@ -166,7 +174,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Takes in parents, each with one child; or with none, when it has none.
+    /// Adds parents, each with one child, or without a child if it has none.
     fn know(&mut self, edges: Vec<(Uuid, Option<Uuid>, Option<String>)>) {
         for (parent, child, kind) in edges {
             self.steps.insert(parent);
@@ -183,7 +191,7 @@ impl Wanted {
         }
     }
 
-    /// Takes in what a change lacked.
+    /// Adds the steps and edges that a change lacked.
     async fn add(&mut self, on: &mut PgConnection, missing: Missing) -> Result<(), StoreError> {
         self.steps.extend(missing.steps.iter().map(|step| step.0));
         let of: Vec<Uuid> = missing.children_of.iter().map(|step| step.0).collect();
@@ -197,10 +205,11 @@ impl Wanted {
             self.know(edges);
         }
         for node in missing.on_nodes {
-            let steps: Vec<(Uuid,)> = sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
-                .bind(node.0)
-                .fetch_all(&mut *on)
-                .await?;
+            let steps: Vec<(Uuid,)> =
+                sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
+                    .bind(node.0)
+                    .fetch_all(&mut *on)
+                    .await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
         }
@@ -208,7 +217,11 @@ impl Wanted {
     }
 
     async fn lock(&self, on: &mut PgConnection) -> Result<World, ChangeError> {
-        let mut world = World { steps: BTreeMap::new(), children: self.children.clone(), on_node: self.nodes.clone() };
+        let mut world = World {
+            steps: BTreeMap::new(),
+            children: self.children.clone(),
+            on_node: self.nodes.clone(),
+        };
         let ids: Vec<Uuid> = self.steps.iter().copied().collect();
         let rows: Vec<StepRow> = sqlx::query_as(
             "SELECT id, node_id, rank, destructive, instant, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
@@ -238,8 +251,11 @@ struct Moved {
     moved: bool,
 }
 
-/// Writes an outcome's deltas; gives the events that tell of it.
-pub(super) async fn write(transaction: &mut PgConnection, outcome: &Outcome) -> Result<Vec<Event>, StoreError> {
+/// Writes the deltas of an outcome and returns the events about them.
+pub(super) async fn write(
+    transaction: &mut PgConnection,
+    outcome: &Outcome,
+) -> Result<Vec<Event>, StoreError> {
     let deltas = &outcome.deltas;
     if deltas.is_empty() {
         return Ok(Vec::new());

@@ -1,10 +1,16 @@
-//! Known ways round other systems' gates, one after the other, by REST and by a page's own calls.
+//! Known attacks on the gates of other systems, via REST and via server functions.
 
 use super::*;
 
 impl House {
-    /// What came of opening nothing new: an edit appended by this way.
-    async fn append_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64), edits: &Value) -> Outcome {
+    /// Appends edits to an open proposal via this interface.
+    async fn append_by(
+        &self,
+        way: Way,
+        cookie: &str,
+        (proposal, version): (i64, i64),
+        edits: &Value,
+    ) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 let given = json!({"version": version, "edits": edits});
@@ -17,7 +23,13 @@ impl House {
         })
     }
 
-    async fn submit_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64), title: &str) -> Outcome {
+    async fn submit_by(
+        &self,
+        way: Way,
+        cookie: &str,
+        (proposal, version): (i64, i64),
+        title: &str,
+    ) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 let given = json!({"version": version, "title": title});
@@ -33,12 +45,13 @@ impl House {
 
 /// Case 3.
 #[tokio::test]
-async fn a_change_that_changes_nothing_reaches_no_review() {
+async fn empty_change_cannot_be_submitted() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let web = house.id_of("web", &ada).await;
-    let bind = json!([{"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"}]);
+    let bind =
+        json!([{"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"}]);
     let (proposal, version) = house.draft(&ada, "web", bind).await;
     let undo = json!({"version": version});
     house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
@@ -52,9 +65,9 @@ async fn a_change_that_changes_nothing_reaches_no_review() {
     assert_eq!((house.count("submission").await, house.count("target").await), (0, 1));
 }
 
-/// Case 6: whoever had a hand in it, and programs.
+/// Case 6: authors of any edit, and API clients.
 #[tokio::test]
-async fn whoever_had_a_hand_in_it_approves_by_no_way() {
+async fn author_approval_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -63,14 +76,15 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     let takes_it_back = house.person("dan", both).await;
     let brings_it_again = house.person("fay", both).await;
     let asks = house.person("eve", both).await;
-    // Programs begin no session: this one was somebody before.
+    // Service accounts can't start a session. This one had a session before it became one.
     let robot = house.person("robot", both).await;
     house.sql("UPDATE person SET kind = 'service' WHERE name = 'robot'").await;
     let edits = house.data(&ada, "web", 1).await;
     let (proposal, version) = house.draft(&ada, "web", edits).await;
     for n in [2, 3] {
         let edits = house.data(&ada, "web", n).await;
-        let appended = house.append_by(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
+        let appended =
+            house.append_by(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
         assert_eq!(appended.0, 200, "{appended:?}");
     }
     let undo = json!({"version": version + 2});
@@ -86,9 +100,17 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
     ];
     for way in WAYS {
         for (who, cookie) in authors {
-            assert_eq!(house.judge_by(way, cookie, id, "approve").await, no(403, "author"), "{way:?}: {who}");
+            assert_eq!(
+                house.judge_by(way, cookie, id, "approve").await,
+                no(403, "author"),
+                "{way:?}: {who}"
+            );
         }
-        assert_eq!(house.judge_by(way, &robot, id, "approve").await, no(403, "not_a_reviewer"), "{way:?}");
+        assert_eq!(
+            house.judge_by(way, &robot, id, "approve").await,
+            no(403, "not_a_reviewer"),
+            "{way:?}"
+        );
     }
     for cookie in [&ada, &edits_it, &robot] {
         house.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
@@ -99,7 +121,7 @@ async fn whoever_had_a_hand_in_it_approves_by_no_way() {
 
 /// Case 7.
 #[tokio::test]
-async fn two_ways_at_once_make_one_target() {
+async fn concurrent_commits_create_one_target() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -107,7 +129,8 @@ async fn two_ways_at_once_make_one_target() {
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
     house.judge_by(Way::Rest, &bo, id, "approve").await;
-    let (rest, page) = tokio::join!(house.commit_by(Way::Rest, &ada, id), house.commit_by(Way::Page, &bo, id));
+    let (rest, page) =
+        tokio::join!(house.commit_by(Way::Rest, &ada, id), house.commit_by(Way::Page, &bo, id));
     let lost = match (rest.0, page.0) {
         (201, _) => page,
         (_, 200) => rest,
@@ -119,7 +142,7 @@ async fn two_ways_at_once_make_one_target() {
 
 /// Case 9.
 #[tokio::test]
-async fn what_is_made_again_takes_no_approval_along() {
+async fn recreated_resource_inherits_no_approval() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -132,7 +155,9 @@ async fn what_is_made_again_takes_no_approval_along() {
         let draft = house.draft(&ada, "web", edits).await;
         let again = house.submit(&ada, draft).await;
         house.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
-        house.refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal").await;
+        house
+            .refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal")
+            .await;
         house.discard_by(way, &ada, draft).await;
     }
 
@@ -141,13 +166,16 @@ async fn what_is_made_again_takes_no_approval_along() {
         json!([{"edit": "create_deployment", "id": uuid::Uuid::new_v4(), "phantom": uuid::Uuid::new_v4(), "name": "below",
                 "parent": web}])
     };
-    let role = |deployment: &Value| json!([{"edit": "add_role", "deployment": deployment, "role": "app"}]);
+    let role =
+        |deployment: &Value| json!([{"edit": "add_role", "deployment": deployment, "role": "app"}]);
     house.passes(&ada, "web", make(), &[&bo]).await;
     let first = house.id_of("below", &ada).await;
     let draft = house.draft(&ada, "below", role(&first)).await;
     let old = house.submit(&ada, draft).await;
     house.judge_by(Way::Rest, &bo, old, "approve").await;
-    house.passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo]).await;
+    house
+        .passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo])
+        .await;
     house.passes(&ada, "web", make(), &[&bo]).await;
     let second = house.id_of("below", &ada).await;
     assert_ne!(first, second);
@@ -157,9 +185,9 @@ async fn what_is_made_again_takes_no_approval_along() {
     house.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
 }
 
-/// Case 10: no policy lets anything pass unreviewed.
+/// Case 10: a policy can't allow changes without a review.
 #[tokio::test]
-async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
+async fn policy_without_review_cannot_be_proposed() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
@@ -183,9 +211,10 @@ async fn a_policy_that_asks_for_too_little_is_not_even_proposed() {
     assert_eq!(house.count("edit").await, 1);
 }
 
-/// Case 12: an objection outvotes approvals by every way, and ends with the right to give it.
+/// Case 12: an objection outvotes approvals on every interface, until its author loses the
+/// permission to review.
 #[tokio::test]
-async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
+async fn objection_blocks_commit_until_reviewer_loses_permission() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -207,7 +236,7 @@ async fn an_objection_keeps_every_way_shut_while_its_giver_may_review() {
 
 /// Case 14.
 #[tokio::test]
-async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
+async fn policy_change_must_pass_both_policies() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -221,7 +250,9 @@ async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
     let draft = house.draft(&ada, "web", set(2)).await;
     let stricter = house.submit(&ada, draft).await;
     house.judge_by(Way::Page, &bo, stricter, "approve").await;
-    house.refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself").await;
+    house
+        .refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself")
+        .await;
     house.judge_by(Way::Page, &cy, stricter, "approve").await;
     assert_eq!(house.commit_by(Way::Page, &ada, stricter).await.0, 200);
     house.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
@@ -229,12 +260,14 @@ async fn a_policy_passes_under_the_old_and_the_new_one_by_every_way() {
     let draft = house.draft(&ada, "web", set(1)).await;
     let weaker = house.submit(&ada, draft).await;
     house.judge_by(Way::Rest, &bo, weaker, "approve").await;
-    house.refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it").await;
+    house
+        .refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it")
+        .await;
 }
 
 /// Case 16.
 #[tokio::test]
-async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
+async fn database_failure_during_commit_commits_nothing() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -246,8 +279,11 @@ async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
     let before = (house.count(written).await, house.count("audit").await);
     for way in WAYS {
         let mut held = house.db.owner().begin().await.expect("a transaction");
-        // Its last statement waits: everything else of the commit is written by then.
-        sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.expect("the owner may");
+        // The last statement of the commit waits. All others have been executed.
+        sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
+            .execute(&mut *held)
+            .await
+            .expect("the owner may");
         let cut = async {
             house.somebody_waits().await;
             house.db.cut_connections().await.expect("to cut");
@@ -261,9 +297,10 @@ async fn a_database_that_goes_away_during_a_commit_is_no_commit() {
     assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200, "and then it passes");
 }
 
-/// Case 20: what can't be undone comes first, however much comes along and however little of it fits into the answer.
+/// Case 20: irreversible changes come first, however many others there are and however few fit into
+/// the response.
 #[tokio::test]
-async fn a_destructive_line_stands_before_an_oversized_difference() {
+async fn destructive_changes_precede_oversized_difference() {
     const TOOL: &str = "
 barclamp: {name: tool, version: '1', description: For tests}
 roles:
@@ -272,7 +309,10 @@ roles:
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let imported = house.tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}})).await.json();
+    let imported = house
+        .tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}}))
+        .await
+        .json();
     let web = house.id_of("web", &ada).await;
     let crowd = api::console::DOCUMENTS_SHOWN;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
@@ -283,11 +323,14 @@ roles:
         .fetch_all(house.db.app())
         .await
         .expect("nodes");
-    let mut edits: Vec<Value> = vec![json!({"edit": "bind_nodes", "deployment": web, "nodes": crowd, "role": "app"})];
+    let mut edits: Vec<Value> =
+        vec![json!({"edit": "bind_nodes", "deployment": web, "nodes": crowd, "role": "app"})];
     edits.push(
         json!({"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": imported["barclamps"][0][2]}),
     );
-    edits.push(json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "wipe"}));
+    edits.push(
+        json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "wipe"}),
+    );
     let draft = house.draft(&ada, "web", Value::from(edits)).await;
     let id = house.submit(&ada, draft).await;
     for way in WAYS {
@@ -304,20 +347,29 @@ roles:
     let page = house.visit(&format!("/reviews/{id}"), &bo).await;
     let text = page.text();
     let (undone, crowd) = (text.find("be undone"), text.find("m1.house.example.com"));
-    assert!(undone.is_some() && crowd.is_none_or(|crowd| undone < Some(crowd)), "{undone:?} {crowd:?}");
+    assert!(
+        undone.is_some() && crowd.is_none_or(|crowd| undone < Some(crowd)),
+        "{undone:?} {crowd:?}"
+    );
 }
 
-/// Case 20: no number that would be stored as another one is taken.
+/// Case 20: a number that would be stored as another number is rejected.
 #[tokio::test]
-async fn number_that_would_change_is_taken_by_no_way() {
+async fn unrepresentable_number_is_rejected_on_every_interface() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let web = house.id_of("web", &ada).await;
     let edits = house.data(&ada, "web", 1).await;
     let (proposal, version) = house.draft(&ada, "web", edits).await;
-    for number in ["1e-400", "-1e-400", "1e400", "9007199254740993", "123456789012345678901234", "0.10000000000000001"]
-    {
+    for number in [
+        "1e-400",
+        "-1e-400",
+        "1e400",
+        "9007199254740993",
+        "123456789012345678901234",
+        "0.10000000000000001",
+    ] {
         let edits = format!(
             r#"[{{"edit": "set_role_data", "deployment": {web}, "role": "app",
                  "data": {{"app": {{"port": {number}}}}}}}]"#
@@ -330,12 +382,20 @@ async fn number_that_would_change_is_taken_by_no_way() {
                 ),
                 Way::Page => (
                     "/call/edit".to_owned(),
-                    format!(r#"{{"proposal": {proposal}, "version": {version}, "edits": {edits}}}"#),
+                    format!(
+                        r#"{{"proposal": {proposal}, "version": {version}, "edits": {edits}}}"#
+                    ),
                 ),
             };
             let answer = house.ask(house.post_json(&path, &ada, body)).await;
-            assert!((400..500).contains(&answer.status.as_u16()), "{way:?} {number}: {}", answer.text());
-            let placed = way == Way::Page || answer.text().contains("line 2") || answer.text().contains("/app/port");
+            assert!(
+                (400..500).contains(&answer.status.as_u16()),
+                "{way:?} {number}: {}",
+                answer.text()
+            );
+            let placed = way == Way::Page
+                || answer.text().contains("line 2")
+                || answer.text().contains("/app/port");
             assert!(placed, "{way:?} {number}: {}", answer.text());
         }
     }
@@ -344,9 +404,9 @@ async fn number_that_would_change_is_taken_by_no_way() {
     assert_eq!(read["a"], 0.0, "what is refused above would be read as zero");
 }
 
-/// Case 20: no text that reads as another is taken.
+/// Case 20: text that displays as other text is rejected.
 #[tokio::test]
-async fn texts_that_read_as_others_are_taken_by_no_way() {
+async fn misleading_text_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -356,19 +416,29 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
     for way in WAYS {
         for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
             let data = json!({"app": {format!("{hidden}trop"): 1}});
-            let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
-            assert_eq!(house.append_by(way, &ada, draft, &set).await, no(422, "edit_refused"), "{way:?} {hidden:?}");
+            let set =
+                json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
+            assert_eq!(
+                house.append_by(way, &ada, draft, &set).await,
+                no(422, "edit_refused"),
+                "{way:?} {hidden:?}"
+            );
             let title = match way {
                 Way::Rest => format!("safe{hidden}"),
                 Way::Page => format!("safe{}", escaped(hidden)),
             };
-            assert_eq!(house.submit_by(way, &ada, draft, &title).await.0, 400, "{way:?} {hidden:?}");
+            assert_eq!(
+                house.submit_by(way, &ada, draft, &title).await.0,
+                400,
+                "{way:?} {hidden:?}"
+            );
         }
     }
     let list = json!({"app": ["fine", {"note": "a\u{200b}b"}]});
     let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": list}]);
     let given = json!({"version": draft.1, "edits": set});
-    let refused = house.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
+    let refused =
+        house.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("/app/1/note has the character U+200B"), "{refused}");
     let id = house.submit(&ada, draft).await;
@@ -379,7 +449,8 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
                 house.tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, said).await
             }
             Way::Page => {
-                let said = format!("submission={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
+                let said =
+                    format!("submission={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
                 house.post_form("/call/judge", &bo, &said).await
             }
         };
@@ -388,7 +459,7 @@ async fn texts_that_read_as_others_are_taken_by_no_way() {
     assert_eq!((house.count("edit").await, house.count("verdict").await), (1, 0));
 }
 
-/// As a form writes it.
+/// Form encoding.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

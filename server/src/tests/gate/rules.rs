@@ -1,7 +1,9 @@
-//! Every rule of the gate, each broken alone, tried by every way: REST, a page's form, and the application's own connection.
+//! Every rule of the gate, broken separately, on every interface: REST, a page's form, and the
+//! application's database connection.
 //!
-//! The rules are those of the engine's enum. [`after`] and [`break_alone`] name them all without a rest, so that a rule that is added
-//! doesn't compile here before it has a case; and what the gate shows is compared with them, so that none goes unasked.
+//! The rules are those of the engine's enum. [`after`] and [`break_alone`] match all of them
+//! exhaustively, so a new rule does not compile without a case. The rules that the gate shows are
+//! compared with them.
 
 use engine::gate::{GateState, Rule};
 
@@ -22,8 +24,8 @@ fn after(rule: Rule) -> Option<Rule> {
     }
 }
 
-/// What a commit is refused with, and what the database says to whoever inserts the target by hand. What only planning finds out it
-/// doesn't know: a trigger has no planner.
+/// The error of a commit, and the database's error if a target is inserted by hand. `None` for
+/// rules that need the planner, which triggers don't have.
 fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
     match rule {
         Rule::Newest => ("not_newest", Some("GY005")),
@@ -37,7 +39,7 @@ fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// A change, of what was committed before, that ada proposed and bo approved.
+/// A change to a committed deployment that ada proposed and bo approved.
 struct Approved {
     house: House,
     ada: String,
@@ -53,8 +55,10 @@ impl Approved {
         let bo = house.furnish().await;
         let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
         let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
-        let node = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
-        let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
+        let node =
+            house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        let edits =
+            json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let first = house.draft(&ada, "web", edits).await;
         let first = house.submit(&ada, first).await;
         house.judge_by(Way::Rest, &bo, first, "approve").await;
@@ -67,7 +71,8 @@ impl Approved {
     }
 
     async fn gate(&self) -> GateState {
-        let review = self.house.ask_get(&format!("/api/v1/submissions/{}", self.id), &self.ada).await.json();
+        let review =
+            self.house.ask_get(&format!("/api/v1/submissions/{}", self.id), &self.ada).await.json();
         serde_json::from_value(review["gate"].clone()).expect("a gate")
     }
 
@@ -75,26 +80,38 @@ impl Approved {
         self.gate().await.broken().map(|state| state.rule).collect()
     }
 
-    /// What the database says to the target alone, by the application's role and with ada's session. It is rolled back.
+    /// Inserts the target with the application's role and ada's session, and returns the database's
+    /// error. Rolls back.
     async fn by_hand(&self) -> Option<String> {
         let sql = "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
                    SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, submission s
                    WHERE s.id = $1";
         let mut transaction = self.house.db.app().begin().await.expect("a transaction");
         let session = self.ada.split_once('=').expect("a cookie").1;
-        sqlx::query("SELECT act_as($1)").bind(session).execute(&mut *transaction).await.expect("an answer");
-        let done = sqlx::query(sql).bind(self.id).bind(self.house.ada.0).execute(&mut *transaction).await;
+        sqlx::query("SELECT act_as($1)")
+            .bind(session)
+            .execute(&mut *transaction)
+            .await
+            .expect("an answer");
+        let done =
+            sqlx::query(sql).bind(self.id).bind(self.house.ada.0).execute(&mut *transaction).await;
         let refused = done.err()?;
-        let state = refused.as_database_error().and_then(|error| error.code()).map(|code| code.into_owned());
+        let state = refused
+            .as_database_error()
+            .and_then(|error| error.code())
+            .map(|code| code.into_owned());
         Some(state.unwrap_or_else(|| panic!("not a refusal of the database: {refused}")))
     }
 
-    /// What no surface can do, so that nothing else moves with it.
+    /// Makes a change that no interface allows, without side effects.
     async fn past_the_guards(&self, table: &str, statement: &str) {
         let mut transaction = self.house.db.owner().begin().await.expect("a transaction");
         let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
         sqlx::query(switch("DISABLE")).execute(&mut *transaction).await.expect("the owner may");
-        let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *transaction).await.expect("the owner may");
+        let done = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&mut *transaction)
+            .await
+            .expect("the owner may");
         assert_eq!(done.rows_affected(), 1, "{statement}");
         sqlx::query(switch("ENABLE")).execute(&mut *transaction).await.expect("the owner may");
         transaction.commit().await.expect("to commit");
@@ -110,18 +127,39 @@ async fn break_alone(rule: Rule, case: &Approved) {
             house.tell(&path, &case.ada, json!({"version": case.version})).await.json();
         }
         Rule::Resolved => {
-            let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1").bind(case.proposal);
+            let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1")
+                .bind(case.proposal);
             let slipped = slipped.execute(house.db.owner()).await.expect("the owner may");
             assert_eq!(slipped.rows_affected(), 1);
         }
-        Rule::Lint => case.past_the_guards("jig", "UPDATE jig SET active = false WHERE name = 'noop'").await,
+        Rule::Lint => {
+            case.past_the_guards("jig", "UPDATE jig SET active = false WHERE name = 'noop'").await
+        }
         Rule::Base => {
-            house.tell("/api/v1/execution", &case.ada, json!({"enabled": false, "reason": "a target"})).await.json();
-            case.past_the_guards("deployment", "UPDATE deployment SET head_no = 3 WHERE name = 'web'").await;
+            house
+                .tell(
+                    "/api/v1/execution",
+                    &case.ada,
+                    json!({"enabled": false, "reason": "a target"}),
+                )
+                .await
+                .json();
+            case.past_the_guards(
+                "deployment",
+                "UPDATE deployment SET head_no = 3 WHERE name = 'web'",
+            )
+            .await;
         }
         Rule::Epoch => house.sql("UPDATE head SET epoch = epoch + 1").await,
         Rule::Policy => {
-            house.tell("/api/v1/execution", &case.ada, json!({"enabled": false, "reason": "a target"})).await.json();
+            house
+                .tell(
+                    "/api/v1/execution",
+                    &case.ada,
+                    json!({"enabled": false, "reason": "a target"}),
+                )
+                .await
+                .json();
             let second = "INSERT INTO policy (number, hash, target) SELECT 2, p.hash, h.number FROM policy p, head h";
             case.past_the_guards("policy", second).await;
             case.past_the_guards("head", "UPDATE head SET policy_number = 2").await;
@@ -132,7 +170,9 @@ async fn break_alone(rule: Rule, case: &Approved) {
             let cy = house.cookie_of(cy).await;
             house.judge_by(Way::Page, &cy, case.id, "request_changes").await;
         }
-        Rule::Approvals => house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await,
+        Rule::Approvals => {
+            house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
+        }
         Rule::Threads => {
             let path = format!("/api/v1/submissions/{}/threads", case.id);
             house.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
@@ -140,12 +180,16 @@ async fn break_alone(rule: Rule, case: &Approved) {
     }
 }
 
-/// An approval by a reviewer whose access an author gave is refused by every way as if there were none.
+/// An approval by a reviewer whose access was granted by an author does not count.
 #[tokio::test]
-async fn approval_with_fresh_access_keeps_every_way_shut() {
+async fn approval_with_fresh_access_does_not_count() {
     let case = Approved::new().await;
     let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person WHERE name = 'bo'";
-    sqlx::query(link).bind(case.house.ada.0).execute(case.house.db.owner()).await.expect("the owner may");
+    sqlx::query(link)
+        .bind(case.house.ada.0)
+        .execute(case.house.db.owner())
+        .await
+        .expect("the owner may");
     assert!(case.by_hand().await.is_none(), "the approval was there before");
     case.house.judge_by(Way::Rest, &case.bo, case.id, "request_changes").await;
     case.house.judge_by(Way::Page, &case.bo, case.id, "approve").await;
@@ -155,15 +199,20 @@ async fn approval_with_fresh_access_keeps_every_way_shut() {
 }
 
 #[tokio::test]
-async fn each_rule_alone_keeps_every_way_shut() {
+async fn each_rule_alone_blocks_the_commit() {
     let every: Vec<Rule> = std::iter::successors(Some(Rule::Newest), |rule| after(*rule)).collect();
     let sound = Approved::new().await;
     let gate = sound.gate().await;
-    assert_eq!(gate.rules.iter().map(|state| state.rule).collect::<Vec<_>>(), every, "what the gate asks");
+    assert_eq!(
+        gate.rules.iter().map(|state| state.rule).collect::<Vec<_>>(),
+        every,
+        "what the gate asks"
+    );
     assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
     assert_eq!(sound.house.commit_by(Way::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
-        // Nobody looks before it is broken: what is kept of a plan is right for what was submitted.
+        // Don't view the review before the rule is broken: the cached plan is right for the
+        // submitted state.
         let case = Approved::new().await;
         break_alone(rule, &case).await;
         assert_eq!(case.broken().await, [rule], "it alone");
@@ -171,7 +220,8 @@ async fn each_rule_alone_keeps_every_way_shut() {
         case.house.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
         let path = format!("/api/v1/submissions/{}/commit", case.id);
         let said = case.house.tell(&path, &case.ada, json!({})).await.problem();
-        let said: Vec<&Value> = said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
+        let said: Vec<&Value> =
+            said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
         assert_eq!(said, [code], "{rule:?}");
         assert_eq!(case.by_hand().await.as_deref(), by_hand, "{rule:?}");
     }

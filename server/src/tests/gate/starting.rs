@@ -1,5 +1,6 @@
-//! What starts on nodes, and what could make something else start: the switch, holds and jigs; a blueprint restored; a catalog imported
-//! again. By REST and by a page's own calls; the claim is the database's own, as workers ask for it.
+//! Starts of runs on nodes, and changes that could start other runs: the execution switch, holds,
+//! jigs, a restored blueprint, a repeated import. Via REST and via server functions. The claim is
+//! the same statement that workers use.
 
 use api::console::Restored;
 use engine::anneal::Limits;
@@ -12,7 +13,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(600);
 
 impl House {
-    /// A worker for noops and scripts, and the node `n1` up.
+    /// A worker for the jigs `noop` and `script`, and a live node `n1`.
     async fn awake(&self, cookie: &str) {
         let hello = Hello {
             id: WorkerId(uuid::Uuid::new_v4()),
@@ -29,15 +30,25 @@ impl House {
         running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
     }
 
-    /// What starts now.
+    /// Claims and returns the runs that start now.
     async fn starts(&self) -> Vec<RunId> {
         running::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
 
     async fn switch_by(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
         outcome(&match way {
-            Way::Rest => self.tell("/api/v1/execution", cookie, json!({"enabled": enabled, "reason": "because"})).await,
-            Way::Page => self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because")).await,
+            Way::Rest => {
+                self.tell(
+                    "/api/v1/execution",
+                    cookie,
+                    json!({"enabled": enabled, "reason": "because"}),
+                )
+                .await
+            }
+            Way::Page => {
+                self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because"))
+                    .await
+            }
         })
     }
 
@@ -50,7 +61,12 @@ impl House {
             Way::Page => {
                 let id = self.id_of(deployment, cookie).await;
                 let id = id.as_str().expect("an id");
-                self.post_form("/call/hold", cookie, &format!("deployment={id}&held={held}&reason=because")).await
+                self.post_form(
+                    "/call/hold",
+                    cookie,
+                    &format!("deployment={id}&held={held}&reason=because"),
+                )
+                .await
             }
         })
     }
@@ -58,20 +74,34 @@ impl House {
     async fn restore_by(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
         match way {
             Way::Rest => {
-                self.tell(&format!("/api/v1/deployments/{deployment}/restore"), cookie, json!({"target": target})).await
+                self.tell(
+                    &format!("/api/v1/deployments/{deployment}/restore"),
+                    cookie,
+                    json!({"target": target}),
+                )
+                .await
             }
             Way::Page => {
-                self.post_form("/call/restore", cookie, &format!("deployment={deployment}&target={target}")).await
+                self.post_form(
+                    "/call/restore",
+                    cookie,
+                    &format!("deployment={deployment}&target={target}"),
+                )
+                .await
             }
         }
     }
 
-    /// One file of a barclamp; a page takes one at a time.
+    /// Imports one file of a barclamp. A page takes one file at a time.
     async fn import_by(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
         outcome(&match way {
-            Way::Rest => self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await,
+            Way::Rest => {
+                self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
+            }
             Way::Page => {
-                let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+                let encoded = |text: &str| {
+                    text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()
+                };
                 let form = format!("path={}&text={}", encoded(path), encoded(text));
                 self.post_form("/call/import", cookie, &form).await
             }
@@ -79,15 +109,23 @@ impl House {
     }
 
     async fn role_of(&self, run: RunId) -> Role {
-        let facts = running::run_facts(self.db.worker(), &[run]).await.expect("a run").remove(&run).expect("a run");
-        let body = running::object_body(self.db.worker(), facts.role_hash).await.expect("a role").expect("a role");
+        let facts = running::run_facts(self.db.worker(), &[run])
+            .await
+            .expect("a run")
+            .remove(&run)
+            .expect("a run");
+        let body = running::object_body(self.db.worker(), facts.role_hash)
+            .await
+            .expect("a role")
+            .expect("a role");
         serde_json::from_slice(&body).expect("a role")
     }
 }
 
-/// Case 17: with each of them off nothing starts, whoever has no right to it can't turn it on, and turned on it is the same as before.
+/// Case 17: while one of them is off, nothing starts. A person without permission can't enable it.
+/// After it is enabled, the state is as before.
 #[tokio::test]
-async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
+async fn disabled_switch_hold_or_jig_starts_nothing() {
     let house = House::new().await;
     let bo_is = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
@@ -101,7 +139,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
         assert_eq!(house.hold_by(way, &ada, "web", true).await.0, done, "{way:?}");
         if way == WAYS[0] {
-            // Neither stops a change that was approved; it waits.
+            // None of them blocks an approved change. Its steps stay pending.
             house.passes(&ada, "web", bind.clone(), &[&bo]).await;
             house.awake(&ada).await;
         }
@@ -120,7 +158,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.starts().await, nothing, "{way:?}: off");
         assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
 
-        // A jig is part of what is approved: there is no switch for it beside the gate.
+        // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
         house.passes(&ada, "web", jig(false), &[&bo]).await;
         assert_eq!(house.starts().await, nothing, "{way:?}: its jig is off");
@@ -130,7 +168,7 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
         assert_eq!(house.starts().await, nothing, "{way:?}: and stays off");
         house.judge_by(way, &bo, on, "approve").await;
         assert!(house.commit_by(way, &ada, on).await.0 < 300, "{way:?}");
-        // What would start now is asked only after the last of them: a claim is not taken back.
+        // Check for starts only after the last case, because a claim can't be undone.
         assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
         assert_eq!(house.starts().await, nothing, "{way:?}: off again");
         assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
@@ -138,23 +176,32 @@ async fn while_the_switch_a_hold_or_a_jig_says_no_nothing_starts() {
     assert_eq!(house.starts().await.len(), 1, "with nothing in its way");
 }
 
-/// Case 8: a blueprint restored is a proposal like any other.
+/// Case 8: restoring a blueprint is a proposal like any other.
 #[tokio::test]
-async fn restoring_opens_a_proposal_and_commits_nothing() {
+async fn restore_only_opens_a_proposal() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
-    house.passes(&ada, "web", json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]), &[&bo]).await;
+    house
+        .passes(
+            &ada,
+            "web",
+            json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]),
+            &[&bo],
+        )
+        .await;
     let bound = "step";
-    let before = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+    let before =
+        (house.count("target").await, house.count(bound).await, house.count("verdict").await);
     for way in WAYS {
         let refused = house.restore_by(way, &bo, "web", 1).await;
         assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
         let nowhere = house.restore_by(way, &ada, "web", 99).await;
         assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
         let restored: Restored =
-            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json()).expect("one");
+            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json())
+                .expect("one");
         let draft = (restored.proposal.0, restored.version.into());
         let id = house.submit(&ada, draft).await;
         assert_eq!(
@@ -171,15 +218,16 @@ async fn restoring_opens_a_proposal_and_commits_nothing() {
         house.refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody").await;
         let named = house.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
         assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
-        let now = (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+        let now =
+            (house.count("target").await, house.count(bound).await, house.count("verdict").await);
         assert_eq!(now, before, "{way:?}");
         assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
     }
 }
 
-/// A catalog that is imported again after the approval reaches no run, whichever way it comes.
+/// A catalog import after the approval does not affect the approved runs.
 #[tokio::test]
-async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
+async fn import_after_approval_affects_no_run() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
@@ -189,7 +237,10 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
         )
     };
     let path = "tool/tool.yml";
-    let first = house.tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}})).await.json();
+    let first = house
+        .tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}}))
+        .await
+        .json();
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
     let edits = json!([
         {"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": first["barclamps"][0][2]},
@@ -199,7 +250,9 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
     house.judge_by(Way::Page, &bo, id, "approve").await;
-    let change = async || house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone();
+    let change = async || {
+        house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone()
+    };
     let approved = change().await;
     assert!(approved.is_string());
     for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
@@ -211,8 +264,15 @@ async fn a_catalog_imported_again_after_the_approval_reaches_no_run() {
     }
     assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
     for way in WAYS {
-        assert_eq!(house.import_by(way, &ada, (path, &file("1", "late"))).await, no(409, "other_content"), "{way:?}");
-        assert!(house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300, "{way:?}");
+        assert_eq!(
+            house.import_by(way, &ada, (path, &file("1", "late"))).await,
+            no(409, "other_content"),
+            "{way:?}"
+        );
+        assert!(
+            house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300,
+            "{way:?}"
+        );
     }
     house.awake(&ada).await;
     let runs = house.starts().await;

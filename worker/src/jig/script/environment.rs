@@ -1,16 +1,17 @@
-//! What a script finds in its environment: scalars of its input as `GANTRY_DATA_<PATH>`.
+//! Environment variables of a script: the scalars of its input as `GANTRY_DATA_<PATH>`.
 //!
-//! The whole input is in the file `GANTRY_INPUT`; the variables are a convenience for shell scripts. So they may leave things out:
-//! values that are no scalars, texts over `MAX_VALUE` bytes (Linux bounds one variable at 128 KiB), and whatever comes after
-//! `MAX_ALL` bytes. Of two paths that give one name (`a.b` and `a_b`) the first in the input's order counts.
+//! The file `GANTRY_INPUT` has the whole input. The variables are a convenience for shell scripts,
+//! so they may be incomplete. They omit values that are not scalars, and texts over `MAX_VALUE`
+//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first `MAX_ALL`
+//! bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's order wins.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Longest value, in bytes.
+/// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 32 << 10;
-/// Most bytes of all of them.
+/// Maximum total size in bytes.
 const MAX_ALL: usize = 256 << 10;
 
 /// The variables, by name.
@@ -63,9 +64,12 @@ fn in_capitals(key: &str) -> String {
         .collect()
 }
 
-/// Lines that a POSIX shell reads back as exactly these variables.
+/// Formats the variables as lines for a POSIX shell.
 pub fn as_shell(variables: &BTreeMap<String, String>) -> String {
-    variables.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"))).collect()
+    variables
+        .iter()
+        .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -74,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn scalars_at_any_depth_get_a_name() {
+    fn nested_scalars_become_variables() {
         let found = variables(&json!({
             "demo": {"port": 80, "the-name": "a'b", "on": true, "none": null},
             "list": ["x", {"y": 1}],
@@ -93,19 +97,24 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_written() {
+    fn shell_reads_variables_unchanged() {
         let value = "a'b\"c $HOME `id` \\ \n second line";
         let found = variables(&json!({ "k": value }));
         let script = format!("{}printf %s \"$GANTRY_DATA_K\"", as_shell(&found));
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a POSIX shell is there");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .expect("a POSIX shell is there");
         assert_eq!(String::from_utf8_lossy(&output.stdout), value);
     }
 
     #[test]
-    fn too_much_is_left_to_the_file() {
-        let found = variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
+    fn oversized_values_are_omitted() {
+        let found =
+            variables(&json!({"big": "x".repeat(MAX_VALUE + 1), "small": "y", "nul": "a\u{0}b"}));
         assert_eq!(found.len(), 1);
-        let many: serde_json::Map<_, _> = (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
+        let many: serde_json::Map<_, _> =
+            (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
         let size: usize = variables(&Value::Object(many)).values().map(String::len).sum();
         assert!(size <= MAX_ALL);
     }

@@ -1,8 +1,9 @@
-//! What answers at an address before anybody is let in.
+//! Identifies the server at an address when the SSH handshake fails.
 //!
-//! The SSH library says of whatever is no SSH server that it disconnected, or nothing until the time is over. Who has written a wrong port
-//! into a record needs to be told what is there. So the first bytes that come are kept: an SSH server begins with a line that says so
-//! (RFC 4253, 4.2), and no other server does. What it says is others' text: it is cut, and shown as text.
+//! If the peer is not an SSH server, the SSH library only reports a disconnect or a timeout. A user
+//! with a wrong port in a node record needs to know what answered there. This module therefore
+//! keeps the first bytes. An SSH server begins with a line that identifies it (RFC 4253, section
+//! 4.2); other servers don't. The text is untrusted: it is cut and escaped before display.
 
 use std::io;
 use std::pin::Pin;
@@ -13,14 +14,14 @@ use std::time::Duration;
 use engine::text::shown;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are kept. A server may say some lines before the one that counts.
+/// Number of bytes to keep. A server may send other lines before its identification.
 const KEPT: usize = 1024;
-/// Characters that are shown of what something says.
+/// Number of characters of the server's text to show.
 const SHOWN: usize = 80;
-/// What OpenSSH says instead of its name when it takes nobody at the moment.
+/// Lines that OpenSSH sends instead of its identification when it refuses connections.
 const NOT_NOW: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
 
-/// The first bytes that came over a connection.
+/// The first bytes received over a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard(Arc<Mutex<Vec<u8>>>);
 
@@ -31,7 +32,8 @@ impl Heard {
         kept.extend(bytes.iter().take(room));
     }
 
-    /// Whether what is there has said that it is an SSH server; its first line otherwise, if anything came.
+    /// Returns `Ok` if the peer identified itself as an SSH server. Otherwise returns its first
+    /// line, if any.
     fn said(&self) -> Result<(), Option<String>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"SSH-")) {
@@ -42,17 +44,19 @@ impl Heard {
         Err(line.map(|line| shown(&line.chars().take(SHOWN).collect::<String>()).into_owned()))
     }
 
-    /// Why nobody was let in when the connection failed so.
+    /// Explains a failed connection.
     pub(super) fn failed(&self, port: u16, error: &dyn std::fmt::Display) -> String {
         match self.said() {
             Ok(()) => {
-                format!("its SSH server ended the connection before it had let us in ({error}): its log says why")
+                format!(
+                    "its SSH server ended the connection before it had let us in ({error}): its log says why"
+                )
             }
             Err(said) => not_ssh(port, said, "hangs up without a word"),
         }
     }
 
-    /// Why nobody was let in when the time was over.
+    /// Explains a timeout.
     pub(super) fn too_late(&self, port: u16, time: Duration) -> String {
         let seconds = time.as_secs();
         match self.said() {
@@ -79,7 +83,7 @@ fn not_ssh(port: u16, said: Option<String>, silent: &str) -> String {
     }
 }
 
-/// A connection of which the first bytes that come are kept.
+/// A connection that keeps the first bytes received.
 #[derive(Debug)]
 pub(super) struct Listened<S> {
     pub stream: S,
@@ -87,7 +91,11 @@ pub(super) struct Listened<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let came = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Some(new) = buffer.filled().get(before..) {
@@ -98,7 +106,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Listened<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -122,12 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_is_told_by_its_first_line() {
+    fn first_line_identifies_the_server() {
         let told = |text: &[u8]| heard(text).failed(8080, &"Disconnected");
         assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
-        assert!(told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
+        assert!(
+            told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server ended the connection")
+        );
         let web = told(b"\r\nHTTP/1.1 400 Bad Request\r\nServer: x\r\n");
-        assert!(web.contains("port 8080 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"), "{web}");
+        assert!(
+            web.contains("port 8080 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+            "{web}"
+        );
         assert!(told(b"").contains("hangs up without a word"));
         assert!(told(b"Exceeded MaxStartups\r\n").contains("takes nobody at the moment"));
         let late = |text: &[u8]| heard(text).too_late(22, Duration::from_secs(15));
@@ -136,10 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_short_and_seen() {
+    fn foreign_greeting_is_cut_and_escaped() {
         let long = heard("\u{202e}x".repeat(10_000).as_bytes());
         let told = long.failed(22, &"");
-        assert!(told.contains("<U+202E>") && !told.contains('\u{202e}') && told.len() < 1_000, "{told}");
+        assert!(
+            told.contains("<U+202E>") && !told.contains('\u{202e}') && told.len() < 1_000,
+            "{told}"
+        );
         heard(&[0xff, 0, 0xfe]).failed(22, &"");
     }
 }

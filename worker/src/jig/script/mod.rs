@@ -1,17 +1,25 @@
-//! # The script jig: a role's scripts, on the node, through the node-side wrapper
+//! The script jig: runs a role's scripts on the node via the node-side wrapper.
 //!
-//! The contract with scripts. They run in the order of the role, as one step, in the node's root folder (`GANTRY_ROOT`), with
-//! `GANTRY_NODE` (its fully qualified name), `GANTRY_ROLE`, `GANTRY_RUN`, `GANTRY_INPUT` (a file with the input, JSON),
-//! `GANTRY_SURROUNDINGS` (a file with what is beside it: its node, kept results, peers; JSON), `GANTRY_OUTPUT` (the file for a JSON object; nothing there means an empty one) and scalars of the input as
-//! `GANTRY_DATA_<PATH>`. An exit code other than 0 is a failure whose reason is the last line on standard error that is not empty.
-//! What a script leaves running in its session ends with the run; a service calls `setsid` and lives on.
+//! Contract with scripts: they run in the role's order, as one step, in the node's root folder.
+//! Their environment has these variables:
+//! * `GANTRY_ROOT`: the root folder.
+//! * `GANTRY_NODE`: the node's fully qualified name.
+//! * `GANTRY_ROLE`, `GANTRY_RUN`.
+//! * `GANTRY_INPUT`: a JSON file with the input.
+//! * `GANTRY_SURROUNDINGS`: a JSON file with the node, stored results and peers.
+//! * `GANTRY_OUTPUT`: the path for the resulting JSON object. No file means an empty object.
+//! * `GANTRY_DATA_<PATH>`: scalars of the input.
 //!
-//! What has to be decided on the node (lock, token, ledger, which process belongs to whom) is in `wrapper.sh`; this module stages
-//! it, feeds it, streams what comes out and asks how it ended. The worker's own time limit is a second one: the wrapper's holds
-//! also when the worker is gone.
+//! A non-zero exit code is a failure. Its reason is the last non-empty line on standard error.
+//! Processes that a script leaves in its session end with the run. A service calls `setsid` to
+//! survive.
 //!
-//! Whatever the worker does, it may be killed and do it no more: then the scripts go on, and the next attempt's wrapper ends them
-//! before it starts its own.
+//! `wrapper.sh` makes all decisions that need the node (lock, token, ledger, process ownership).
+//! This module stages and feeds it, streams its output and reads the result. The wrapper enforces
+//! the timeout too, so the timeout also holds if the worker dies.
+//!
+//! The worker may be killed at any moment. Its scripts then continue, and the wrapper of the next
+//! attempt ends them before it starts its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitStatus;
@@ -47,27 +55,28 @@ use ssh::{Connections, Reach};
 use told::{Behind, Mark, Nothing, Told};
 use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wrapper_hash};
 
-/// Seconds between asking a run's processes to end and making them.
+/// Seconds between SIGTERM and SIGKILL to the processes of a run.
 const GRACE: u64 = 5;
-/// Most bytes of scripts that go with a run unasked.
+/// Maximum bytes of scripts that are sent with a run without asking which ones the node has.
 const ALONG: usize = 256 << 10;
-/// Most scripts of a node that a worker remembers to be there.
+/// Maximum scripts that a worker remembers for each node.
 const SCRIPTS_KNOWN: usize = 10_000;
-/// How long one errand on a node (staging, asking) may take.
+/// Timeout of a short command on a node, such as staging or a query.
 const ERRAND: Duration = Duration::from_secs(90);
-/// Most bytes of an answer, and of what is said beside it.
+/// Maximum bytes of a command's output, and of its error output.
 const ANSWER: usize = 64 << 10;
-/// Most bytes of what is said of attempts: 10,000 of them fit in.
+/// Maximum bytes of the list of attempts. About 10,000 attempts fit.
 const SURVEYED: usize = 1 << 20;
-/// How long a node that has let us in may take to tell its boot id.
+/// Time that a connected node has to return its boot id.
 const LOOK: Duration = Duration::from_secs(25);
-/// What tells one start of a machine from the next, where there is such a thing.
+/// Prints the id of the machine's current boot, if the system has one.
 const BOOT_ID: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown";
-/// How long the worker waits beyond a run's time limit, which the wrapper keeps, before it takes the wrapper for hanging.
+/// Time after a run's timeout at which the worker considers the wrapper hung. The wrapper enforces
+/// the timeout itself.
 const OVERTIME: Duration = Duration::from_secs(30);
-/// How long a stream is read after its process ended: a service may hold it open for ever.
+/// Time to read a stream after its process ended. A service may hold it open indefinitely.
 const LATE_OUTPUT: Duration = Duration::from_millis(300);
-/// Pauses between tries to find the way back to a run.
+/// Delays between attempts to reconnect to a run. The last one repeats.
 const AGAIN: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
@@ -84,21 +93,22 @@ const ORPHANED: i32 = 77;
 /// Runs scripts.
 pub struct ScriptJig {
     scripts: Arc<dyn Scripts>,
-    /// Where what runs *for* a node (that need not be there) has its root.
+    /// Root folder for runs that execute for a node but not on it.
     on_behalf: std::path::PathBuf,
     ways: Arc<Ways>,
 }
 
-/// The ways to nodes that are there already.
+/// Connections to nodes, and what is staged there.
 struct Ways {
     connections: Connections,
-    /// Nodes where the wrapper is known to be.
+    /// Nodes that have the wrapper.
     staged: Mutex<BTreeSet<String>>,
-    /// The scripts that are known to be on each node: those that were there when the wrapper was staged, and those that ran since.
+    /// Scripts that are known to be on each node: those found when the wrapper was staged, and
+    /// those that ran since.
     scripts: Mutex<BTreeMap<String, BTreeSet<Hash>>>,
 }
 
-/// What stands between a run and its node.
+/// Why a run failed before its scripts could finish.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error("{0}")]
@@ -118,30 +128,30 @@ enum Trouble {
     Script(String),
 }
 
-/// What came of a look at a node.
+/// The result of a health check.
 #[derive(Debug, Clone)]
 pub struct Look {
-    /// Each address that was tried.
     pub tried: Vec<TriedAddress>,
-    /// Those of which that says whether and what something listens there.
+    /// Addresses whose result reveals whether something listens there.
     pub revealing: Vec<String>,
-    /// The node's boot id; or, for people, why it was not reached.
+    /// The node's boot id, or the reason why the node was not reached.
     pub came: Result<String, String>,
 }
 
-/// What a lost run left on its node.
+/// The remains of a lost run on its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// The ledger proves that it never started, and it never will.
+    /// The ledger proves that the run never started. It can't start later either.
     NeverStarted,
-    /// It started; whatever still ran has been ended.
+    /// The run started. Its remaining processes have been ended.
     Started,
-    /// Later attempts have overwritten what could have told.
+    /// Later attempts have overwritten the ledger entry.
     Unknown,
 }
 
 impl ScriptJig {
-    /// A jig that gets its scripts there, the keys to nodes from these secrets, connects to what is reachable, and keeps roots of nodes that are none in that folder.
+    /// Creates a jig. `on_behalf` is the root folder for runs that execute on the worker for a
+    /// node.
     pub fn new(
         scripts: Arc<dyn Scripts>,
         secrets: Arc<dyn SecretSource>,
@@ -171,7 +181,8 @@ impl ScriptJig {
         let node = Node { errands: self.errands(transport), job };
         node.errands.stage_wrapper().await?;
         let mut along = node.scripts_along(self.scripts.as_ref()).await?;
-        // Twice, because what was staged may have been removed since; a third time would be a node that can't keep a file.
+        // Twice, because staged files may have been removed since. If the second attempt fails too,
+        // the node can't store files.
         for _ in 0..2 {
             let came = node.run(&along, log, stop).await?;
             match came.ended.as_ref().ok().and_then(Ending::code) {
@@ -187,11 +198,18 @@ impl ScriptJig {
         node.how_it_ended(came, log).await
     }
 
-    /// Looks whether a node is there and lets us in. What has no address is on this machine, and there.
+    /// Checks whether the node accepts a connection. A node without an address is a folder of this
+    /// machine and always passes.
     pub async fn look(&self, connection: &Value) -> Look {
         let transport = match Transport::read(connection) {
             Ok(transport) => transport,
-            Err(error) => return Look { tried: Vec::new(), revealing: Vec::new(), came: Err(error.to_string()) },
+            Err(error) => {
+                return Look {
+                    tried: Vec::new(),
+                    revealing: Vec::new(),
+                    came: Err(error.to_string()),
+                };
+            }
         };
         let errands = self.errands(transport);
         let Transport::Ssh { reach, .. } = &*errands.transport else {
@@ -209,28 +227,37 @@ impl ScriptJig {
         }
     }
 
-    /// Finds out what is left of attempts on a node: those that run there, each with its step. Those that have ended, or that a restart of
-    /// the machine took along, are none of them.
+    /// Lists the attempts that run on a node, each with its step. Attempts that ended, or that a
+    /// reboot ended, are not included.
     ///
     /// # Errors
-    /// When the node can't be asked, for people.
+    /// If the node can't be queried. The text is for users.
     pub async fn survey(&self, connection: &Value) -> Result<Vec<(RunId, StepId)>, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
         let errands = self.errands(transport);
         let asked = async {
-            // Whatever was there before may be on a disk that is there no more.
+            // A reboot may have mounted another disk, so the wrapper is staged again.
             let root = errands.transport.root().to_string_lossy().into_owned();
-            errands.stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()]).await
+            errands
+                .stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()])
+                .await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
         Ok(said.lines().filter_map(running).collect())
     }
 
-    /// Ends what a lost run may have left on its node, bars it from starting late, and says whether it ever started.
+    /// Ends the remains of a lost run on its node, prevents it from starting late, and returns
+    /// whether it ever started.
     ///
     /// # Errors
-    /// When the node can't be asked: then nothing is known.
-    pub async fn end_lost(&self, connection: &Value, step: StepId, epoch: i64, run: RunId) -> Result<Left, String> {
+    /// If the node can't be queried. The state is then unknown.
+    pub async fn end_lost(
+        &self,
+        connection: &Value,
+        step: StepId,
+        epoch: i64,
+        run: RunId,
+    ) -> Result<Left, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
         let errands = self.errands(transport);
         let ended = async {
@@ -242,11 +269,12 @@ impl ScriptJig {
     }
 }
 
-/// An attempt that runs, out of what the wrapper says of it.
+/// Parses a line of the wrapper's list of attempts. Returns `None` if the attempt does not run.
 fn running(line: &str) -> Option<(RunId, StepId)> {
     let mut words = line.split(' ');
-    // Epoch and number; wrappers before this one said the number alone.
-    let (run, step) = (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
+    // Older wrappers print the attempt number without the epoch.
+    let (run, step) =
+        (words.next()?.rsplit('.').next()?.parse().ok()?, words.next()?.parse().ok()?);
     (words.next() == Some("runs")).then_some((RunId(run), step))
 }
 
@@ -272,16 +300,16 @@ impl Jig for ScriptJig {
     }
 }
 
-/// What came of a run.
+/// The result of following a run.
 struct Came {
-    /// How it ended on its node, or why that was not waited for.
+    /// How the run ended on its node, or why the worker gave up.
     ended: Result<Ending, GivenUp>,
     last_error: String,
-    /// What the wrapper says of it, if that has arrived with the run itself.
+    /// The wrapper's report on the run, if it arrived over the same channel.
     told: Option<Vec<u8>>,
 }
 
-/// Why a run is not followed to its end, and whether it ever started on the node, if that is known.
+/// Why a run was not followed to its end, and whether it ever started on the node, if known.
 struct GivenUp {
     why: Why,
     started: Option<bool>,
@@ -293,22 +321,25 @@ enum Why {
     TooLong,
 }
 
-/// How a run came out of which everything is here: it has ended, and what becomes of the way to it after that says nothing of it.
+/// The result of a run whose report has arrived completely. The run has ended, so a later failure
+/// of its connection does not matter.
 fn come_whole(come: Result<Ending, GivenUp>) -> Result<Ending, GivenUp> {
     match come {
-        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => Ok(Ending::Code(0)),
+        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => {
+            Ok(Ending::Code(0))
+        }
         come => come,
     }
 }
 
-/// How long a run is followed.
+/// Limits how long a run is followed.
 struct Patience<'a> {
     stop: &'a mut Stop,
     until: Instant,
 }
 
 impl Patience<'_> {
-    /// Waits until it is over.
+    /// Waits until the run is stopped or the time is over.
     async fn over(&mut self) -> Why {
         tokio::select! {
             why = self.stop.called() => Why::Told(why),
@@ -317,13 +348,13 @@ impl Patience<'_> {
     }
 }
 
-/// The streams of a run, as far as they were heard.
+/// The parts of a run's streams that have been received.
 struct Heard {
     out: Lines,
     err: Lines,
 }
 
-/// A script's bytes, by the hash that names them.
+/// A script's content with its hash.
 type Script = (Hash, Vec<u8>);
 
 /// Short commands on a node.
@@ -339,10 +370,13 @@ impl Errands {
         root.join(".gantry/bin").join(wrapper_hash().to_string()).to_string_lossy().into_owned()
     }
 
-    /// The words that call the wrapper.
+    /// The arguments that call the wrapper.
     fn wrapper_words(&self, command: &[String]) -> Vec<String> {
-        let mut words =
-            vec![wrapper_hash().to_string(), self.wrapper_path(), self.transport.root().to_string_lossy().into_owned()];
+        let mut words = vec![
+            wrapper_hash().to_string(),
+            self.wrapper_path(),
+            self.transport.root().to_string_lossy().into_owned(),
+        ];
         words.extend_from_slice(command);
         words
     }
@@ -360,14 +394,23 @@ impl Errands {
         self.stage_wrapper_and("staging the wrapper", &[]).await.map(drop)
     }
 
-    /// Stages the wrapper and calls it with these words, if there are any: one command, since each costs a login on the node.
-    async fn stage_wrapper_and(&self, doing: &'static str, call: &[String]) -> Result<String, Trouble> {
+    /// Stages the wrapper and calls it with these arguments, if any. It is a single command,
+    /// because each command costs a login on the node.
+    async fn stage_wrapper_and(
+        &self,
+        doing: &'static str,
+        call: &[String],
+    ) -> Result<String, Trouble> {
         let mut words = vec![self.wrapper_path()];
         words.extend_from_slice(call);
-        let said = self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
+        let said =
+            self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
         let said = String::from_utf8_lossy(&said).into_owned();
         if let Ok(mut scripts) = self.ways.scripts.lock() {
-            scripts.insert(self.transport.place(), said.lines().filter_map(|name| name.parse().ok()).collect());
+            scripts.insert(
+                self.transport.place(),
+                said.lines().filter_map(|name| name.parse().ok()).collect(),
+            );
         }
         if let Ok(mut staged) = self.ways.staged.lock() {
             staged.insert(self.transport.place());
@@ -379,7 +422,7 @@ impl Errands {
         Ok(self.transport.start(&self.ways.connections, line, words).await?)
     }
 
-    /// Runs one short command and gives its standard output.
+    /// Runs one short command and returns its standard output.
     async fn errand(
         &self,
         doing: &'static str,
@@ -390,7 +433,7 @@ impl Errands {
         self.long_errand(doing, line, words, input, ANSWER).await
     }
 
-    /// The same with an answer of at most so many bytes.
+    /// Like `errand`, with another limit for the output.
     async fn long_errand(
         &self,
         doing: &'static str,
@@ -401,12 +444,14 @@ impl Errands {
     ) -> Result<Vec<u8>, Trouble> {
         let all = async {
             let mut process = self.start(line, words).await?;
-            let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+            let (stdin, stdout, stderr) =
+                (process.stdin.take(), process.stdout.take(), process.stderr.take());
             let feeding = async {
                 feed(stdin, input).await;
                 Ok(())
             };
-            let reading = (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
+            let reading =
+                (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
             match futures::try_join!(feeding, reading.0, reading.1) {
                 Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
                 Err(much) => {
@@ -415,14 +460,15 @@ impl Errands {
                 }
             }
         };
-        let (how, stdout, stderr) = timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
+        let (how, stdout, stderr) =
+            timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
         match how {
             Ending::Code(0) => Ok(stdout),
             how => Err(Trouble::Errand { doing, how, said: last_line(&stderr) }),
         }
     }
 
-    /// What tells this start of the machine from others.
+    /// Reads the id of the machine's current boot.
     async fn boot_id(&self, reach: &Reach) -> Result<String, String> {
         match timeout(LOOK, self.errand("looking", BOOT_ID, &[], b"")).await {
             Ok(Ok(said)) => Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()),
@@ -435,13 +481,24 @@ impl Errands {
         }
     }
 
-    async fn ask(&self, doing: &'static str, command: &[String], input: &[u8]) -> Result<Vec<u8>, Trouble> {
+    async fn ask(
+        &self,
+        doing: &'static str,
+        command: &[String],
+        input: &[u8],
+    ) -> Result<Vec<u8>, Trouble> {
         let words = self.wrapper_words(command);
         self.errand(doing, CALL_WRAPPER, &words, input).await
     }
 
     async fn end(&self, step: StepId, epoch: i64, run: RunId) -> Result<Left, Trouble> {
-        let command = ["end".to_owned(), step.to_string(), epoch.to_string(), run.to_string(), GRACE.to_string()];
+        let command = [
+            "end".to_owned(),
+            step.to_string(),
+            epoch.to_string(),
+            run.to_string(),
+            GRACE.to_string(),
+        ];
         let said = self.ask("ending a run", &command, b"").await?;
         let said = String::from_utf8_lossy(&said);
         Ok(match word(&said, "started") {
@@ -452,18 +509,19 @@ impl Errands {
     }
 }
 
-/// One job's node.
+/// The node of one job.
 struct Node<'a> {
     errands: Errands,
     job: &'a Job,
 }
 
 impl Node<'_> {
-    /// The scripts that go with the run, since this worker does not know them to be on the node: asking first would cost more. Where they
-    /// are too long for that, none does.
+    /// Returns the scripts to send with the run, because this worker does not know whether the node
+    /// has them. Asking first would cost more. Returns none if they are too long.
     async fn scripts_along(&self, scripts: &dyn Scripts) -> Result<Vec<Script>, Trouble> {
         let place = self.errands.transport.place();
-        let known = self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
+        let known =
+            self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
         let mut there = known.unwrap_or_default();
         let (mut along, mut length) = (Vec::new(), 0);
         for script in &self.job.role.scripts {
@@ -480,7 +538,7 @@ impl Node<'_> {
         Ok(along)
     }
 
-    /// Where a run has started, its scripts are.
+    /// Records that the node has the scripts of a started run.
     fn note_scripts(&self) {
         if let Ok(mut known) = self.errands.ways.scripts.lock() {
             let of_node = known.entry(self.errands.transport.place()).or_default();
@@ -501,12 +559,14 @@ impl Node<'_> {
     async fn send_scripts(&self, scripts: &dyn Scripts) -> Result<(), Trouble> {
         self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
-        let wanted: BTreeSet<String> = self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
+        let wanted: BTreeSet<String> =
+            self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
         let lacking = self.errands.ask("asking for scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&lacking).lines() {
-            let hash: Hash =
-                hash.parse().map_err(|_| Trouble::Script(format!("the node lacks {hash:?}, which is no script")))?;
+            let hash: Hash = hash.parse().map_err(|_| {
+                Trouble::Script(format!("the node lacks {hash:?}, which is no script"))
+            })?;
             let bytes = scripts.script(hash).await.map_err(Trouble::Script)?;
             let command = ["put".to_owned(), hash.to_string()];
             self.errands.ask("sending a script", &command, &bytes).await?;
@@ -532,7 +592,8 @@ impl Node<'_> {
             mark.as_str().to_owned(),
             MAX_RESULT.to_string(),
         ];
-        let mut sent: BTreeMap<Hash, usize> = along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
+        let mut sent: BTreeMap<Hash, usize> =
+            along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
         command.extend(job.role.scripts.iter().map(|script| match sent.remove(&script.hash) {
             Some(bytes) => format!("{}+{bytes}:{}", script.hash, script.name),
             None => format!("{}:{}", script.hash, script.name),
@@ -540,7 +601,7 @@ impl Node<'_> {
         command
     }
 
-    /// Starts the run and stays with it to its end, also when the way to it breaks meanwhile.
+    /// Starts the run and follows it to its end. Reconnects if the connection breaks.
     async fn run(&self, along: &[Script], log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
         let until = Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + OVERTIME;
         let mut patience = Patience { stop, until };
@@ -551,8 +612,14 @@ impl Node<'_> {
         let mut abandoned = Abandoned::of(self);
         let mut told = None;
         let ended = loop {
-            let (come, result) =
-                self.follow(&mut process, (std::mem::take(&mut input), &mark), &mut heard, &mut patience).await;
+            let (come, result) = self
+                .follow(
+                    &mut process,
+                    (std::mem::take(&mut input), &mark),
+                    &mut heard,
+                    &mut patience,
+                )
+                .await;
             told = told.or(result);
             let come = if told.is_some() { come_whole(come) } else { come };
             let lost = match &come {
@@ -569,7 +636,7 @@ impl Node<'_> {
         let [_, last_error] = [heard.out, heard.err].map(Lines::finish);
         match ended {
             Ok(Ending::Code(NOTHING)) => {
-                // Half of what was sent may still be on its way: it must not start later.
+                // Part of the input may still be in transit. It must not start a run later.
                 self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
                 Err(Trouble::NeverStarted)
             }
@@ -586,8 +653,8 @@ impl Node<'_> {
         }
     }
 
-    /// Reads what comes until the process ends, or until there is no patience any more; with what the wrapper says of the run, if that
-    /// comes.
+    /// Reads the output until the process ends or the time is over. Also reads the wrapper's
+    /// report, if it arrives.
     async fn follow(
         &self,
         process: &mut Process,
@@ -595,7 +662,8 @@ impl Node<'_> {
         heard: &mut Heard,
         patience: &mut Patience<'_>,
     ) -> (Result<Ending, GivenUp>, Option<Vec<u8>>) {
-        let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        let (stdin, stdout, stderr) =
+            (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (says, over) = watch::channel(false);
         let mut told = Told::behind(mark);
         let arrived = told.arrived();
@@ -607,7 +675,7 @@ impl Node<'_> {
             let _ = says.send(true);
             ended
         };
-        // What is still being written when it has ended is read by nobody.
+        // Input that is still being written when the process has ended has no reader.
         let until_over = over.clone();
         let feeding = async {
             tokio::select! {
@@ -627,8 +695,13 @@ impl Node<'_> {
         (ended, told.result())
     }
 
-    /// Finds the run again, from where it was heard last.
-    async fn way_back(&self, heard: &Heard, mark: &Mark, patience: &mut Patience<'_>) -> Result<Process, GivenUp> {
+    /// Reconnects to the run, from the last received byte on.
+    async fn way_back(
+        &self,
+        heard: &Heard,
+        mark: &Mark,
+        patience: &mut Patience<'_>,
+    ) -> Result<Process, GivenUp> {
         let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
@@ -651,7 +724,7 @@ impl Node<'_> {
         }
     }
 
-    /// Has the run ended on its node, and waits a little for what it has to say.
+    /// Ends the run on its node, and waits briefly for its last output.
     async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GivenUp {
         let job = self.job;
         let started = match self.errands.end(job.step, job.epoch, job.run).await {
@@ -673,7 +746,7 @@ impl Node<'_> {
 
     fn standard_input(&self, along: &[Script]) -> Vec<u8> {
         let mut all: Vec<u8> = along.iter().flat_map(|(_, bytes)| bytes).copied().collect();
-        // A line each: JSON as serde_json writes it has none within.
+        // One line each. `serde_json` writes no newlines.
         all.extend(format!("{}\n{}\n", self.job.input, self.job.surroundings).into_bytes());
         all.extend(environment::as_shell(&environment::variables(&self.job.input)).into_bytes());
         all
@@ -683,12 +756,17 @@ impl Node<'_> {
         let ending = match came.ended {
             Ok(ending) => ending,
             Err(GivenUp { why: Why::Told(why), started }) => {
-                // Taken also where nobody wants it: it must not stay on the node.
+                // Read the report even if the result is not needed, because reading removes it from
+                // the node.
                 let taken = match came.told {
                     Some(told) => told,
                     None => self.take().await.unwrap_or_default(),
                 };
-                return Ok(Ended::Stopped { why, started, found: found(split_line(&taken).1, log) });
+                return Ok(Ended::Stopped {
+                    why,
+                    started,
+                    found: found(split_line(&taken).1, log),
+                });
             }
             Err(GivenUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
@@ -702,7 +780,10 @@ impl Node<'_> {
             Ending::Code(REFUSED) => return Ok(Ended::Refused(came.last_error)),
             Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
             ending => {
-                return Ok(Ended::failed(format!("the node's wrapper ended with {ending}: {}", came.last_error)));
+                return Ok(Ended::failed(format!(
+                    "the node's wrapper ended with {ending}: {}",
+                    came.last_error
+                )));
             }
         }
         let taken = match came.told {
@@ -714,11 +795,14 @@ impl Node<'_> {
     }
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
-        let words = self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
-        self.errands.long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER).await
+        let words =
+            self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
+        self.errands
+            .long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER)
+            .await
     }
 
-    /// What the wrapper calls this attempt.
+    /// The wrapper's name for this attempt.
     fn token(&self) -> String {
         format!("{}.{}", self.job.epoch, self.job.run)
     }
@@ -757,18 +841,22 @@ impl Node<'_> {
     }
 }
 
-/// What a run that did not end well has returned all the same. What can't be read is worth a word, and no other reason to fail.
+/// Parses the result of a run that did not succeed. An unreadable result is logged and is not
+/// another failure.
 fn found(output: &[u8], log: &Log) -> Object {
     returned(output, log.secrets()).unwrap_or_else(|why| {
-        log.line(Stream::Gantry, &format!("[gantry: what it returned before it failed is not kept: {why}]"));
+        log.line(
+            Stream::Gantry,
+            &format!("[gantry: what it returned before it failed is not kept: {why}]"),
+        );
         Object::new()
     })
 }
 
-/// What a script wrote as its result.
+/// Parses the result of a script.
 ///
 /// # Errors
-/// When it is no JSON object; with its beginning, in which no secret is.
+/// If it is not a JSON object. The error quotes its beginning, with secrets masked.
 fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
     if output.len() > MAX_RESULT {
         return Err(format!("the output is larger than {MAX_RESULT} bytes"));
@@ -777,13 +865,14 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
         return Ok(Object::new());
     }
     let begin = || {
-        // Masked as a whole: in what is cut first, half a secret would be left.
+        // Masked before it is cut, because no mask finds half a secret.
         let text = secrets.mask(String::from_utf8_lossy(output).trim());
         text.chars().take(120).collect::<String>()
     };
     match serde_json::from_slice(output) {
         Ok(Value::Object(object)) => {
-            // A result is stored with what can be measured; a number that would become another one is an error of the script.
+            // Limits on size and numbers apply to stored results. A number that would be rounded is
+            // an error of the script.
             let text = String::from_utf8_lossy(output);
             match check_numbers(&text, Fidelity::Rounded) {
                 Ok(()) => Ok(object),
@@ -791,11 +880,13 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
             }
         }
         Ok(_) => Err(format!("the output is JSON, but no object; it begins with: {}", begin())),
-        Err(error) => Err(format!("the output is no JSON object ({error}); it begins with: {}", begin())),
+        Err(error) => {
+            Err(format!("the output is no JSON object ({error}); it begins with: {}", begin()))
+        }
     }
 }
 
-/// A run that nobody waits for any more is ended on its node.
+/// Ends a run on its node when it is dropped.
 struct Abandoned(Option<(Errands, StepId, i64, RunId)>);
 
 impl Abandoned {
@@ -810,7 +901,7 @@ impl Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        // Without a runtime the process is ending, and whoever looks for lost runs does the same.
+        // Without a runtime, the process is exiting. The janitor then ends the lost run.
         if let Some((errands, step, epoch, run)) = self.0.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -823,10 +914,11 @@ impl Drop for Abandoned {
     }
 }
 
-/// Feeds a run; when all that is told of it has arrived, says so, and it goes from the node.
+/// Sends the input to a run. Once the whole report has arrived, confirms it, so that the node
+/// deletes it.
 async fn feed_and_thank(stdin: Option<Writer>, text: &[u8], mut arrived: watch::Receiver<bool>) {
     let Some(mut stdin) = stdin else { return };
-    // A command that ends before it has read everything says why by its exit code.
+    // If a command ends before it has read all input, its exit code has the reason.
     let _ = stdin.write_all(text).await;
     let _ = stdin.flush().await;
     if arrived.wait_for(|arrived| *arrived).await.is_ok() {
@@ -837,24 +929,28 @@ async fn feed_and_thank(stdin: Option<Writer>, text: &[u8], mut arrived: watch::
 
 async fn feed(stdin: Option<Writer>, text: &[u8]) {
     if let Some(mut stdin) = stdin {
-        // A command that ends before it has read everything says why by its exit code.
+        // If a command ends before it has read all input, its exit code has the reason.
         let _ = stdin.write_all(text).await;
         let _ = stdin.shutdown().await;
     }
 }
 
-/// A stream had more than its errand asks for.
+/// A stream exceeded the limit of its command.
 #[derive(Debug, PartialEq, Eq)]
 struct TooMuch {
     stream: &'static str,
     most: usize,
 }
 
-/// All of a stream, unless it is longer than that: whoever is at the other end may print for ever.
-async fn whole(from: Option<Reader>, stream: &'static str, most: usize) -> Result<Vec<u8>, TooMuch> {
+/// Reads a stream to its end, up to a limit. The other end may print indefinitely.
+async fn whole(
+    from: Option<Reader>,
+    stream: &'static str,
+    most: usize,
+) -> Result<Vec<u8>, TooMuch> {
     let mut read = Vec::new();
     if let Some(from) = from {
-        // What was read before an error is what there is.
+        // After a read error, the bytes read so far are the result.
         let _ = from.take(most as u64 + 1).read_to_end(&mut read).await;
     }
     if read.len() > most { Err(TooMuch { stream, most }) } else { Ok(read) }
@@ -864,11 +960,17 @@ async fn is_over(mut over: watch::Receiver<bool>) {
     let _ = over.wait_for(|over| *over).await;
 }
 
-/// How long an unfinished line waits before it is shown.
+/// Time after which an unfinished line is shown.
 const PROMPT: Duration = Duration::from_millis(500);
 
-/// Reads a stream into the log until it ends, or until its process has ended and it has been silent for a moment.
-async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Receiver<bool>, behind: &mut impl Behind) {
+/// Reads a stream into the log until it ends, or until its process has ended and no more output
+/// arrives for a moment.
+async fn read_out(
+    from: Option<Reader>,
+    lines: &mut Lines,
+    mut over: watch::Receiver<bool>,
+    behind: &mut impl Behind,
+) {
     let Some(mut from) = from else { return };
     let mut buffer = vec![0; 16 << 10];
     let mut deadline = None;
@@ -892,10 +994,11 @@ async fn read_out(from: Option<Reader>, lines: &mut Lines, mut over: watch::Rece
     }
 }
 
-/// How a process ended and the last line of its standard error. A service that holds the stream open is not waited for.
+/// Returns the exit status of a process and the last line of its standard error. Does not wait for
+/// a service that holds the stream open.
 ///
 /// # Errors
-/// When it can't be waited for.
+/// If waiting for the process fails.
 pub(crate) async fn last_words(mut child: Child) -> std::io::Result<(ExitStatus, String)> {
     let said = Arc::new(Mutex::new(Vec::new()));
     let read = tokio::spawn({
@@ -925,7 +1028,7 @@ fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The value of `name=value` among words.
+/// The value of `name=value` in a list of words.
 fn word<'a>(words: &'a str, name: &str) -> Option<&'a str> {
     words.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -947,25 +1050,31 @@ mod tests {
         for lost in ["1e-400", "9007199254740993", "123456789012345678901234"] {
             let error = returned(format!("{{\"a\": [{lost}]}}").as_bytes(), &none).unwrap_err();
             assert!(
-                error.starts_with(&format!("invalid output: the number {lost} at /a/0 can't be stored")),
+                error.starts_with(&format!(
+                    "invalid output: the number {lost} at /a/0 can't be stored"
+                )),
                 "{error}"
             );
         }
     }
 
     #[tokio::test]
-    async fn no_more_is_kept_of_a_stream_than_its_errand_asks_for() {
-        let read = async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
+    async fn stream_beyond_its_limit_is_rejected() {
+        let read =
+            async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
         assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
         assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
-        let endless = whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
+        let endless =
+            whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
         assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
     }
 
     #[test]
-    fn a_way_that_breaks_behind_the_result_fails_no_run() {
+    fn broken_connection_after_result_fails_no_run() {
         let too_long = || Err(GivenUp { why: Why::TooLong, started: None });
-        for come in [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()] {
+        for come in
+            [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()]
+        {
             assert!(matches!(come_whole(come), Ok(Ending::Code(0))));
         }
         assert!(matches!(come_whole(Ok(Ending::Code(REFUSED))), Ok(Ending::Code(REFUSED))));
@@ -977,10 +1086,14 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_told_by_their_number_and_those_that_run_count() {
+    fn survey_lists_running_attempts_only() {
         let step = StepId(uuid::Uuid::from_u128(7));
         assert_eq!(running(&format!("2.15 {step} runs")), Some((RunId(15), step)));
-        assert_eq!(running(&format!("15 {step} runs")), Some((RunId(15), step)), "from a wrapper before this one");
+        assert_eq!(
+            running(&format!("15 {step} runs")),
+            Some((RunId(15), step)),
+            "from a wrapper before this one"
+        );
         assert_eq!(running(&format!("2.15 {step} gone")), None);
         assert_eq!(running("2.x y runs"), None);
     }

@@ -1,7 +1,8 @@
-//! A process on a node, wherever that is: three streams and how it ended.
+//! A process on a node: three streams and an exit status.
 //!
-//! On this machine it is a child; on another one it is a channel of an SSH connection. Whoever has one asks the same of both. What
-//! differs is that a connection may break while the process goes on: that is an [`Ending`] of its own.
+//! On this machine, it is a child process. On another machine, it is a channel of an SSH
+//! connection. Both have the same interface. An SSH connection may break while the process
+//! continues, which [`Ending::Cut`] reports.
 
 use std::process::ExitStatus;
 
@@ -12,14 +13,14 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
-/// How a process ended, as far as is known here.
+/// How a process ended, as far as this machine knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By something else; in words.
+    /// A signal or an error ended it. The text is for users.
     Killed(String),
-    /// It may go on: the way to it broke. In words.
+    /// The connection broke, so the process may still run. The text is for users.
     Cut(String),
 }
 
@@ -34,7 +35,7 @@ impl std::fmt::Display for Ending {
 }
 
 impl Ending {
-    /// The code, if it ended with one.
+    /// The exit code, if there is one.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(*code),
@@ -47,18 +48,14 @@ impl Ending {
     }
 }
 
-/// What is read from.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
-/// What is written to.
 pub type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A process. Dropped, it is not waited for any more; what it started on its node is the wrapper's to end.
+/// A process. Dropping it does not end a remote process; the wrapper does that.
 pub struct Process {
-    /// Taken by whoever writes; dropping it is the end of the input.
+    /// Dropping it closes the input.
     pub stdin: Option<Writer>,
-    /// Taken by whoever reads.
     pub stdout: Option<Reader>,
-    /// Taken by whoever reads.
     pub stderr: Option<Reader>,
     where_it_is: Where,
 }
@@ -67,13 +64,13 @@ enum Where {
     Here(Child),
     There {
         ending: watch::Receiver<Option<Ending>>,
-        /// Closes its channel when it goes.
+        /// Closes the channel on drop.
         _open: DropGuard,
     },
 }
 
 impl Process {
-    /// A child of this process, whose streams are pipes.
+    /// Wraps a child process whose streams are pipes.
     pub fn here(mut child: Child) -> Self {
         Self {
             stdin: child.stdin.take().map(|stdin| Box::new(stdin) as Writer),
@@ -83,7 +80,7 @@ impl Process {
         }
     }
 
-    /// A process at the other end of a connection, which says by `ending` how it ended.
+    /// Wraps a remote process. `ending` receives how it ended.
     pub fn there(
         [stdout, stderr]: [Reader; 2],
         stdin: Writer,
@@ -94,21 +91,23 @@ impl Process {
         Self { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), where_it_is }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub async fn wait(&mut self) -> Ending {
         match &mut self.where_it_is {
             Where::Here(child) => match child.wait().await {
                 Ok(status) => Ending::of(status),
                 Err(error) => Ending::Cut(error.to_string()),
             },
-            Where::There { ending, .. } => match ending.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(ending)) => ending.clone(),
-                _ => Ending::Cut("its channel is gone".to_owned()),
-            },
+            Where::There { ending, .. } => {
+                match ending.wait_for(Option::is_some).await.as_deref() {
+                    Ok(Some(ending)) => ending.clone(),
+                    _ => Ending::Cut("its channel is gone".to_owned()),
+                }
+            }
         }
     }
 
-    /// Ends a child of this process and the group that it leads. What is elsewhere is let go.
+    /// Kills a child process and its process group. Releases a remote process.
     pub async fn kill(&mut self) {
         if let Where::Here(child) = &mut self.where_it_is {
             if let Some(pid) = child.id() {

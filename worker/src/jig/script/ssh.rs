@@ -1,22 +1,25 @@
-//! Nodes that are reached by SSH.
+//! Connections to nodes over SSH.
 //!
-//! The client is in this process and not a program beside it: a connection ends when the worker does, whatever ended it, and what went
-//! wrong is a value and no text to be guessed from. One connection serves all that happens on a node; commands are channels of it. A
-//! server that allows no further channel gets another connection for that command alone.
+//! The client runs in this process, so a connection never outlives the worker, and errors are
+//! values instead of text to parse. One connection serves all commands on a node, each in its own
+//! channel. If a server allows no further channel, that command gets a connection of its own.
 //!
-//! A host's key is pinned in the node's record. It is the only key that is asked for and the only one that is taken: who answers with
-//! another is either a machine that was set up anew, or somebody between us and it, and no worker can tell which. There is no first use
-//! that is trusted. The private key is a secret of the worker; the record names it.
+//! The node's record pins its host key. The worker requests and accepts no other key. Another key
+//! means a reinstalled machine or an attacker, and a worker can't tell which. There is no trust on
+//! first use. The private key is a secret of the worker, and the record names it.
 //!
-//! A node has several addresses, and is there when one of them lets us in. They are tried one beside the other, each a moment after the one
-//! before and at once when that has failed, and each for as long as it may take, whatever the others do: so addresses that swallow
-//! packets don't keep one that answers from being tried. The one that let us in last goes first, and one that let us in and then said
-//! nothing more goes last. What came of each is kept until addresses are tried again.
+//! A node has several addresses and is reachable if one of them accepts the worker. The worker
+//! tries them concurrently. Each starts a moment after the previous one, or at once if the previous
+//! one failed. Each has its own timeout, so an address that drops packets does not delay the
+//! others. The last address that accepted the worker goes first. An address that accepted the
+//! worker and then went silent goes last. The results are cached until addresses are tried again.
 //!
-//! A connection is no permission for ever. New commands use one only for some minutes ([`GREATEST_AGE`]), then another has to be let in;
-//! and only while the worker still has the key that it was made with. What runs on an old one goes on there.
+//! A connection does not grant permanent access. New commands use it for at most [`GREATEST_AGE`],
+//! and only while the worker still has the key of the connection. Then they need a new connection.
+//! Commands on the old connection continue.
 //!
-//! Keys are Ed25519 or ECDSA. RSA is left out on purpose: the library's RSA has a known timing weakness (RUSTSEC-2023-0071).
+//! Keys are Ed25519 or ECDSA. RSA is excluded, because the library's RSA has a timing weakness
+//! (RUSTSEC-2023-0071).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -42,38 +45,39 @@ use super::process::{Ending, Process};
 use crate::reach::{ConnectError, Reachable};
 use crate::secrets::{Purpose, SecretSource};
 
-/// How long one address may take until anybody answers there.
+/// Time for an address to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
-/// How long one address may take until it has let us in.
+/// Time for an address to complete authentication.
 const LETS_IN: Duration = Duration::from_secs(15);
-/// The next address is tried so long after the one before, if that is not through yet.
+/// Delay before the next address is tried while the previous one is still in progress.
 const APART: Duration = Duration::from_secs(1);
-/// How long a connection is used for new commands. So long a key that was taken out of `authorized_keys` still lets in.
+/// Maximum age of a connection for new commands. A key removed from `authorized_keys` keeps access
+/// for up to this time.
 pub const GREATEST_AGE: Duration = Duration::from_secs(300);
-/// How long it is remembered of a node that is not connected which address answered.
+/// Time to remember the last good address of a node without a connection.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// A connection that nobody uses is closed after this.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(300);
-/// A connection is asked this often whether the other end is there, and is given up after three times without an answer.
+/// Keepalive interval. The connection is closed after three unanswered keepalives.
 const ASKED: Duration = Duration::from_secs(10);
-/// Bytes of a stream that wait for their reader.
+/// Bytes of a stream to buffer for its reader.
 const BUFFER: usize = 64 << 10;
 
-/// Who is to be reached, and as whom.
+/// Address and credentials of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 pub struct Reach {
-    /// Names or numbers, tried in this order, but for what is known of them.
+    /// Host names or IP addresses. They are tried in this order, except for remembered results.
     pub addresses: Vec<String>,
-    /// The port of all of them.
+    /// The port of all addresses.
     #[serde(default = "usual_port")]
     pub port: u16,
-    /// As whom.
     #[serde(default = "usual_user")]
     pub user: String,
-    /// The secret that has the private key.
+    /// The secret with the private key.
     #[serde(deserialize_with = "key")]
     pub key: (String, i64),
-    /// The only host key that is taken, as `ssh-keyscan` prints it behind the name: `ssh-ed25519 AAAA...`.
+    /// The only accepted host key, as `ssh-keyscan` prints it after the host: `ssh-ed25519
+    /// AAAA...`.
     pub host_key: String,
 }
 
@@ -89,68 +93,58 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> Result<(String, i64), D::Error> {
     let value = Value::deserialize(from)?;
     let reference = secret::reference(&value);
     let wanted = "key: name a secret, {\"$secret\": \"name\", \"version\": 1}";
-    reference.map(|secret| (secret.name, secret.version)).ok_or_else(|| serde::de::Error::custom(wanted))
+    reference
+        .map(|secret| (secret.name, secret.version))
+        .ok_or_else(|| serde::de::Error::custom(wanted))
 }
 
-/// Why a node is not reached.
+/// Why a node can't be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SshError {
-    /// The record has no address.
     #[error("the node's record has no address")]
     NoAddress,
-    /// Of each address, what came of trying it.
+    /// The result of each address.
     #[error("the node is not reached: {}", .0.join("; "))]
     Unreached(Vec<String>),
-    /// Workers do not connect to this address.
+    /// The rules forbid connections to this address.
     #[error("{address}: {why}")]
-    Refused {
-        /// Which.
-        address: String,
-        /// The rule.
-        why: engine::reach::Refused,
-    },
-    /// Somebody answers, and is not who the record says.
+    Refused { address: String, why: engine::reach::Refused },
+    /// The server's host key differs from the pinned one.
     #[error(
         "{address} has the host key {found}, and the node's record has {pinned}: if the machine was set up anew, put its new key into the \
          record; if not, somebody else answers there"
     )]
     OtherHost {
-        /// Where.
         address: String,
-        /// The fingerprint of what was shown.
+        /// Fingerprint of the server's key.
         found: String,
-        /// The fingerprint of what is pinned.
+        /// Fingerprint of the pinned key.
         pinned: String,
     },
-    /// We are not let in.
+    /// The server rejects the private key.
     #[error(
         "{address} does not let {user} in with the key {key}: put the key's public half into that user's authorized_keys"
     )]
-    NotLetIn {
-        /// Where.
-        address: String,
-        /// As whom.
-        user: String,
-        /// The secret's name.
-        key: String,
-    },
+    NotLetIn { address: String, user: String, key: String },
     /// The private key can't be used.
     #[error("{0}")]
     Key(String),
-    /// The host key of the record can't be read.
-    #[error("the host key of the node's record can't be read ({0}): it is what ssh-keyscan prints behind the name")]
+    /// The pinned host key can't be parsed.
+    #[error(
+        "the host key of the node's record can't be read ({0}): it is what ssh-keyscan prints behind the name"
+    )]
     HostKey(String),
-    /// A connection that was there does not serve any more.
+    /// An existing connection no longer works.
     #[error("the connection to the node broke: {0}")]
     Broken(String),
 }
 
-/// Who answers is asked for their key, and for nothing else.
+/// Client handler that accepts only the pinned host key.
 struct Pinned {
     key: PublicKey,
 }
 
-/// What happens while a connection is made.
+/// Progress of a handshake.
 #[derive(Debug, thiserror::Error)]
 enum Handshake {
     #[error(transparent)]
@@ -162,7 +156,10 @@ enum Handshake {
 impl client::Handler for Pinned {
     type Error = Handshake;
 
-    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Handshake> {
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, Handshake> {
         let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
             return Err(Handshake::OtherKey("a certificate".to_owned()));
         };
@@ -173,7 +170,7 @@ impl client::Handler for Pinned {
     }
 }
 
-/// A connection, and how it was made.
+/// A connection with the key and time of its creation.
 struct Open {
     handle: Handle<Pinned>,
     address: String,
@@ -184,29 +181,29 @@ struct Open {
 type Connection = Arc<Open>;
 type Slot = Arc<tokio::sync::Mutex<Kept>>;
 
-/// What is known of the way to a node.
+/// State of the connection to a node.
 #[derive(Default)]
 struct Kept {
     connection: Option<Connection>,
-    /// Where we were let in last.
+    /// The last address that accepted the worker.
     answered: Option<String>,
-    /// Where we were let in, and nothing came any more.
+    /// The address that accepted the worker and then stopped answering.
     silent: Option<String>,
     tries: Option<Tries>,
 }
 
-/// What came of it when addresses were tried last.
+/// The results of the last attempt to connect.
 struct Tries {
     ended: Instant,
     each: Vec<Tried>,
     failed: Option<SshError>,
 }
 
-/// An address that was tried.
+/// The result of one address.
 #[derive(Debug, Clone)]
 struct Tried {
     address: TriedAddress,
-    /// Whether what is said of it reveals whether and what something listens there.
+    /// Whether the result reveals whether something listens at the address.
     reveals: bool,
 }
 
@@ -217,12 +214,13 @@ impl Kept {
         (same_key && connection.made.elapsed() < greatest_age).then(|| Arc::clone(connection))
     }
 
-    /// Why nobody was reached, if that was found out since then: who waited for it need not find it out again.
+    /// The error, if the last attempt ended after `since` and failed. A caller that waited for that
+    /// attempt does not repeat it.
     fn failed_since(&self, since: Instant) -> Option<SshError> {
         self.tries.as_ref().filter(|tries| tries.ended >= since)?.failed.clone()
     }
 
-    /// The order in which addresses are tried.
+    /// The order in which to try the addresses.
     fn order(&self, addresses: &[String]) -> Vec<String> {
         let mut order = addresses.to_vec();
         order.sort_by_key(|address| match Some(address) {
@@ -239,7 +237,8 @@ impl Kept {
             self.silent.take_if(|silent| *silent == connection.address);
         }
         self.connection = came.as_ref().ok().cloned();
-        self.tries = Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
+        self.tries =
+            Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
     }
 
     fn is_remembered(&self) -> bool {
@@ -248,7 +247,7 @@ impl Kept {
     }
 }
 
-/// The connections of a worker, one for each node.
+/// The connections of a worker, one per node.
 pub struct Connections {
     secrets: Arc<dyn SecretSource>,
     reachable: Reachable,
@@ -257,31 +256,32 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet.
     pub fn new(secrets: Arc<dyn SecretSource>, reachable: Reachable) -> Self {
         Self { secrets, reachable, greatest_age: GREATEST_AGE, kept: Mutex::default() }
     }
 
-    /// With another age than [`GREATEST_AGE`].
+    /// Overrides [`GREATEST_AGE`].
     #[must_use]
     pub fn no_older_than(self, greatest_age: Duration) -> Self {
         Self { greatest_age, ..self }
     }
 
-    /// Starts a command there.
+    /// Starts a command on the node.
     ///
     /// # Errors
-    /// When nobody is reached; see [`SshError`].
+    /// If the node can't be reached. See [`SshError`].
     pub async fn start(&self, reach: &Reach, command: &str) -> Result<Process, SshError> {
         let connection = self.connection(reach).await?;
         match opened(&connection, command).await {
             Ok(process) => Ok(process),
-            // As many as the server allows: one more connection, for this command.
+            // The server's channel limit is reached: this command gets its own connection.
             Err(russh::Error::ChannelOpenFailure(_)) => self.start_alone(reach, command).await,
             Err(_) => {
                 self.forget(reach, &connection).await;
                 let connection = self.connection(reach).await?;
-                opened(&connection, command).await.map_err(|error| SshError::Broken(error.to_string()))
+                opened(&connection, command)
+                    .await
+                    .map_err(|error| SshError::Broken(error.to_string()))
             }
         }
     }
@@ -293,16 +293,17 @@ impl Connections {
         opened(&came?, command).await.map_err(|error| SshError::Broken(error.to_string()))
     }
 
-    /// Sees to it that there is a connection; gives the address that it is made to. However many addresses there are, it takes no longer
-    /// than half a minute once nobody else is at it.
+    /// Ensures that a connection exists and returns its address. Takes at most half a minute,
+    /// however many addresses there are, plus the wait for another attempt in progress.
     ///
     /// # Errors
-    /// When nobody is reached; see [`SshError`].
+    /// If the node can't be reached. See [`SshError`].
     pub async fn reach(&self, reach: &Reach) -> Result<String, SshError> {
         Ok(self.connection(reach).await?.address.clone())
     }
 
-    /// What came of each address that was tried since then; where none had to be tried, of the one that we are connected to.
+    /// The result of each address that was tried after `since`. If none was tried, the address of
+    /// the open connection.
     pub async fn tried(&self, reach: &Reach, since: Instant) -> Vec<TriedAddress> {
         let slot = self.slot(reach);
         let kept = slot.lock().await;
@@ -313,7 +314,8 @@ impl Connections {
         connected.map(|connection| let_in(&connection.address)).collect()
     }
 
-    /// The addresses that were tried since then of which [`Self::tried`] says whether and what something listens there.
+    /// The addresses tried after `since` whose result in [`Self::tried`] reveals whether something
+    /// listens there.
     pub async fn revealing(&self, reach: &Reach, since: Instant) -> Vec<String> {
         let slot = self.slot(reach);
         let kept = slot.lock().await;
@@ -322,8 +324,8 @@ impl Connections {
         revealing.map(|tried| tried.address.address.clone()).collect()
     }
 
-    /// Gives a node's connection up: it does not serve, whatever it says of itself. The next command makes another, and elsewhere if
-    /// there is another address.
+    /// Discards a connection that no longer works, although it is open. The next command makes a
+    /// new one, preferably to another address.
     pub async fn give_up(&self, reach: &Reach, why: &str) {
         let slot = self.slot(reach);
         let mut kept = slot.lock().await;
@@ -332,24 +334,28 @@ impl Connections {
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
         let said = format!("it let us in, and then nothing came: {why}");
-        let each =
-            vec![Tried { address: TriedAddress { address: address.clone(), reached: false, said }, reveals: false }];
+        let each = vec![Tried {
+            address: TriedAddress { address: address.clone(), reached: false, said },
+            reveals: false,
+        }];
         kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
     }
 
     fn slot(&self, reach: &Reach) -> Slot {
         let Ok(mut kept) = self.kept.lock() else { return Slot::default() };
-        // Nodes come and go, and so do their keys.
-        kept.retain(|other, slot| other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered()));
+        // Nodes and their keys change, so forget those that are no longer remembered.
+        kept.retain(|other, slot| {
+            other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered())
+        });
         Arc::clone(kept.entry(reach.clone()).or_default())
     }
 
     async fn connection(&self, reach: &Reach) -> Result<Connection, SshError> {
         let slot = self.slot(reach);
         let asked = Instant::now();
-        // Held while it is made: whoever comes meanwhile has the same one.
+        // The lock is held during the attempt, so concurrent callers share the result.
         let mut kept = slot.lock().await;
-        // Read anew for each command: who takes the file away wants us out.
+        // Read the key for each command: removing its file revokes access.
         let key = match self.private_key(&reach.key).await {
             Ok(key) => key,
             Err(error) => {
@@ -368,7 +374,7 @@ impl Connections {
         came
     }
 
-    /// Tries addresses until one lets us in; gives what came of each, and what that amounts to.
+    /// Tries the addresses until one accepts the worker. Returns each result and the overall one.
     async fn connect(
         &self,
         addresses: Vec<String>,
@@ -384,7 +390,10 @@ impl Connections {
             let heard = Heard::default();
             match timeout(LETS_IN, enter(&address, reachable, reach, pinned, key, &heard)).await {
                 Ok(came) => came,
-                Err(_) => Err(SshError::Unreached(vec![format!("{address}: {}", heard.too_late(reach.port, LETS_IN))])),
+                Err(_) => Err(SshError::Unreached(vec![format!(
+                    "{address}: {}",
+                    heard.too_late(reach.port, LETS_IN)
+                )])),
             }
         })
         .await;
@@ -404,16 +413,22 @@ impl Connections {
         kept.connection.take_if(|connection| Arc::ptr_eq(connection, broken));
     }
 
-    async fn private_key(&self, (name, version): &(String, i64)) -> Result<Arc<PrivateKey>, SshError> {
+    async fn private_key(
+        &self,
+        (name, version): &(String, i64),
+    ) -> Result<Arc<PrivateKey>, SshError> {
         let secret = SecretRef { name: name.clone(), version: *version };
         let text = self.secrets.resolve(&secret, Purpose::NodeKey).await;
         let text = text.map_err(|error| SshError::Key(error.to_string()))?;
         let key = PrivateKey::from_openssh(&text);
-        // What the parser says is about the text, and the text is secret.
-        let key =
-            key.map_err(|_| SshError::Key(format!("secret {name} version {version} is no OpenSSH private key")))?;
+        // The parser's error may quote the text, which is secret.
+        let key = key.map_err(|_| {
+            SshError::Key(format!("secret {name} version {version} is no OpenSSH private key"))
+        })?;
         if key.is_encrypted() {
-            return Err(SshError::Key(format!("secret {name} version {version} has a passphrase: take it off")));
+            return Err(SshError::Key(format!(
+                "secret {name} version {version} has a passphrase: take it off"
+            )));
         }
         Ok(Arc::new(key))
     }
@@ -423,10 +438,10 @@ fn let_in(address: &str) -> TriedAddress {
     TriedAddress { address: address.to_owned(), reached: true, said: String::new() }
 }
 
-/// What came of one address.
+/// The result of one address.
 enum Came {
     LetIn,
-    /// Another let us in meanwhile.
+    /// Another address accepted the worker first.
     NotYet,
     Failed(SshError),
 }
@@ -435,26 +450,33 @@ impl Came {
     fn tried(&self, address: &str) -> Tried {
         let said = match self {
             Self::LetIn => return Tried { address: let_in(address), reveals: false },
-            Self::NotYet => "nothing had come from there yet when another address let us in".to_owned(),
+            Self::NotYet => {
+                "nothing had come from there yet when another address let us in".to_owned()
+            }
             Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
             Self::Failed(error) => error.to_string(),
         };
-        // The address stands beside it.
+        // The address is shown separately.
         let said = said.strip_prefix(&format!("{address}: ")).unwrap_or(&said).to_owned();
-        // Who proved to have the host key of the record is who we want; a rule speaks of the record alone.
-        let reveals = !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
-        Tried { address: TriedAddress { address: address.to_owned(), reached: false, said }, reveals }
+        // A server that proved the pinned host key is the right one, and a rule depends only on the
+        // record. Neither reveals anything.
+        let reveals =
+            !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
+        Tried {
+            address: TriedAddress { address: address.to_owned(), reached: false, said },
+            reveals,
+        }
     }
 }
 
-/// What it amounts to that no address let us in.
+/// Combines the errors if no address accepted the worker.
 fn all_of(each: Vec<(String, Came)>) -> SshError {
     let failed = |came| if let Came::Failed(error) = came { Some(error) } else { None };
     let mut errors: Vec<SshError> = each.into_iter().filter_map(|(_, came)| failed(came)).collect();
     if errors.len() < 2 {
         return errors.pop().unwrap_or(SshError::NoAddress);
     }
-    // Who answers, and is not who we want or does not want us, says more than silence does.
+    // An error from a server that answers is more useful than a timeout.
     errors.sort_by_key(|error| matches!(error, SshError::Unreached(_)));
     let whys = errors.into_iter().flat_map(|error| match error {
         SshError::Unreached(whys) => whys,
@@ -463,7 +485,8 @@ fn all_of(each: Vec<(String, Came)>) -> SshError {
     SshError::Unreached(whys.collect())
 }
 
-/// Tries addresses beside each other until one of them has us; gives what came of each that was tried, in this order.
+/// Tries the addresses concurrently until one accepts the worker. Returns the result of each
+/// address that was tried, in this order.
 async fn first_in<T, F>(
     addresses: Vec<String>,
     apart: Duration,
@@ -515,26 +538,30 @@ async fn enter(
     key: &Arc<PrivateKey>,
     heard: &Heard,
 ) -> Result<Handle<Pinned>, SshError> {
-    let unreached = |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
+    let unreached =
+        |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
     let stream = match timeout(ANSWERS, reachable.connect(address, reach.port)).await {
         Ok(stream) => stream.map_err(|error| match error {
             ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
             ConnectError::Failed(error) => unreached(&error),
         })?,
-        Err(_) => return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs()))),
+        Err(_) => {
+            return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs())));
+        }
     };
     let config = client::Config {
         inactivity_timeout: Some(IDLE),
         keepalive_interval: Some(ASKED),
         keepalive_max: 3,
         nodelay: true,
-        // A server has several keys, and shows one of the kind that it is asked for.
+        // A server has several host keys and shows one of the requested type.
         preferred: Preferred { key: Cow::Owned(vec![pinned.algorithm()]), ..Preferred::default() },
         ..client::Config::default()
     };
     let _ = stream.set_nodelay(true);
     let stream = Listened { stream, heard: heard.clone() };
-    let connected = client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
+    let connected =
+        client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
     let mut handle = connected.map_err(|error| match error {
         Handshake::OtherKey(found) => SshError::OtherHost {
             address: address.to_owned(),
@@ -551,9 +578,11 @@ async fn enter(
     let with = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
     match handle.authenticate_publickey(&reach.user, with).await {
         Ok(result) if result.success() => Ok(handle),
-        Ok(_) => {
-            Err(SshError::NotLetIn { address: address.to_owned(), user: reach.user.clone(), key: reach.key.0.clone() })
-        }
+        Ok(_) => Err(SshError::NotLetIn {
+            address: address.to_owned(),
+            user: reach.user.clone(),
+            key: reach.key.0.clone(),
+        }),
         Err(error) => Err(unreached(&heard.failed(reach.port, &error))),
     }
 }
@@ -564,7 +593,8 @@ async fn opened(connection: &Connection, command: &str) -> Result<Process, russh
     Ok(attached(channel, Arc::clone(connection)))
 }
 
-/// A process out of a channel: two tasks carry its streams, and end when nobody has the process any more.
+/// Creates a process from a channel. Two tasks copy its streams, and end when the process is
+/// dropped.
 fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
     let (mut from, to) = channel.split();
     let to = Arc::new(to);
@@ -600,9 +630,11 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
                     ChannelMsg::ExitSignal { signal_name, .. } => {
                         says.send_replace(Some(Ending::Killed(format!("signal {signal_name:?}"))));
                     }
-                    // The server does not run the command; it said why to nobody.
+                    // The server refused to run the command and gave no reason.
                     ChannelMsg::Failure => {
-                        says.send_replace(Some(Ending::Cut("the node's SSH server runs no commands".to_owned())));
+                        says.send_replace(Some(Ending::Cut(
+                            "the node's SSH server runs no commands".to_owned(),
+                        )));
                     }
                     _ => {}
                 }
@@ -614,21 +646,28 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
         }
         says.send_if_modified(|ending| {
             let nothing = ending.is_none();
-            ending.get_or_insert_with(|| Ending::Cut("it was closed before the command had ended".to_owned()));
+            ending.get_or_insert_with(|| {
+                Ending::Cut("it was closed before the command had ended".to_owned())
+            });
             nothing
         });
         let _ = to.close().await;
         drop(connection);
     });
-    Process::there([Box::new(stdout), Box::new(stderr)], Box::new(stdin), ending, closed.drop_guard())
+    Process::there(
+        [Box::new(stdout), Box::new(stderr)],
+        Box::new(stdin),
+        ending,
+        closed.drop_guard(),
+    )
 }
 
-/// Whoever read this may be gone; the other stream still counts.
+/// Copies data to a reader. The reader may be gone, but the other stream still needs service.
 async fn pass(into: &mut DuplexStream, data: &[u8]) {
     let _ = into.write_all(data).await;
 }
 
-/// A command line that a POSIX shell takes apart into these words again.
+/// Quotes words for a POSIX shell.
 pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let quoted = words.into_iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
     quoted.collect::<Vec<_>>().join(" ")
@@ -642,16 +681,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_takes_the_words_apart_again() {
+    fn shell_splits_quoted_words_correctly() {
         let words = ["a b", "it's", "", "$HOME `id` \\ \"x\"\nnext", "'"];
         let script = format!("for word in {}; do printf '%s|' \"$word\"; done", quoted(words));
-        let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
+        let output =
+            std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&output.stdout), words.join("|") + "|");
     }
 
-    /// Seven addresses swallow what is sent to them; the eighth answers.
+    /// Seven addresses drop packets; the eighth answers.
     #[tokio::test]
-    async fn addresses_that_say_nothing_keep_none_from_being_tried() {
+    async fn silent_addresses_do_not_delay_others() {
         let addresses: Vec<String> = (1..=ADDRESSES).map(|number| number.to_string()).collect();
         let last = addresses.last().cloned().unwrap_or_default();
         let (each, entered) = first_in(addresses, Duration::from_millis(1), |address| {
@@ -667,22 +707,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_fails_is_no_reason_to_wait() {
-        let fails = |address| async move { Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")])) };
+    async fn failed_address_starts_the_next_at_once() {
+        let fails = |address| async move {
+            Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")]))
+        };
         let never = Duration::from_secs(1 << 20);
-        let (each, entered) = first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
+        let (each, entered) =
+            first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
         assert!(entered.is_none());
         assert_eq!(all_of(each).to_string(), "the node is not reached: a: no; b: no; c: no");
         assert_eq!(all_of(Vec::new()), SshError::NoAddress);
     }
 
     #[test]
-    fn a_record_names_its_key_and_never_holds_one() {
+    fn node_record_with_private_key_is_rejected() {
         let record = |key: Value| json!({"addresses": ["10.0.0.1"], "key": key, "host_key": "ssh-ed25519 AAAA"});
         let reach: Reach =
-            serde_json::from_value(record(json!({"$secret": "deploy", "version": 2}))).expect("a record");
-        assert_eq!((reach.port, reach.user.as_str(), reach.key), (22, "root", ("deploy".to_owned(), 2)));
-        let plain = serde_json::from_value::<Reach>(record(json!("-----BEGIN OPENSSH PRIVATE KEY-----")));
+            serde_json::from_value(record(json!({"$secret": "deploy", "version": 2})))
+                .expect("a record");
+        assert_eq!(
+            (reach.port, reach.user.as_str(), reach.key),
+            (22, "root", ("deploy".to_owned(), 2))
+        );
+        let plain =
+            serde_json::from_value::<Reach>(record(json!("-----BEGIN OPENSSH PRIVATE KEY-----")));
         assert!(plain.unwrap_err().to_string().contains("name a secret"));
     }
 }

@@ -1,22 +1,24 @@
-//! What is told of a run behind its standard output.
+//! Separates the wrapper's report from the run's standard output.
 //!
-//! A run and its result come over one channel: another one would cost a login on the node. The two are told apart by a *mark*, which is
-//! made for this run and known to the wrapper alone: what stands between two marks is the result, and all that comes before is the
-//! run's. A script that looked for the mark and printed it could only speak for itself, as it does by its output anyway.
+//! Output and report share one channel, because a second channel costs another login on the node. A
+//! random *mark* separates them. It is made for each run, and only the wrapper knows it. The report
+//! is between two marks; everything before is the run's output. A script that finds the mark and
+//! prints it can only forge its own result, which it controls anyway.
 //!
-//! Bytes that may be the beginning of a mark are held until more is there, so none of a mark ever gets into a log; and they count as heard
-//! only when they are passed on, so that whoever finds the way back to the run asks for them again.
+//! Bytes that may begin a mark are withheld until more arrive, so no part of a mark gets into a
+//! log. They count as received only when they are passed on. After a reconnect, the worker
+//! therefore requests them again.
 
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{ANSWER, MAX_RESULT};
 
-/// Stands before and behind a result.
+/// Separator before and after a report.
 pub(super) struct Mark(String);
 
 impl Mark {
-    /// One that nothing else has. Its first character is hardly ever printed, so hardly anything is ever held.
+    /// Creates a unique mark. Its first character is rarely printed, so bytes are rarely withheld.
     pub(super) fn random() -> Self {
         Self(format!("\u{1e}gantry-{}\u{1e}", Uuid::new_v4().simple()))
     }
@@ -26,13 +28,13 @@ impl Mark {
     }
 }
 
-/// What takes out of a stream what is not the run's.
+/// Filters out the part of a stream that is not the run's output.
 pub(super) trait Behind {
-    /// Passes on what is the run's.
+    /// Passes on the run's output.
     fn take(&mut self, bytes: &[u8], pass_on: impl FnMut(&[u8]));
 }
 
-/// A stream of which everything is the run's.
+/// A stream without a report.
 pub(super) struct Nothing;
 
 impl Behind for Nothing {
@@ -41,10 +43,10 @@ impl Behind for Nothing {
     }
 }
 
-/// A stream with a result at its end.
+/// A stream with a report at its end.
 pub(super) struct Told<'a> {
     mark: &'a [u8],
-    /// What may be the beginning of the mark; once that was there, the result as far as it came.
+    /// Bytes that may begin the mark. After the first mark, the report so far.
     kept: Vec<u8>,
     begun: bool,
     arrived: watch::Sender<bool>,
@@ -52,31 +54,38 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     pub(super) fn behind(mark: &'a Mark) -> Self {
-        Self { mark: mark.0.as_bytes(), kept: Vec::new(), begun: false, arrived: watch::Sender::new(false) }
+        Self {
+            mark: mark.0.as_bytes(),
+            kept: Vec::new(),
+            begun: false,
+            arrived: watch::Sender::new(false),
+        }
     }
 
-    /// Says when the whole result is there.
+    /// Signals when the whole report has arrived.
     pub(super) fn arrived(&self) -> watch::Receiver<bool> {
         self.arrived.subscribe()
     }
 
-    /// Bytes that looked like the beginning of a mark. They were none, if nothing comes behind them.
+    /// Returns withheld bytes. At the end of the stream, they turn out not to be a mark.
     pub(super) fn held(&mut self) -> Vec<u8> {
         if self.begun { Vec::new() } else { std::mem::take(&mut self.kept) }
     }
 
-    /// What was told, if all of it came.
+    /// The report, if it is complete.
     pub(super) fn result(self) -> Option<Vec<u8>> {
         self.arrived.borrow().then_some(self.kept)
     }
 
     fn find(&self, from: usize) -> Option<usize> {
-        let found = self.kept[from..].windows(self.mark.len()).position(|window| window == self.mark);
+        let found =
+            self.kept[from..].windows(self.mark.len()).position(|window| window == self.mark);
         found.map(|at| from + at)
     }
 
     fn tell(&mut self, bytes: &[u8]) {
-        // Longer than any result: the last bytes are enough to find its end, and its length says that it is too long.
+        // The report exceeds every valid result. The last bytes are enough to find its end, and its
+        // length shows that it is too long.
         let most = MAX_RESULT + ANSWER;
         if *self.arrived.borrow() {
             return;
@@ -100,8 +109,10 @@ impl Behind for Told<'_> {
         self.kept.extend_from_slice(bytes);
         let Some(at) = self.find(0) else {
             let longest = self.kept.len().min(self.mark.len() - 1);
-            let held =
-                (0..=longest).rev().find(|length| self.kept.ends_with(&self.mark[..*length])).unwrap_or_default();
+            let held = (0..=longest)
+                .rev()
+                .find(|length| self.kept.ends_with(&self.mark[..*length]))
+                .unwrap_or_default();
             let rest = self.kept.split_off(self.kept.len() - held);
             pass_on(&self.kept);
             self.kept = rest;
@@ -130,11 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_told_from_what_the_run_printed_however_the_stream_is_cut() {
+    fn result_is_separated_from_output_across_chunks() {
         let mark = Mark("ABAC".into());
         for piece in 1..20 {
             let both = |all: &[u8]| taken(all, &mark, piece);
-            assert_eq!(both(b"xABABACcode=0\n{}ABAC"), (b"xAB".to_vec(), Some(b"code=0\n{}".to_vec())), "{piece}");
+            assert_eq!(
+                both(b"xABABACcode=0\n{}ABAC"),
+                (b"xAB".to_vec(), Some(b"code=0\n{}".to_vec())),
+                "{piece}"
+            );
             assert_eq!(both(b"ABACABAC"), (Vec::new(), Some(Vec::new())), "{piece}");
             assert_eq!(both(b"ABACABAABAC?"), (Vec::new(), Some(b"ABA".to_vec())), "{piece}");
             assert_eq!(both(b"xABAB"), (b"xABAB".to_vec(), None), "no mark: {piece}");
@@ -143,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_is_too_long_is_not_kept_whole_and_still_ends() {
+    fn oversized_result_is_truncated_and_ends() {
         let mark = Mark("ABAC".into());
         let mut all = b"ABAC".to_vec();
         all.extend(std::iter::repeat_n(b'x', 3 * MAX_RESULT));

@@ -1,7 +1,7 @@
-//! How a node is reached: commands with words, and their streams.
+//! Transports: run commands on a node and stream their input and output.
 //!
-//! Everything that happens on a node happens through the wrapper, and the wrapper is reached by running words in a POSIX shell
-//! there. So a transport is one function: words to a [`Process`], whose streams are those of the words on the node.
+//! Everything on a node runs via the wrapper, which is called as a command of a POSIX shell. A
+//! transport is therefore one function from arguments to a [`Process`].
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,21 +14,20 @@ use tokio::process::Command;
 use super::process::Process;
 use super::ssh::{Connections, Reach, SshError, quoted};
 
-/// A node's connection, as its record has it.
+/// A node's connection, as in its record.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "transport", rename_all = "snake_case")]
 pub enum Transport {
-    /// A folder of the worker's own machine.
+    /// A folder of the worker's machine.
     Local {
         /// The folder that is the node's root.
         root: PathBuf,
     },
     /// Another machine.
     Ssh {
-        /// The folder there that is the node's root; it is made when it is missing.
+        /// The folder on that machine that is the node's root. It is created if missing.
         #[serde(default = "whole_machine")]
         root: PathBuf,
-        /// Who it is, and how to get there.
         #[serde(flatten)]
         reach: Reach,
     },
@@ -38,48 +37,47 @@ fn whole_machine() -> PathBuf {
     PathBuf::from("/")
 }
 
-/// Why a node can't be reached at all.
+/// Why a connection can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The record says nothing that this worker understands.
-    #[error("this worker can't reach the node: its connection {connection} is none that it knows ({reason})")]
+    /// The connection is invalid or unknown to this worker.
+    #[error(
+        "this worker can't reach the node: its connection {connection} is none that it knows ({reason})"
+    )]
     Unknown {
-        /// The record, shortened.
+        /// The connection, shortened.
         connection: String,
-        /// From the parser.
+        /// The parser's message.
         reason: String,
     },
-    /// The folder is no absolute path.
+    /// The root is not an absolute path.
     #[error("the node's root {0:?} must be an absolute path")]
     Relative(PathBuf),
-    /// The folder can't be made.
+    /// The root folder can't be created.
     #[error("the node's root {root:?} can't be used: {error}")]
-    Root {
-        /// The folder.
-        root: PathBuf,
-        /// Why not.
-        error: std::io::Error,
-    },
-    /// No shell on this machine.
+    Root { root: PathBuf, error: std::io::Error },
+    /// The local shell can't be started.
     #[error("the node's shell can't be started: {0}")]
     Spawn(std::io::Error),
-    /// Nobody is reached there.
     #[error(transparent)]
     Ssh(#[from] SshError),
 }
 
-/// Variables of the worker that processes on its own machine get; everything else (the database's URL among it) stays here.
+/// Environment variables that local processes inherit from the worker. All others, such as the
+/// database URL, are removed.
 const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 impl Transport {
-    /// Reads a node's connection.
+    /// Parses a node's connection.
     ///
     /// # Errors
-    /// When this worker knows no such transport, or it lacks something.
+    /// If the transport is unknown or a field is missing.
     pub fn read(connection: &Value) -> Result<Self, TransportError> {
-        let transport: Self = serde_json::from_value(connection.clone()).map_err(|error| TransportError::Unknown {
-            connection: connection.to_string().chars().take(200).collect(),
-            reason: error.to_string(),
+        let transport: Self = serde_json::from_value(connection.clone()).map_err(|error| {
+            TransportError::Unknown {
+                connection: connection.to_string().chars().take(200).collect(),
+                reason: error.to_string(),
+            }
         })?;
         if !transport.root().is_absolute() {
             return Err(TransportError::Relative(transport.root().to_owned()));
@@ -87,25 +85,27 @@ impl Transport {
         Ok(transport)
     }
 
-    /// The node's root folder, as the node names it.
+    /// The root folder, as a path on the node.
     pub fn root(&self) -> &Path {
         match self {
             Self::Local { root } | Self::Ssh { root, .. } => root,
         }
     }
 
-    /// What tells this folder from every other one, here and elsewhere.
+    /// A unique key for this root folder over all nodes.
     pub fn place(&self) -> String {
         match self {
             Self::Local { root } => root.to_string_lossy().into_owned(),
-            Self::Ssh { root, reach } => format!("{}@{}:{}", reach.user, reach.host_key, root.display()),
+            Self::Ssh { root, reach } => {
+                format!("{}@{}:{}", reach.user, reach.host_key, root.display())
+            }
         }
     }
 
-    /// Makes the root folder, where that is ours to do.
+    /// Creates the root folder of a local node.
     ///
     /// # Errors
-    /// When it can't be made.
+    /// If the folder can't be created.
     pub async fn prepare(&self) -> Result<(), TransportError> {
         match self {
             Self::Local { root } => tokio::fs::create_dir_all(root)
@@ -118,7 +118,7 @@ impl Transport {
     /// Runs a shell line on the node with these words as `$1`, `$2`, ...
     ///
     /// # Errors
-    /// When it can't be started.
+    /// If it can't be started.
     pub async fn start(
         &self,
         connections: &Connections,
@@ -126,16 +126,21 @@ impl Transport {
         words: &[String],
     ) -> Result<Process, TransportError> {
         match self {
-            Self::Local { .. } => shell(line, words).spawn().map(Process::here).map_err(TransportError::Spawn),
+            Self::Local { .. } => {
+                shell(line, words).spawn().map(Process::here).map_err(TransportError::Spawn)
+            }
             Self::Ssh { reach, .. } => {
-                let words = ["sh", "-c", line, "gantry"].into_iter().chain(words.iter().map(String::as_str));
+                let words = ["sh", "-c", line, "gantry"]
+                    .into_iter()
+                    .chain(words.iter().map(String::as_str));
                 Ok(connections.start(reach, &quoted(words)).await?)
             }
         }
     }
 }
 
-/// A shell of this machine, in a group of its own: Ctrl-C in the worker's terminal is the worker's business.
+/// A local shell in its own process group, so that Ctrl-C in the worker's terminal does not reach
+/// it.
 fn shell(line: &str, words: &[String]) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line).arg("gantry").args(words);
@@ -150,7 +155,6 @@ fn shell(line: &str, words: &[String]) -> Command {
     command
 }
 
-/// The wrapper's text.
 pub const WRAPPER: &str = include_str!("wrapper.sh");
 
 /// The hash that names the wrapper on nodes.
@@ -158,10 +162,10 @@ pub fn wrapper_hash() -> Hash {
     Hash::of_bytes(WRAPPER.as_bytes())
 }
 
-/// Exit code of [`CALL_WRAPPER`]: the wrapper is not there, or is not what its name says.
+/// Exit code of [`CALL_WRAPPER`] if the wrapper is missing or does not match its hash.
 pub const NO_WRAPPER: i32 = 75;
 
-/// Runs the wrapper `$2` (whose hash is `$1`) with all further words.
+/// Runs the wrapper `$2`, whose hash is `$1`, with the remaining arguments.
 pub const CALL_WRAPPER: &str = r#"
 sum=$1 wrapper=$2
 shift 2
@@ -169,8 +173,8 @@ shift 2
 exec sh "$wrapper" "$@"
 "#;
 
-/// Puts the wrapper, from standard input, to `$1`; says which scripts are there, as many as are worth remembering; then runs it with all
-/// further words, if there are any.
+/// Writes the wrapper from standard input to `$1` and lists the scripts on the node, up to the
+/// number that a worker remembers. Then runs the wrapper with the remaining arguments, if any.
 pub const STAGE_WRAPPER: &str = r#"
 umask 077
 mkdir -p "${1%/*}" && cat >"$1.$$" && mv -f "$1.$$" "$1" || {

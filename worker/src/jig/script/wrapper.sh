@@ -1,64 +1,76 @@
 #!/bin/sh
-# The node-side wrapper: everything that must be decided where the machine is.
+# The node-side wrapper makes all decisions that need the node.
 #
-# A worker may die, sleep or be cut off at any moment, and another one then starts the next attempt. Only the node itself can
-# tell whether something of an older attempt still runs here. So each start goes through this file, which
+# A worker may die, hang or lose its connection at any moment, and another worker then starts the
+# next attempt. Only the node can tell whether processes of an older attempt still run. Every start
+# therefore goes through this script. It
 #
-#   * takes the node's lock,
-#   * refuses a token (epoch, attempt) that is not higher than what it has seen for the step, or, for exclusive runs, for the node,
-#   * asks the step's ledger: an older generation is refused, and so is an equal one with other content,
-#   * ends what older attempts left running,
-#   * writes into the ledger that the attempt has started, and only then starts it, in a session of its own.
+# * takes the node's lock,
+# * refuses a token (epoch, attempt) that is not higher than the last one of the step, or of the
+#   node if the run is exclusive,
+# * checks the step's ledger: it refuses an older generation, and an equal one with other content,
+# * ends the remaining processes of older attempts,
+# * records the start in the ledger, and only then starts the attempt in its own session.
 #
-# The lock covers the decision, never the run, nor the way of its input to here: the next attempt must be able to take it while this
-# one hangs. The started process keeps the lock until its own number is on disk, so nobody can find the lock free and the number
-# missing.
+# The lock covers the decision, not the run or the transfer of its input. The next attempt must be
+# able to take the lock while this one hangs. The started process keeps the lock until its process
+# id is on disk. So a free lock implies a recorded process id.
 #
-# An attempt is named EPOCH.ATTEMPT: numbers of attempts are given again after the database was restored, epochs are not. Its folder
-# has that name; wrappers before this one named it ATTEMPT alone. The input holds secrets: it goes when the run ends, and also when no
-# run came of it.
+# An attempt is named EPOCH.ATTEMPT, because attempt numbers recur after a database restore, and
+# epochs don't. Its folder has that name. Older wrappers named it ATTEMPT alone. The input contains
+# secrets. It is deleted when the run ends, and also if no run starts.
 #
-# Whoever asked for a run may lose the way to it: a connection breaks, a network is gone for a while. The run does not notice. It has a
-# supervisor of its own here, and writes to files; `run` only follows these, and so does `follow`, from any byte on.
+# The connection to the worker may break, which does not affect the run. The run has its own
+# supervisor on the node and writes to files. `run` only follows these files, as does `follow`, from
+# any byte offset.
 #
-# A machine has many runs, and each costs processes: what the shell can do itself, it does, and one call carries a run from its scripts to
-# its result.
+# A machine has many runs, and processes are expensive. The script therefore prefers shell builtins,
+# and one call takes a run from its scripts to its result.
 #
-# Plain POSIX shell, so that it also runs where nothing of ours is installed. Usage: sh wrapper ROOT COMMAND ARGUMENTS
+# Plain POSIX shell, because a node has no Gantry software. Usage: sh wrapper ROOT COMMAND ARGUMENTS
 #
-#   run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE SIZE MARK LIMIT HASH[+BYTES]:NAME...
-#          standard input, SIZE bytes: the scripts that have BYTES, one behind the other; then the input and what surrounds it (JSON,
-#          one line each), then lines of the form  export NAME='value'
-#          starts it and follows it to its end
-#   follow EPOCH.ATTEMPT OUT ERR MARK LIMIT    the streams from these bytes on, to the run's end
-#          Where MARK is no -, all that `take` says comes behind the last byte of standard output, between MARK and MARK. It stays here
-#          until a line on standard input says that it has arrived.
-#   take   EPOCH.ATTEMPT LIMIT      how it ended: one line of words, then what it wrote to GANTRY_OUTPUT (LIMIT bytes and one)
-#   end    STEP EPOCH ATTEMPT GRACE    ends it and what is older of its step if it runs, bars it if it does not; says whether it ever
-#          started
-#   lacks  HASH...            prints those of the scripts that are not here
-#   put    HASH               standard input: a script; kept under its content's hash
-#   ledger STEP               prints the ledger
-#   attempts                  prints what is left of attempts: a line each, EPOCH.ATTEMPT STEP and one of runs, ended, gone
+#     run    STEP EPOCH ATTEMPT GENERATION CONTENT EXCLUSIVE TIMEOUT GRACE NODE ROLE SIZE MARK LIMIT
+#            HASH[+BYTES]:NAME...
+#            Starts an attempt and follows it to its end. Standard input has SIZE bytes: the
+#            concatenated scripts that have BYTES, then the input and its surroundings (one line of
+#            JSON each), then lines of the form  export NAME='value'
+#     follow EPOCH.ATTEMPT OUT ERR MARK LIMIT
+#            Prints the streams from these byte offsets to the run's end. Unless MARK is -, the
+#            output of `take` follows the last byte of standard output, between MARK and MARK.
+#            The attempt's folder stays until a line on standard input confirms the receipt.
+#     take   EPOCH.ATTEMPT LIMIT
+#            Prints how the attempt ended (one line of words), then up to LIMIT + 1 bytes of
+#            GANTRY_OUTPUT
+#     end    STEP EPOCH ATTEMPT GRACE
+#            Ends the attempt and older ones of its step. If it does not run, prevents it from
+#            starting. Prints whether it ever started.
+#     lacks  HASH...
+#            Prints the hashes of scripts that are missing
+#     put    HASH
+#            Stores a script from standard input under its content hash
+#     ledger STEP
+#            Prints the ledger
+#     attempts
+#            Lists the attempts, one per line: EPOCH.ATTEMPT STEP, and one of runs, ended, gone
 #
-# Exit codes: 0 done (a run that has ended is done, however it ended: see take); 71 refused; 72 scripts are
-# missing; 73 the lock was not to be had; 74 the node's folder can't be used; 76 nothing of this attempt is here; 77 its supervisor is
-# gone. Codes of scripts never come through here.
+# Exit codes: 0 done (also if the run failed: see take); 71 refused; 72 scripts are missing; 73
+# timeout waiting for the lock; 74 the node's folder can't be used; 76 unknown attempt; 77 the
+# attempt lost its supervisor. The exit codes of scripts are never passed on.
 
 set -u
 umask 077
 LC_ALL=C
 export LC_ALL
-# Whoever listened may be gone; what has to be cleaned up still has to be. (Ignoring the signal would be passed on to scripts, a
-# handler is not.)
+# The reader may be gone, but cleanup must still run. Scripts would inherit an ignored signal, but
+# not a handler.
 trap ':' PIPE
 
 REFUSED=71 MISSING=72 LOCKED=73 UNUSABLE=74 NOTHING=76 ORPHANED=77
 
-# Bytes that each run keeps for its end: where a disk is full by then, how it ended must still be written down.
+# Bytes that each run reserves, so that its result can be written even if the disk is full.
 RESERVE=16384
 
-# Most bytes of a stream that wait here for whoever follows (32 MiB). A worker keeps less of them.
+# Maximum bytes of a stream that wait for a reader (32 MiB). A worker's own limit is lower.
 MOST=33554432
 
 ROOT=$1
@@ -74,16 +86,16 @@ for part in ledger run incoming scripts; do
     [ -d "$HOME_DIR/$part" ] || mkdir -p "$HOME_DIR/$part" || fail $UNUSABLE "gantry: can't create $HOME_DIR/$part"
 done
 
-# ---- who is who -----------------------------------------------------------------------------------------------------------
+# ---- Processes --------------------------------------------------------------------------------
 
 read -r BOOT 2>/dev/null </proc/sys/kernel/random/boot_id || BOOT=unknown
 
-# A process number is used again some day; together with the time of its start it is not.
-look_at() { # PID; sets begun (the time of its start, nothing for one that is not there) and does (its state)
+# Process ids are reused. A process id with its start time is unique.
+look_at() { # PID; sets begun (start time, empty if there is no such process) and does (state)
     begun='' does='' stat=''
     if [ -r "/proc/$1/stat" ]; then
         while read -r line || [ -n "$line" ]; do stat="$stat $line"; done 2>/dev/null <"/proc/$1/stat"
-        # The name, in parentheses, may hold anything: what counts comes after the last one.
+        # The name is in parentheses and may contain anything. The fields start after the last one.
         set -- ${stat##*)}
         does=${1:-}
         [ $# -lt 20 ] || begun=${20}
@@ -92,7 +104,7 @@ look_at() { # PID; sets begun (the time of its start, nothing for one that is no
     fi
 }
 
-# Who this process is: nothing else ever has the same name.
+# A unique name for this process.
 identify() { # sets identity
     look_at $$
     identity=$BOOT.$$.$begun
@@ -106,11 +118,12 @@ lives() { # IDENTITY
     [ "$boot" = "$BOOT" ] && kill -0 "$pid" 2>/dev/null || return 1
     look_at "$pid"
     [ "$begun" = "$start" ] || return 1
-    # One that nobody has collected yet does nothing any more.
+    # A zombie does not count as alive.
     case $does in Z* | X*) return 1 ;; esac
 }
 
-# Everything in the session that this process leads or led. A service that called setsid has left it, and is meant to stay.
+# All processes in the session of this leader. A service that called setsid has left the session and
+# survives.
 session_of() {
     ps -eo pid=,sid=,stat= 2>/dev/null | while read -r pid session state; do
         case $state in Z*) continue ;; esac
@@ -134,7 +147,7 @@ group_alive() { # SESSION
     return 1
 }
 
-# The leader is meant by its number too: it leads a group only once it has called setsid.
+# The leader is also signaled by its own id, because it leads a group only after setsid.
 signal_group() {
     kill -s "$1" "$2" 2>/dev/null
     kill -s "$1" -- "-$2" 2>/dev/null
@@ -144,8 +157,9 @@ signal_group() {
     return 0
 }
 
-# Whether a group is still the one that an attempt started: its leader's start time fits, or one of its members was born with the
-# attempt's own folder (a number can't be given away while its group has members, so one witness is enough).
+# Whether a group still belongs to an attempt. Either its leader's start time matches, or a member
+# has the attempt's folder in its environment. One member is enough, because a group id is not
+# reused while the group has members.
 group_is_of() {
     pgid=$1 start=$2 name=$3
     look_at "$pgid"
@@ -158,7 +172,7 @@ group_is_of() {
     return 1
 }
 
-# Asks a group to end and, GRACE seconds later, makes it.
+# Sends SIGTERM to a group, and SIGKILL after GRACE seconds.
 end_group() {
     signal_group TERM "$1"
     tenths=$(($2 * 10))
@@ -173,9 +187,10 @@ end_group() {
     done
 }
 
-# ---- the node's lock ------------------------------------------------------------------------------------------------------
+# ---- The node's lock --------------------------------------------------------------------------
 
-# What goes when this process does, whatever it dies of: an input, a folder of a run that did not start, and the lock.
+# Removed when this process exits for any reason: an input, the folder of a run that did not start,
+# and the lock.
 incoming= making= held=
 
 leave() {
@@ -186,7 +201,7 @@ leave() {
 
 clear_away_at_exit() {
     trap leave EXIT
-    # A shell that is ended by a signal it does not handle leaves everything as it is.
+    # A shell that dies of an unhandled signal does not run its EXIT trap.
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
@@ -194,8 +209,8 @@ clear_away_at_exit() {
 
 not_locked() { fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"; }
 
-# The lock goes on with a process that was started by its holder: that one calls `inherit` with the name that `holder` has there, and
-# the holder `let_go`.
+# The holder can pass the lock to a process that it started. That process calls `inherit` with the
+# `holder` of the old process, which calls `let_go`.
 if command -v flock >/dev/null 2>&1; then
     holder=-
     lock() {
@@ -206,9 +221,10 @@ if command -v flock >/dev/null 2>&1; then
     inherit() { :; }
     let_go() { exec 9>&-; }
 else
-    # A folder with one file in it, whose name says who holds the lock: `free`, or an identity. It is taken by giving that file another
-    # name, and of many who want to do so, one succeeds: the old name is gone for the others. So nobody can free or take over a lock
-    # that has changed hands since they looked.
+    # A folder with one file, whose name is the lock's holder: `free` or an identity. A process
+    # takes the lock by renaming that file. Only one of several concurrent renames succeeds, because
+    # the old name is gone for the others. So no process can free or take over a lock that changed
+    # hands after it looked.
     LOCK=$HOME_DIR/holder
     identify
     holder=$identity
@@ -242,7 +258,8 @@ else
         done
         return 1
     }
-    # Made whole elsewhere. Where another was quicker, this one is moved into that one's, and counts for nothing there.
+    # Created under another name, then renamed. If another process was faster, `mv` moves this
+    # folder into the existing one, where it has no effect.
     make_lock() {
         rmdir "$LOCK" 2>/dev/null
         mkdir -p "$LOCK.$$" && true >"$LOCK.$$/free" && mv "$LOCK.$$" "$LOCK" 2>/dev/null
@@ -252,7 +269,7 @@ else
         [ -z "$held" ] || mv -f "$LOCK/$held" "$LOCK/free" 2>/dev/null
         held=
     }
-    # Who finds it taken over must not go on.
+    # If another process took the lock over, this one must stop.
     inherit() {
         mv -f "$LOCK/$1" "$LOCK/$holder" 2>/dev/null || return 1
         held=$holder
@@ -260,9 +277,10 @@ else
     let_go() { held=; }
 fi
 
-# ---- the ledger -----------------------------------------------------------------------------------------------------------
+# ---- The ledger -------------------------------------------------------------------------------
 
-# A ledger is read as words, never executed. `attempt` is the highest one seen, `started` the last one that was started.
+# A ledger is parsed, never executed. `attempt` is the highest attempt seen, `started` the last one
+# that started.
 read_ledger() {
     l_epoch=0 l_attempt=0 l_started=0 l_generation=0 l_content= l_state=none
     [ -f "$HOME_DIR/ledger/$1" ] || return 0
@@ -298,7 +316,7 @@ content=$l_content
 state=$l_state" || fail $UNUSABLE "gantry: can't write the ledger of step $1: is the disk full?"
 }
 
-# Only the attempt that started last may say how the step ended.
+# Only the last started attempt may record how the step ended.
 close_ledger() { # STEP EPOCH.ATTEMPT STATE
     lock
     read_ledger "$1"
@@ -309,9 +327,9 @@ close_ledger() { # STEP EPOCH.ATTEMPT STATE
     unlock
 }
 
-# ---- runs -----------------------------------------------------------------------------------------------------------------
+# ---- Runs -------------------------------------------------------------------------------------
 
-# What an attempt left running ends.
+# Ends the remaining processes of an attempt.
 end_processes() { # FOLDER GRACE
     [ -f "$1/process" ] || return 0
     read -r boot pgid start <"$1/process"
@@ -320,7 +338,7 @@ end_processes() { # FOLDER GRACE
     fi
 }
 
-# What an attempt left running ends; its folder, with the input in it, goes.
+# Ends the remaining processes of an attempt and deletes its folder with the input.
 end_attempt() { # FOLDER GRACE
     end_processes "$1" "$2"
     rm -rf "$1"
@@ -332,13 +350,13 @@ forget_input() { # FOLDER OTHER...
     rm -f "$gone/stdin" "$gone/input.json" "$gone/surroundings.json" "$gone/environment" "$@"
 }
 
-# Whether a token is this attempt's, or comes before it.
+# Whether a token is at most this attempt's token.
 no_later() { # EPOCH.ATTEMPT
     [ "${1%.*}" -lt "$EPOCH" ] || { [ "${1%.*}" -eq "$EPOCH" ] && [ "${1#*.}" -le "$ATTEMPT" ]; }
 }
 
-# An input that will start nothing goes: whoever read it was killed, or its attempt may not start any more. To be called under the lock
-# when this attempt's token is known to be the highest.
+# Deletes inputs that can't start a run: their reader was killed, or their attempt is outdated. The
+# caller must hold the lock and know that this attempt's token is the highest.
 clear_incoming() {
     for left in "$HOME_DIR"/incoming/*; do
         [ -f "$left" ] && [ "$left" != "$incoming" ] || continue
@@ -354,7 +372,7 @@ clear_incoming() {
 end_older() {
     for left in "$HOME_DIR"/run/*; do
         [ -d "$left" ] || continue
-        # Whoever began to make it is gone: it did so under the lock.
+        # Its creator held the lock, so it is gone.
         [ -f "$left/of" ] && read -r step exclusive <"$left/of" || { rm -rf "$left"; continue; }
         if [ "$step" = "$STEP" ] || { [ "$exclusive" = 1 ] && [ "$EXCLUSIVE" = 1 ]; }; then
             end_attempt "$left" 2
@@ -362,7 +380,8 @@ end_older() {
     done
 }
 
-# Exclusive runs have a node for themselves, so their tokens count for the node, not only for the step.
+# Exclusive runs have the node for themselves, so their tokens are compared per node, not only per
+# step.
 check_token() {
     read_ledger "$STEP"
     if [ "$EPOCH" -lt "$l_epoch" ]; then
@@ -395,7 +414,7 @@ script_hash() { # HASH[+BYTES]:NAME; sets hash
     hash=${hash%%+*}
 }
 
-# Names the scripts that are not here, or are not what their name says.
+# Prints the scripts that are missing or don't match their hash.
 missing_scripts() {
     for script in "$@"; do
         script_hash "$script"
@@ -416,14 +435,15 @@ command_run() {
     token=$EPOCH.$ATTEMPT
     folder=$HOME_DIR/run/$token
 
-    # Read before the lock is taken: the way from whoever sends it may break, and nobody else is to wait for that.
+    # Read the input before taking the lock. The sender's connection may hang, and others must not
+    # wait for it.
     clear_away_at_exit
     identify
     incoming=$HOME_DIR/incoming/$STEP@$token@$identity
     head -c "$SIZE" >"$incoming" || fail $UNUSABLE "gantry: can't write $incoming: is the disk full?"
     lock
     check_token
-    # A worker that is killed while it writes leaves half an input.
+    # A worker that is killed while writing leaves a partial input.
     came=$(wc -c 2>/dev/null <"$incoming") && [ "$((came))" = "$SIZE" ] ||
         fail $UNUSABLE "gantry: the input broke off, so nothing was started"
     keep_scripts "$@"
@@ -441,12 +461,12 @@ command_run() {
     making=
     setsid sh "$SELF" "$ROOT" supervise "$STEP" "$token" "$holder" "$TIMEOUT" "$GRACE" "$NODE" "$ROLE" "$@" \
         </dev/null >/dev/null 2>&1 &
-    # The started process gives the lock back.
+    # The started process releases the lock.
     let_go
     follow "$token" 0 0 "$MARK" "$LIMIT"
 }
 
-# Keeps the scripts that came with the input; what is left of it begins at the byte `from`.
+# Stores the scripts that came with the input. The rest of the input begins at byte `from`.
 keep_scripts() {
     from=1
     for script in "$@"; do
@@ -454,14 +474,15 @@ keep_scripts() {
         bytes=${script%%:*}
         case $bytes in *+*) bytes=${bytes#*+} ;; *) continue ;; esac
         if [ ! -f "$HOME_DIR/scripts/$hash" ]; then
-            # What goes when this subshell does is not the lock.
+            # This subshell must not release the lock when it exits.
             tail -c "+$from" "$incoming" | head -c "$bytes" | (held='' && command_put "$hash") || exit $UNUSABLE
         fi
         from=$((from + bytes))
     done
 }
 
-# Whose it is comes first: who has the lock next finds it by that, whatever happens here.
+# Write the owner first: if this process dies, the next holder of the lock finds the folder by its
+# owner.
 make_folder() {
     mkdir -p "$folder" && echo "$STEP $EXCLUSIVE" >"$folder/of" && echo "$BOOT" >"$folder/boot" &&
         tail -c "+$from" "$incoming" >"$folder/stdin" && head -n 1 "$folder/stdin" >"$folder/input.json" &&
@@ -470,7 +491,7 @@ make_folder() {
         head -c "$RESERVE" /dev/zero >"$folder/reserve" && incoming=
 }
 
-# Stays with a run to its end, whoever listens. In a session of its own.
+# Supervises a run to its end, independent of the connection, in its own session.
 command_supervise() {
     STEP=$1 token=$2 TIMEOUT=$4 GRACE=$5
     inherit "$3" || exit 0
@@ -490,30 +511,30 @@ command_supervise() {
         wait "$child"
         code=$?
     fi
-    # `wait` comes back when the child has ended, or when a signal said why it should.
+    # `wait` returns when the child has ended, or when a signal has set the reason to end it.
     if [ -n "$why" ]; then
         end_group "$child" "$GRACE"
         wait "$child" 2>/dev/null
     fi
     trap '' TERM INT HUP USR1
     stop_clock
-    # What a run leaves behind in its session ends with it, also when it went well: services call setsid.
+    # End all processes that the run left in its session, also after success. Services call setsid.
     group_alive "$child" && end_group "$child" 1
     [ -d "$folder" ] || exit 0
     [ -f "$folder/cancelled" ] && why=cancelled
     full=
     [ "$code" = 0 ] || ! is_full || full=1
     forget_input "$folder" "$folder/process" "$folder/reserve"
-    # What the script itself had to say of it did not fit.
+    # The script's own error message did not fit on the disk.
     [ -z "$full" ] || echo "gantry: the disk of this node is full" >>"$folder/err"
     read -r name 2>/dev/null <"$folder/at" || name=
     if [ -z "$why" ] && [ "$code" = 0 ]; then state=succeeded; else state=failed; fi
     close_ledger "$STEP" "$token" "$state"
-    # Closing took the lock, so whoever ended this attempt has also cleared it away by now.
+    # close_ledger took the lock. If another process ended this attempt, the folder is gone by now.
     [ -d "$folder" ] || exit 0
-    # Last: who sees this looks no further.
+    # Write this last, because readers stop when they see it.
     echo "code=$code why=${why:-exit} script=$name" >"$folder/ended.new" && mv "$folder/ended.new" "$folder/ended"
-    # Whoever follows need not wait for the next look.
+    # Wake the follower, so that it does not wait for its next poll.
     if read -r pid start 2>/dev/null <"$folder/follower"; then
         look_at "$pid"
         [ "$begun" != "$start" ] || kill -s USR1 "$pid" 2>/dev/null
@@ -528,26 +549,28 @@ is_full() {
     [ "$fits" != 0 ]
 }
 
-# A signal may come just before `wait`, which then would not notice it: so the signal itself sees to the end, and `wait` to nothing
-# but waiting.
+# A signal just before `wait` would not interrupt it. So the handler itself ends the group, which
+# then ends `wait`.
 end_aside() {
     [ -z "$child" ] || end_group "$child" "$GRACE" &
 }
 
-# Wakes the supervisor when the time is over. In a session of its own, and ended by force, its sleeper after it: a polite signal that
-# comes just before it would be heard is lost, and then a run would last as long as it may.
+# Signals the supervisor at the timeout. It runs in its own session and is killed with its sleeper.
+# SIGTERM could arrive before its handler is installed and get lost, and then the clock would run to
+# the full timeout.
 start_clock() {
     look_at $$
     setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$begun" "$folder" </dev/null >/dev/null 2>&1 &
     clock=$!
 }
 
-# Seconds since some moment; steps of the wall clock are none of them.
+# A monotonic clock in seconds.
 look_at_clock() { # sets now
     if read -r now _ 2>/dev/null </proc/uptime; then now=${now%%.*}; else now=$(date +%s); fi
 }
 
-# Sees to it meanwhile that nobody's output fills the disk. The supervisor may have been killed, and its number be somebody else's.
+# Meanwhile limits the size of the output files. The supervisor may have been killed and its id
+# reused.
 command_clock() {
     look_at_clock
     until=$((now + $1))
@@ -562,7 +585,7 @@ command_clock() {
     exit 0
 }
 
-# Its writer appends, so it goes on at the beginning of the emptied file.
+# The writer appends, so after truncation it continues at the beginning of the file.
 bound() {
     [ -s "$1" ] || return 0
     if [ -f "$1.cut" ] || [ "$(wc -c 2>/dev/null <"$1" || echo 0)" -gt "$MOST" ]; then
@@ -577,18 +600,19 @@ stop_clock() {
     wait "$clock" 2>/dev/null
 }
 
-# Passes on what a stream has beyond the bytes that were passed on before.
+# Prints the part of a stream after the offset.
 pass_on() { # FILE FROM; sets passed
     passed=$2
     [ -s "$1" ] && [ ! -f "$1.cut" ] || return 0
     size=$(wc -c 2>/dev/null <"$1") || return 0
     [ "$size" -gt "$2" ] || return 0
-    # Nobody reads this any more.
+    # The reader is gone.
     tail -c "+$(($2 + 1))" "$1" | head -c "$((size - $2))" || exit 0
     passed=$((size))
 }
 
-# Who has only just been started has not said yet who looks after it, and who was being started when the machine went down never will.
+# A new attempt has no supervisor file yet. If the machine rebooted during its start, it never gets
+# one.
 supervised() { # FOLDER
     if read -r boot pid start 2>/dev/null <"$1/supervisor"; then
         lives "$boot.$pid.$start"
@@ -597,7 +621,7 @@ supervised() { # FOLDER
     fi
 }
 
-# Looked for its supervisor first: the last thing that one does is to say how it ended.
+# Check the supervisor first: it writes `ended` as its last action.
 orphaned() { # FOLDER
     ! supervised "$1" && [ ! -f "$1/ended" ]
 }
@@ -608,23 +632,24 @@ follow() { # EPOCH.ATTEMPT OUT ERR MARK LIMIT
     woken='' sleeper='' pause=0.2
     trap 'woken=1' USR1
     look_at $$
-    # Where this can't be written, the end is seen at the next look.
+    # If this can't be written, the next poll finds the end.
     echo "$$ $begun" 2>/dev/null >"$folder/follower"
     while :; do
-        # Looked at before the streams: what has ended has said everything by then.
+        # Check before reading the streams: an ended run has written all its output.
         [ -f "$folder/ended" ] && over=ended
         if [ -z "$over" ] && [ "$((looks % 20))" = 19 ] && orphaned "$folder"; then over=orphaned; fi
-        # Whoever ended it has its folder away, too.
+        # The process that ended this attempt also deleted its folder.
         [ -d "$folder" ] || fail $REFUSED "gantry: attempt $attempt was ended by a newer one"
         pass_on "$folder/out" "$out"
         out=$passed
         pass_on "$folder/err" "$err" >&2
         err=$passed
         [ -z "$over" ] || break
-        # Whoever called is gone, and this would be looked at by nobody to the run's end.
+        # The caller is gone, and polling would continue to the run's end.
         if read -r _ _ _ parent _ 2>/dev/null <"/proc/$$/stat" && [ "$parent" != "$PPID" ]; then exit 0; fi
         looks=$((looks + 1))
-        # Until the supervisor says that it is over; a signal that comes just before `wait` costs no more than the sleep.
+        # Sleep until the supervisor signals the end. A signal just before `wait` only costs the
+        # rest of the sleep.
         [ "$looks" -lt 50 ] || pause=0.5
         sleep "$pause" </dev/null >/dev/null 2>&1 &
         sleeper=$!
@@ -637,17 +662,18 @@ follow() { # EPOCH.ATTEMPT OUT ERR MARK LIMIT
     done
     [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $attempt has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
     [ "$4" != - ] || exit 0
-    # It may come only now, and would break off the reading.
+    # The signal may arrive late and would interrupt `read`.
     trap '' USR1
     printf %s "$4"
     tell "$folder" "$5"
     printf %s "$4"
-    # Whoever listened may be gone before it has kept anything: then it is there to be taken.
+    # The reader may be gone before it stored the result. Without its confirmation, the result stays
+    # for `take`.
     read -r _ 2>/dev/null && rm -rf "$folder"
     exit 0
 }
 
-# The leader of the run's own session.
+# The leader of the run's session.
 command_launch() {
     folder=$HOME_DIR/run/$1 attempt=${1#*.} node=$3 role=$4
     inherit "$2" || exit 126
@@ -676,7 +702,7 @@ command_take() {
     exit 0
 }
 
-# How a run ended, and what it wrote to GANTRY_OUTPUT; also that what is there now can't be read.
+# Prints how a run ended, then the file GANTRY_OUTPUT. Reports if that is not a regular file.
 tell() { # FOLDER LIMIT
     ended='code= why=unknown script='
     read -r ended 2>/dev/null <"$1/ended"
@@ -707,7 +733,7 @@ command_end() {
     if [ "$EPOCH" -eq "$l_epoch" ] && [ "$l_started" -eq "$ATTEMPT" ]; then
         echo "started=yes state=$l_state"
     elif [ "$EPOCH" -lt "$l_epoch" ] || [ "$l_started" -gt "$ATTEMPT" ]; then
-        # A later attempt has overwritten what could have told.
+        # A later attempt has overwritten the ledger entry.
         echo "started=unknown state=$l_state"
     else
         echo "started=no state=$l_state"
@@ -716,14 +742,15 @@ command_end() {
     exit 0
 }
 
-# Ends this attempt, and what is left of earlier ones of its step.
-end_up_to() { # STARTED GRACE; STARTED: the token that the ledger had for the last one that was started
+# Ends this attempt and the remains of earlier ones of its step.
+end_up_to() { # STARTED GRACE; STARTED: token of the last started attempt in the ledger
     for left in "$HOME_DIR"/run/*; do
         read -r step _ 2>/dev/null <"$left/of" && [ "$step" = "$STEP" ] || continue
         token=${left##*/}
         case $token in
         *.*) ;;
-        # A wrapper before this one made it. Of these, only the last one may still be the attempt that its number says.
+        # An older wrapper made it, without an epoch. Only the last started one may belong to the
+        # present epoch.
         "${1#*.}") token=$1 ;;
         *) token=0.$token ;;
         esac
@@ -736,18 +763,19 @@ end_up_to() { # STARTED GRACE; STARTED: the token that the ledger had for the la
     done
 }
 
-# Whoever asked may want to know how it ended, and its supervisor will say so. Without one nobody clears away after it.
+# Keeps the folder so that the supervisor can write the result. If there is no supervisor, deletes
+# it.
 end_this() { # FOLDER GRACE
     true 2>/dev/null >"$1/cancelled"
     end_processes "$1" "$2"
-    # Under the lock, who has no supervisor yet never gets one.
+    # The caller holds the lock, so an attempt without a supervisor never gets one.
     if [ ! -f "$1/supervisor" ] && [ ! -f "$1/ended" ] || orphaned "$1"; then
         rm -rf "$1"
     fi
 }
 
-# What is taken meanwhile is not there any more, which is as true. An attempt that is gone is kept for whoever still follows it, without
-# its input.
+# Attempts taken in the meantime are omitted, which is correct. An attempt that is gone keeps its
+# folder for its follower, without the input.
 command_attempts() {
     STEP='' EPOCH=0 ATTEMPT=0
     clear_incoming
@@ -757,7 +785,7 @@ command_attempts() {
         if [ -f "$left/ended" ]; then
             state=ended
         elif orphaned "$left"; then
-            # Its supervisor may have been killed, and it not.
+            # Its supervisor may have been killed while the run continues.
             if ! { read -r boot pgid start 2>/dev/null <"$left/process" && [ "$boot" = "$BOOT" ] &&
                 group_is_of "$pgid" "$start" "${left##*/}" && group_alive "$pgid"; }; then
                 state=gone

@@ -1,17 +1,21 @@
 #!/bin/sh
-# The evidence of tests: what happened on this node, in the order in which it happened, whatever anybody else believes.
+# Evidence for fault tests: records the events on this node, independent of the database.
 #
-# journal     start RUN ROLE EXCLUSIVE AT there=RUN/EXCLUSIVE,... .    who of the earlier ones still had a process, when this one began
-#             end RUN ROLE AT .                                      a line without a full stop broke off: the disk was full
-#             AT: hundredths of a second since the machine was started, a clock that nobody sets; the nodes of a test are one machine
-# sessions/   which session each run had
+# journal     start RUN ROLE EXCLUSIVE AT there=RUN/EXCLUSIVE,... .
+#                 `there`: earlier runs that had a live process when this run started
+#             end RUN ROLE AT .
+#                 A line without a full stop was cut, because the disk was full.
+#             AT: uptime in hundredths of a second. All nodes of a test share a machine.
+# sessions/   The session of each run
 #
-# A file wait-ROLE in the node's folder keeps a run of that role from ending. The role wipe is destructive and never fails by itself:
-# where it has no room it waits for some, so whatever starts it twice is no failure that it told of.
+# A file wait-ROLE in the node's folder prevents runs of that role from ending. The role wipe is
+# destructive and never fails: without disk space it waits. So any second start is a bug, because
+# wipe never reports a failure.
 run=$GANTRY_RUN role=$GANTRY_ROLE exclusive=1
 [ "$role" != aside ] || exclusive=0
 
-# Something of that session which was born with that run's number: a session's number is used again some day.
+# Whether a process of that session has the run's number in its environment. Session ids are
+# reused.
 there() {
     for pid in $(ps -eo pid=,sess=,stat= | awk -v session="$2" '$2 == session && $3 !~ /^Z/ {print $1}'); do
         tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "GANTRY_RUN=$1" && return 0
@@ -24,7 +28,7 @@ now() {
     echo "${up%.*}${up#*.}"
 }
 
-# For one that may not fail: again, until there is room.
+# Wipe may not fail, so it retries until there is space.
 no_room() {
     [ "$role" = wipe ] || exit 9
     sleep 0.2
@@ -46,7 +50,7 @@ until printf '\n%s .' "start $run $role $exclusive $(now) there=${others#,}" >>j
 exec 8>&-
 echo "run $run of $role"
 
-# What it leaves running in its session ends with it.
+# This process stays in the session and must end with the run.
 sleep 300 &
 sleep "0.$((run * 7 % 9 + 1))"
 [ $((run % 11)) != 0 ] || sleep 2

@@ -1,31 +1,32 @@
-//! Roles that can never come, because each waits for another of them.
+//! Finds roles that can never be bound because they require each other in a cycle.
 //!
-//! A need is for a role, or for any of the roles that provide a name, so this is not plain cycle search: a role that needs `dns`,
-//! which itself and another provide, is no cycle. What can come is found as Horn clauses are solved: a role can come when each of
-//! its needs is met, a need when any of its roles can come. Every role left has a need that is not met by a role that is left
-//! too, and following those ends in a cycle. Linear in roles and needs.
+//! A need can be met by any of several roles that provide a name, so a plain cycle search is not
+//! enough. A role that needs `dns` is no cycle if it and another role provide `dns`. The algorithm
+//! is the one for Horn clauses. A role is satisfiable if all its needs are met. A need is met if
+//! any of its roles is satisfiable. Each remaining role has a need that only remaining roles could
+//! meet, and following these ends in a cycle. Linear in roles and needs.
 
-/// What one role waits for.
+/// A need of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// This role.
+    /// This role, by index.
     Role(usize),
-    /// Any role of this group.
+    /// Any role of this group, by index.
     AnyOf(usize),
 }
 
-/// For each role what it needs, and the groups that needs may name.
+/// The needs of each role, and the groups that needs may name.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     pub(super) of_role: Vec<Vec<Target>>,
     pub(super) groups: Vec<Vec<usize>>,
 }
 
-/// A role on a cycle, and the place in its list of the need that leads to the next.
+/// A role on a cycle, and the index of its need that leads to the next role.
 pub(super) type Hop = (usize, usize);
 
-/// Disjoint cycles, each beginning with its lowest role; none when every role can come. Not all there are: repairing these may
-/// bring up others of the same roles.
+/// Disjoint cycles, each starting with its lowest role; empty if all roles are satisfiable. Not all
+/// cycles are returned: after a fix, further cycles of the same roles can appear.
 pub(super) fn cycles(needs: &Needs) -> Vec<Vec<Hop>> {
     let possible = possible(needs);
     let is_met = |target: Target| match target {
@@ -115,26 +116,28 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_from_its_lowest_role_and_what_waits_for_it_is_not_on_it() {
+    fn cycle_starts_at_lowest_role_and_excludes_dependents() {
         use Target::Role;
-        let needs =
-            roles(vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]], vec![]);
+        let needs = roles(
+            vec![vec![Role(2)], vec![Role(3)], vec![Role(3)], vec![Role(4)], vec![Role(2)], vec![]],
+            vec![],
+        );
         assert_eq!(cycles(&needs), vec![vec![(2, 0), (3, 0), (4, 0)]]);
         assert_eq!(cycles(&roles(vec![vec![Role(0)]], vec![])), vec![vec![(0, 0)]]);
     }
 
     #[test]
-    fn one_provider_that_can_come_is_enough() {
+    fn one_satisfiable_provider_is_enough() {
         use Target::{AnyOf, Role};
-        // 0 needs what 0 and 1 provide.
+        // Role 0 needs a name that roles 0 and 1 provide.
         assert!(cycles(&roles(vec![vec![AnyOf(0)], vec![]], vec![vec![0, 1]])).is_empty());
-        // Unless the other one waits for it as well.
+        // Now role 1 waits for role 0 as well.
         let needs = roles(vec![vec![AnyOf(0)], vec![Role(0)]], vec![vec![0, 1]]);
         assert_eq!(cycles(&needs), vec![vec![(0, 0)]]);
     }
 
     #[test]
-    fn a_chain_as_long_as_a_catalog_costs_no_stack() {
+    fn long_chain_does_not_exhaust_stack() {
         let count = 200_000;
         let chain = |last: Vec<Target>| {
             let mut of_role: Vec<_> = (1..count).map(|next| vec![Target::Role(next)]).collect();
@@ -146,9 +149,9 @@ mod tests {
     }
 
     proptest! {
-        /// With needs for single roles only, this must agree with a library's cycle test.
+        /// With needs for single roles only, the result must agree with a library's cycle test.
         #[test]
-        fn agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
+        fn result_agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
             let mut of_role = vec![Vec::new(); 8];
             let mut graph = petgraph::graph::DiGraph::<(), ()>::new();
             let nodes: Vec<_> = (0..8).map(|_| graph.add_node(())).collect();

@@ -1,11 +1,11 @@
-//! What the reader has to say about a file.
+//! Findings: problems that the reader reports about a file.
 //!
-//! A person who reads a finding holds an editor, so every finding names a file, a line and a column, and says what is there, what
-//! was expected, and the nearest right name where a name is wrong. Findings are values: the command line prints them, the
-//! interface sends them, tests compare them.
+//! Users fix findings in an editor. Every finding therefore contains the position, the actual and
+//! expected content, and the most similar name if a name is wrong. Findings are values: the command
+//! line prints them, the API returns them, and tests compare them.
 //!
-//! Invariant: a report holds at most [`MAX_FINDINGS`](super::MAX_FINDINGS) findings of each severity, whatever the input; so notes
-//! never hide an error.
+//! Invariant: a report contains at most [`MAX_FINDINGS`](super::MAX_FINDINGS) findings of each
+//! severity, so that notes never hide an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,16 +16,16 @@ use super::MAX_FINDINGS;
 use crate::ids::MAX_NAME;
 use crate::text::{number, shown};
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Nothing is imported until it is repaired.
+    /// Blocks the import until it is fixed.
     Error,
-    /// Imported; probably not what its author meant.
+    /// Does not block the import, but is probably a mistake.
     Warning,
-    /// Imported; good to know.
+    /// Does not block the import; for information.
     Note,
 }
 
@@ -39,47 +39,47 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A place in a file. Both count from 1; columns count characters.
+/// A position in a file. Line and column start at 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct At {
-    /// The line.
+    /// The line number.
     pub line: u32,
-    /// The character in the line.
+    /// The column, in characters.
     pub column: u32,
 }
 
 impl At {
-    /// The first character of a file: the place of what concerns the whole of it.
+    /// The first character of a file: the position of findings about the whole file.
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
-/// One thing that the reader found.
+/// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// The file, as the caller named it.
+    /// The file, as the client named it.
     pub file: String,
-    /// The line, from 1.
+    /// The line, starting at 1.
     pub line: u32,
-    /// The character in the line, from 1.
+    /// The column in characters, starting at 1.
     pub column: u32,
-    /// What was found, and what was expected.
+    /// The problem: the actual and the expected content.
     pub what: String,
-    /// What to do about it, or the name that was probably meant.
+    /// How to fix it, or the name that was probably intended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
 impl Finding {
-    /// Where it is, as editors understand it.
+    /// The position in the form that editors understand.
     pub fn place(&self) -> String {
         format!("{}:{}:{}", self.file, self.line, self.column)
     }
 
-    /// What was found and what to do about it, for those who are told the place beside it.
+    /// The problem and the suggestion, for output that shows the position separately.
     pub fn said(&self) -> String {
         match &self.suggestion {
             Some(suggestion) => format!("{}; {suggestion}", self.what),
@@ -94,14 +94,15 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that was found, by file, line and column. As an error: at least one of them is an [`Severity::Error`].
+/// All findings, ordered by file, line and column. As an error, at least one is a
+/// [`Severity::Error`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    /// Whether anything forbids the import.
+    /// Whether any finding blocks the import.
     pub fn has_errors(&self) -> bool {
         self.of(Severity::Error).next().is_some()
     }
@@ -126,11 +127,11 @@ impl fmt::Display for Findings {
 
 impl std::error::Error for Findings {}
 
-/// Collects findings, and stops when there are more than anybody would read.
+/// Collects findings up to the limit per severity.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
-    /// How many there were of each severity, those left out included.
+    /// The number of findings per severity, including those over the limit.
     counts: BTreeMap<Severity, usize>,
 }
 
@@ -143,7 +144,10 @@ impl Report {
         }
         finding.file = shown(&finding.file).into_owned();
         if *count == MAX_FINDINGS {
-            finding.what = format!("{}; this is number {MAX_FINDINGS}, further ones are left out", finding.what);
+            finding.what = format!(
+                "{}; this is number {MAX_FINDINGS}, further ones are left out",
+                finding.what
+            );
         }
         self.findings.push(finding);
     }
@@ -154,8 +158,9 @@ impl Report {
         }
     }
 
-    /// The candidate nearest to `name` for a finding of this severity: see [`nearest`]. None when that finding would be left out
-    /// anyway, so that a file of nothing but wrong names costs no more than the names that are shown.
+    /// The candidate most similar to `name` for a finding of this severity; see [`nearest`]. `None`
+    /// if the finding would exceed the limit anyway. A file full of wrong names thus costs no more
+    /// than the names that are shown.
     pub(super) fn nearest<'a>(
         &self,
         severity: Severity,
@@ -169,9 +174,9 @@ impl Report {
         }
     }
 
-    /// `value`, unless an error was found.
+    /// Returns `value`, unless there is an error.
     pub(super) fn settle<T>(mut self, value: impl FnOnce(Findings) -> T) -> Result<T, Findings> {
-        // Stable: findings of one place keep the order in which they were made.
+        // A stable sort, so findings at one position keep their order.
         self.findings.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         let findings = Findings(self.findings);
         match findings.has_errors() {
@@ -181,10 +186,10 @@ impl Report {
     }
 }
 
-/// The candidate nearest to `name`, if one is near enough to be what somebody meant.
+/// The candidate most similar to `name`, if it is similar enough to be a typo.
 ///
-/// Near means: no more than a third of its letters wrong, missing, added or swapped with a neighbour. The first of equals wins, so
-/// candidates in order give the same answer each time.
+/// At most a third of its letters may be wrong, missing, added or swapped with a neighbour. The
+/// first of equal candidates wins, so ordered candidates always give the same result.
 fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.is_empty() || name.len() > MAX_NAME {
         return None;
@@ -201,17 +206,19 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// The suggestion of a name.
 pub(super) fn did_you_mean(name: String) -> String {
     format!("did you mean {name:?}?")
 }
 
-/// A character that has no place in a text, with why.
+/// Describes a character that is not allowed in a text, and why.
 pub(super) fn unseen(c: char) -> String {
-    format!("the character {}, which can't be seen or makes it read as another: leave it out", number(c))
+    format!(
+        "the character {}, which can't be seen or makes it read as another: leave it out",
+        number(c)
+    )
 }
 
-/// A text from a file as a message may quote it: short, and on one line.
+/// Shortens a text from a file to one line for a message.
 pub(super) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     match text.char_indices().nth(SHOWN) {
@@ -225,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_is_near_and_first_of_equals() {
+    fn nearest_returns_first_of_equal_candidates() {
         let names = ["app", "runtime", "time-sync", "time-sinc"];
         assert_eq!(nearest("runtme", names).as_deref(), Some("runtime"));
         assert_eq!(nearest("rutnime", names).as_deref(), Some("runtime"));
@@ -236,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_ends_and_does_not_lose_that_there_was_an_error() {
+    fn full_report_still_records_errors() {
         let finding = |severity| Finding {
             severity,
             file: "a.yml".into(),

@@ -1,7 +1,7 @@
-//! From a tree to a draft: which keys there are, what they hold, what is missing.
+//! Converts a YAML tree to a draft: checks for unknown keys, wrong types and missing values.
 //!
-//! The reader goes on after an error, so that one look at a file shows everything that is wrong with it; a value that could not
-//! be read is left out, which no one sees, since a draft with an error is never handed on.
+//! The reader continues after an error, so that it reports all problems of a file at once. It omits
+//! values that it cannot read. This is safe because a draft with an error is never returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -17,25 +17,25 @@ use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Sourc
 use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
-    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange, OnError, Place,
-    RunPolicy, Script,
+    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange,
+    OnError, Place, RunPolicy, Script,
 };
 use crate::data::schema::{flaws, misfits};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
 use crate::text::deceiving;
 
-/// One file, understood by itself. [`link`](super::link) makes barclamps of a set of them.
+/// One file, parsed without other files. [`link`](super::link) builds barclamps from a set of them.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub(super) path: String,
-    /// Whether the file is OpenCrowbar's or Digital Rebar's rather than Gantry's own.
+    /// Whether the file is in OpenCrowbar's or Digital Rebar's format and not in Gantry's own.
     pub(super) foreign: bool,
     pub(super) name: Option<Named<BarclampName>>,
     pub(super) version: Option<String>,
     pub(super) display: String,
     pub(super) description: String,
     pub(super) parent: Option<String>,
-    /// Barclamps in files beside this one (Anvil's form).
+    /// Barclamps in files next to this one (Anvil's format).
     pub(super) children: Vec<Child>,
     pub(super) jigs: Vec<DraftJig>,
     pub(super) roles: Vec<DraftRole>,
@@ -45,7 +45,7 @@ pub struct Draft {
     findings: Findings,
 }
 
-/// Something and the place where the file says it.
+/// A value and its position in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Named<T> {
     pub(super) value: T,
@@ -87,17 +87,17 @@ pub(super) struct DraftRole {
 }
 
 impl Draft {
-    /// The file, as its caller named it.
+    /// The file, as the caller named it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What was found in it; no error among it.
+    /// The warnings and notes of the file. A draft never has errors.
     pub fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// The last part of the path without its ending.
+    /// The file name without its extension.
     pub(super) fn stem(&self) -> &str {
         let file = self.path.rsplit(['/', '\\']).next().unwrap_or(&self.path);
         file.rsplit_once('.').map_or(file, |(stem, _)| stem)
@@ -106,13 +106,13 @@ impl Draft {
 
 /// The keys that a map may have.
 struct Keys {
-    /// Read here.
+    /// Keys that Gantry interprets.
     own: &'static [&'static str],
-    /// Without meaning here; kept in the metadata.
+    /// Keys that Gantry does not interpret but stores in the metadata.
     kept: &'static [&'static str],
-    /// Without meaning here; for packagers.
+    /// Keys for packagers, which Gantry drops.
     dropped: &'static [&'static str],
-    /// Those among all of them that only OpenCrowbar's and Digital Rebar's files have.
+    /// Keys of the three lists above that only OpenCrowbar and Digital Rebar use.
     foreign: &'static [&'static str],
 }
 
@@ -156,7 +156,12 @@ const BARCLAMP: Keys = Keys {
 
 const CHILD: Keys = Keys { own: &["name", "description"], kept: &[], dropped: &[], foreign: &[] };
 
-const JIG: Keys = Keys { own: &["name", "class", "description", "implementor"], kept: &[], dropped: &[], foreign: &[] };
+const JIG: Keys = Keys {
+    own: &["name", "class", "description", "implementor"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
 
 const ROLE: Keys = Keys {
     own: &[
@@ -199,17 +204,19 @@ const ATTRIB: Keys = Keys {
 
 const WANTED: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
 
-const LANE: Keys = Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
+const LANE: Keys =
+    Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
 
 const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
 
-/// Flags of OpenCrowbar and Digital Rebar that mean nothing here.
+/// Flags of OpenCrowbar and Digital Rebar that have no meaning in Gantry.
 const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
-/// What is said of a file that is something else.
-pub(super) const NO_BARCLAMP: &str = "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
+/// The error for a file that is not a barclamp.
+pub(super) const NO_BARCLAMP: &str =
+    "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
 
-/// Whether a word is one of the flags that roles have.
+/// Whether a word is a role flag.
 pub(super) fn is_flag(word: &str) -> bool {
     FLAGS.contains(&word)
 }
@@ -238,7 +245,10 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
             reader.file(&root, source)
         }
         Ok(_) => {
-            reader.error(At::START, "the file is empty; a barclamp file has at least the keys barclamp and roles");
+            reader.error(
+                At::START,
+                "the file is empty; a barclamp file has at least the keys barclamp and roles",
+            );
             None
         }
         Err(broken) => {
@@ -247,11 +257,11 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
         }
     };
     let findings = reader.report.settle(|findings| findings)?;
-    // Without a draft there was an error, so this point is not reached; said without a panic.
+    // A missing draft implies an error, so this is unreachable; it avoids a panic.
     draft.map(|draft| Draft { findings, ..draft }).ok_or_else(Findings::default)
 }
 
-/// Reads one file and collects what is wrong with it.
+/// Reads one file and collects its findings.
 pub(super) struct Reader<'a> {
     path: &'a str,
     pub(super) foreign: bool,
@@ -270,8 +280,14 @@ impl Reader<'_> {
         });
     }
 
-    /// A finding with what to do about it.
-    fn advise(&mut self, severity: Severity, at: At, what: impl Into<String>, advice: impl Into<String>) {
+    /// Adds a finding with a suggestion.
+    fn advise(
+        &mut self,
+        severity: Severity,
+        at: At,
+        what: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
         self.report.add(Finding {
             severity,
             file: self.path.to_owned(),
@@ -300,12 +316,18 @@ impl Reader<'_> {
         self.say(Severity::Error, at, what, near);
     }
 
-    /// A finding in another file of the folder, which is wrong as a whole.
-    pub(super) fn in_file(&mut self, severity: Severity, file: &str, what: impl Into<String>, near: Option<String>) {
+    /// Adds a finding about another file of the folder as a whole.
+    pub(super) fn in_file(
+        &mut self,
+        severity: Severity,
+        file: &str,
+        what: impl Into<String>,
+        near: Option<String>,
+    ) {
         self.at_place(severity, file, At::START, what, near.map(did_you_mean));
     }
 
-    /// A finding at a place in another file of the folder, with what to do about it.
+    /// Adds a finding with a suggestion at a position in another file of the folder.
     pub(super) fn at_place(
         &mut self,
         severity: Severity,
@@ -335,8 +357,8 @@ impl Reader<'_> {
         }
     }
 
-    /// No text of a file reads as another, whatever the text is for: people read it in lists, in reviews and beside choices. What aliases
-    /// repeat is told once.
+    /// Rejects deceptive characters in every text of a file, because users read all of them in
+    /// lists, reviews and selections. A text that aliases repeat is reported once.
     fn plain_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
         let mut check = |text: &str, at: At| {
             if let Some(c) = deceiving(text)
@@ -357,7 +379,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What Gantry's own form forbids and the others live with.
+    /// A violation that is an error in Gantry's own format and a warning in the others.
     fn strict(&mut self, at: At, what: impl Into<String>, advice: &str) {
         let severity = match self.foreign {
             true => Severity::Warning,
@@ -366,7 +388,8 @@ impl Reader<'_> {
         self.advise(severity, at, what, advice);
     }
 
-    /// What is a slip in Gantry's own form, and may be another program's business in the others.
+    /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
+    /// note, because another program may use the value.
     fn slip(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,
@@ -427,7 +450,10 @@ impl Reader<'_> {
         };
         let version = self.version(entries, "barclamp");
         if get(entries, "version").is_none() && !self.foreign {
-            self.error(node.at, "the barclamp has no version: by name and version people tell two contents apart");
+            self.error(
+                node.at,
+                "the barclamp has no version: by name and version people tell two contents apart",
+            );
         }
         Head {
             name,
@@ -437,7 +463,7 @@ impl Reader<'_> {
         }
     }
 
-    /// As it is written: `2.0` stays `2.0`.
+    /// The version as written: `2.0` stays `2.0`.
     fn version(&mut self, entries: &[Entry], owner: &str) -> Option<String> {
         let node = get(entries, "version")?;
         let text = self.text(node, owner, "version")?;
@@ -462,9 +488,10 @@ impl Reader<'_> {
         let mut jigs = Vec::new();
         for jig in nodes.iter().filter_map(|node| self.jig(node)).collect::<Vec<_>>() {
             match first.get(&jig.name) {
-                Some(line) => {
-                    self.error(jig.at, format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name))
-                }
+                Some(line) => self.error(
+                    jig.at,
+                    format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name),
+                ),
                 None => {
                     first.insert(jig.name.clone(), jig.at.line);
                     jigs.push(jig);
@@ -491,7 +518,7 @@ impl Reader<'_> {
                         quoted(word)
                     );
                     let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);
-                    // Files of other systems have such classes as a matter of course.
+                    // Files of other systems often name such classes.
                     let severity = match self.foreign || near.is_none() {
                         true => Severity::Note,
                         false => Severity::Warning,
@@ -519,7 +546,11 @@ impl Reader<'_> {
         })
     }
 
-    fn roles(&mut self, file: &[Entry], source: &Source<'_>) -> (Vec<DraftRole>, BTreeMap<Hash, Object>) {
+    fn roles(
+        &mut self,
+        file: &[Entry],
+        source: &Source<'_>,
+    ) -> (Vec<DraftRole>, BTreeMap<Hash, Object>) {
         let nodes = self.items(file, "roles", "the file");
         if let Some(node) = nodes.get(MAX_ROLES) {
             let count = nodes.len();
@@ -534,8 +565,13 @@ impl Reader<'_> {
                 continue;
             };
             match first.get(&role.name) {
-                Some(line) => self
-                    .error(role.at, format!("role \"{}\" is declared twice; the first is at line {line}", role.name)),
+                Some(line) => self.error(
+                    role.at,
+                    format!(
+                        "role \"{}\" is declared twice; the first is at line {line}",
+                        role.name
+                    ),
+                ),
                 None => {
                     first.insert(role.name.clone(), role.at.line);
                     roles.push(role);
@@ -555,7 +591,10 @@ impl Reader<'_> {
         let jig = match get(entries, "jig") {
             Some(node) => self.name(node, &owner, "jig"),
             None => {
-                self.error(node.at, format!("{owner} has no jig; a role with nothing to do says jig: noop"));
+                self.error(
+                    node.at,
+                    format!("{owner} has no jig; a role with nothing to do says jig: noop"),
+                );
                 None
             }
         };
@@ -607,16 +646,21 @@ impl Reader<'_> {
         }
     }
 
-    /// What nobody wrote over is checked by nobody else: lint looks at what people write.
+    /// No other code checks template values: lint only checks data that users enter.
     fn check_template(&mut self, role: &DraftRole, owner: &str) {
         for Named { at, value: attrib } in &role.attribs {
             let value = attrib.map.iter().try_fold(&role.template, |value, key| value.get(key));
-            let Some((schema, value)) = attrib.schema.as_ref().zip(value.filter(|value| !value.is_null())) else {
+            let Some((schema, value)) =
+                attrib.schema.as_ref().zip(value.filter(|value| !value.is_null()))
+            else {
                 continue;
             };
             for misfit in misfits(value, schema) {
                 let place = attrib.map.join("/");
-                let finding = format!("the template of {owner} has {place}{}, which {}", misfit.path, misfit.what);
+                let finding = format!(
+                    "the template of {owner} has {place}{}, which {}",
+                    misfit.path, misfit.what
+                );
                 let advice = format!("write it as attribute {} wants it", attrib.name);
                 self.advise(Severity::Warning, *at, finding, advice);
             }
@@ -633,7 +677,8 @@ impl Reader<'_> {
                 Some(flag) => *flag = true,
                 None if IGNORED_FLAGS.contains(&word) => {}
                 None => {
-                    let what = format!("{owner} has the flag {}, which means nothing", quoted(word));
+                    let what =
+                        format!("{owner} has the flag {}, which means nothing", quoted(word));
                     let near = self.nearest(Severity::Warning, word, FLAGS.iter().copied());
                     self.say(Severity::Warning, node.at, what, near);
                 }
@@ -684,7 +729,10 @@ impl Reader<'_> {
                 continue;
             };
             if scripts.iter().any(|other| other.name == script.name) {
-                self.error(node.at, format!("{owner} has two scripts of the name {}", quoted(&script.name)));
+                self.error(
+                    node.at,
+                    format!("{owner} has two scripts of the name {}", quoted(&script.name)),
+                );
             }
             scripts.push(script);
         }
@@ -699,7 +747,7 @@ impl Reader<'_> {
                 continue;
             };
             match places.get(&attrib.value.name) {
-                // OpenCrowbar's importer updates by name, so the last one is what it had.
+                // OpenCrowbar's importer updated by name, so its result had the last one.
                 Some(place) => {
                     let line = attribs[*place].at.line;
                     self.strict(
@@ -734,7 +782,8 @@ impl Reader<'_> {
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
-                let (finding, advice) = (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
+                let (finding, advice) =
+                    (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
                 self.advise(severity, name.at, finding, advice);
                 self.data_path(&map, name.at, &what)?
@@ -744,8 +793,11 @@ impl Reader<'_> {
             Some(node) => self.json(node),
             None => None,
         };
-        let schema = get(entries, "schema").map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
-        for (at, flaw) in schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw))) {
+        let schema = get(entries, "schema")
+            .map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
+        for (at, flaw) in
+            schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw)))
+        {
             let finding = format!("the schema of {what}{} {}", flaw.path, flaw.what);
             self.advise(Severity::Warning, at, finding, "write what is meant, or leave it out");
         }
@@ -761,11 +813,15 @@ impl Reader<'_> {
         })
     }
 
-    /// `a/b/c` as keys from the top.
+    /// Parses `a/b/c` as keys from the top.
     fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
-        let keys: Vec<String> = text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        let keys: Vec<String> =
+            text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
         if keys.is_empty() || keys.len() > super::MAX_DEPTH {
-            self.error(at, format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)));
+            self.error(
+                at,
+                format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)),
+            );
             return None;
         }
         Some(keys)
@@ -783,10 +839,18 @@ impl Reader<'_> {
             exclusive: self.truth(entries, owner, "exclusive").unwrap_or(usual.exclusive),
             lane: self.lane(entries, owner, role),
             on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(usual.on_error),
-            on_change: self.word(entries, owner, "on-change", &on_change).unwrap_or(usual.on_change),
-            retries: self.number(entries, owner, "retries", 0..=MAX_RETRIES).unwrap_or(usual.retries),
-            backoff: self.seconds(entries, owner, "backoff", 0..=MAX_BACKOFF).unwrap_or(usual.backoff),
-            timeout: self.seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT).unwrap_or(usual.timeout),
+            on_change: self
+                .word(entries, owner, "on-change", &on_change)
+                .unwrap_or(usual.on_change),
+            retries: self
+                .number(entries, owner, "retries", 0..=MAX_RETRIES)
+                .unwrap_or(usual.retries),
+            backoff: self
+                .seconds(entries, owner, "backoff", 0..=MAX_BACKOFF)
+                .unwrap_or(usual.backoff),
+            timeout: self
+                .seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT)
+                .unwrap_or(usual.timeout),
             join: self.join(entries, owner).unwrap_or(usual.join),
             priority: self.priority(entries, owner).unwrap_or(usual.priority),
         }
@@ -808,10 +872,14 @@ impl Reader<'_> {
             return None;
         };
         let mode = [("rolling", LaneMode::Rolling), ("chunk", LaneMode::Chunk)];
-        Some(Lane { name, max_running, mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default() })
+        Some(Lane {
+            name,
+            max_running,
+            mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),
+        })
     }
 
-    /// `join: any`, `join: 2` or `join: {need: all, after: end}`.
+    /// Parses `join: any`, `join: 2` or `join: {need: all, after: end}`.
     fn join(&mut self, entries: &[Entry], owner: &str) -> Option<Join> {
         let node = get(entries, "join")?;
         let Kind::Map(parts) = &node.kind else {
@@ -840,13 +908,16 @@ impl Reader<'_> {
         if need.is_none() {
             self.error(
                 node.at,
-                format!("{key} of {owner} is {}; it can be all, any or a number of parents", quoted(text)),
+                format!(
+                    "{key} of {owner} is {}; it can be all, any or a number of parents",
+                    quoted(text)
+                ),
             );
         }
         need
     }
 
-    // What a key holds.
+    // The value of a key.
 
     fn map<'n>(&mut self, node: &'n Node, owner: &str) -> Option<&'n [Entry]> {
         match &node.kind {
@@ -858,7 +929,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The items of a list; an absent key has none.
+    /// The items of a list; empty if the key is absent.
     fn items<'n>(&mut self, entries: &'n [Entry], key: &str, owner: &str) -> &'n [Rc<Node>] {
         match get(entries, key) {
             Some(node) => self.list(node, owner, key),
@@ -870,13 +941,16 @@ impl Reader<'_> {
         match &node.kind {
             Kind::List(items) => items,
             _ => {
-                self.error(node.at, format!("{key} of {owner} must be a list, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be a list, not {}", node.sort()),
+                );
                 &[]
             }
         }
     }
 
-    /// The text of a scalar as it is written; a number or a truth value is text too where text is asked for.
+    /// The text of a scalar as written. Accepts a number or boolean where text is expected.
     fn text<'n>(&mut self, node: &'n Node, owner: &str, key: &str) -> Option<&'n str> {
         match &node.kind {
             Kind::Scalar { value, text } if *value != ScalarValue::Null => Some(text),
@@ -939,7 +1013,13 @@ impl Reader<'_> {
         names
     }
 
-    fn word<T: Copy>(&mut self, entries: &[Entry], owner: &str, key: &str, words: &[(&str, T)]) -> Option<T> {
+    fn word<T: Copy>(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
@@ -957,13 +1037,22 @@ impl Reader<'_> {
         match node.kind {
             Kind::Scalar { value: ScalarValue::Bool(truth), .. } => Some(truth),
             _ => {
-                self.error(node.at, format!("{key} of {owner} must be true or false, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("{key} of {owner} must be true or false, not {}", node.sort()),
+                );
                 None
             }
         }
     }
 
-    fn number(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    fn number(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
         let node = get(entries, key)?;
         let number = match node.kind {
             Kind::Scalar { value: ScalarValue::Int(number), .. } => {
@@ -974,13 +1063,17 @@ impl Reader<'_> {
         if number.is_none() {
             self.error(
                 node.at,
-                format!("{key} of {owner} must be a whole number from {} to {}", range.start(), range.end()),
+                format!(
+                    "{key} of {owner} must be a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                ),
             );
         }
         number
     }
 
-    /// A whole number on either side of 0.
+    /// An integer, which may be negative.
     fn priority(&mut self, entries: &[Entry], owner: &str) -> Option<i32> {
         let node = get(entries, "priority")?;
         let range = -MAX_PRIORITY..=MAX_PRIORITY;
@@ -991,14 +1084,22 @@ impl Reader<'_> {
             _ => None,
         };
         if number.is_none() {
-            let what = format!("priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}");
+            let what = format!(
+                "priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            );
             self.error(node.at, what);
         }
         number
     }
 
-    /// `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
-    fn seconds(&mut self, entries: &[Entry], owner: &str, key: &str, range: RangeInclusive<u32>) -> Option<u32> {
+    /// Parses `90`, `"90s"`, `"5m"`, `"2h"` or `"1d"`.
+    fn seconds(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
         let node = get(entries, key)?;
         let text = self.text(node, owner, key)?;
         let seconds = parse_seconds(text).filter(|n| range.contains(n));
@@ -1016,7 +1117,8 @@ impl Reader<'_> {
         seconds
     }
 
-    /// Data that becomes part of a role; too much of it is told here, where its author sees it, rather than when it is first used.
+    /// Data that becomes part of a role. Its limits are checked here, where its author sees the
+    /// error, and not only on first use.
     fn json(&mut self, node: &Node) -> Option<Value> {
         match node.json() {
             Ok(value) => {
@@ -1077,14 +1179,20 @@ struct Head {
     description: String,
 }
 
-/// The value of a key; `key:` without one counts as absent.
+/// The value of a key. `key:` without a value counts as absent.
 fn get<'n>(entries: &'n [Entry], key: &str) -> Option<&'n Node> {
-    entries.iter().find(|entry| entry.key == key).map(|entry| &*entry.value).filter(|node| !node.is_null())
+    entries
+        .iter()
+        .find(|entry| entry.key == key)
+        .map(|entry| &*entry.value)
+        .filter(|node| !node.is_null())
 }
 
-/// Whether the file says anything that only OpenCrowbar's and Digital Rebar's files say.
+/// Whether the file has a key that only OpenCrowbar and Digital Rebar use.
 fn is_foreign(file: &[Entry]) -> bool {
-    let any = |entries: &[Entry], keys: &Keys| entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()));
+    let any = |entries: &[Entry], keys: &Keys| {
+        entries.iter().any(|entry| keys.foreign.contains(&entry.key.as_str()))
+    };
     let inside = |key: &str, keys: &Keys| match get(file, key).map(|node| &node.kind) {
         Some(Kind::Map(entries)) => any(entries, keys),
         Some(Kind::List(items)) => {
@@ -1117,7 +1225,7 @@ fn flag<'f>(flags: &'f mut Flags, word: &str) -> Option<&'f mut bool> {
     })
 }
 
-/// The class that a file names: by our own word, or by the Ruby class that does the same elsewhere.
+/// The class for a name in a file: Gantry's own name or the equivalent Ruby class.
 fn jig_class(word: &str) -> JigClass {
     match word {
         "BarclampCrowbar::Jig" | "BarclampRebar::Jig" => JigClass::Script,
@@ -1153,7 +1261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
+    fn durations_accept_units() {
         for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)] {
             assert_eq!(parse_seconds(text), Some(seconds), "{text}");
         }
@@ -1163,7 +1271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_is_offered_is_a_flag() {
+    fn suggested_flags_are_valid() {
         for word in FLAGS {
             let mut flags = Flags::default();
             *flag(&mut flags, word).expect(word) = true;

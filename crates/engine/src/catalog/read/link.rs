@@ -1,4 +1,5 @@
-//! From drafts to barclamps: what crosses files is resolved here, and roles get their final content and hash.
+//! Links drafts to barclamps: resolves references between files and computes each role's final
+//! content and hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,43 +15,43 @@ use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{Attrib, Barclamp, Catalog, Jig, JigClass, LaneMode, Role};
 use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
 
-/// Most roles that are looked at in search of requires that others imply. Far more than any known set needs; behind it notes are
-/// left out, since such a file is made to cost time.
+/// Maximum number of roles visited in search of redundant `requires`. All known sets need far
+/// fewer. Above the limit, the linker omits notes, because such a file is made to cost time.
 const MAX_LOOKED_AT: usize = 100_000;
 
-/// What a set of files comes to: objects to be stored, and the barclamps that they make.
+/// The result of a set of files: the objects to store and the barclamps that they form.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// In the order of their names.
+    /// Ordered by name.
     pub barclamps: Vec<ImportedBarclamp>,
-    /// Scripts, then roles, then barclamps; each hash once.
+    /// Scripts, then roles, then barclamps. Each hash appears once.
     pub objects: Vec<Object>,
     /// Warnings and notes.
     pub findings: Findings,
 }
 
-/// A barclamp and its roles, as their stored bytes say.
+/// A barclamp and its roles, parsed from their stored bytes.
 #[derive(Debug, Clone)]
 pub struct ImportedBarclamp {
-    /// The file that it stands in; the first of them where a root and a child say it together.
+    /// The file that defines it; the first if a root and a child define it together.
     pub file: String,
-    /// Of its object.
+    /// The hash of the barclamp's object.
     pub hash: Hash,
-    /// Names its roles by hash.
     pub barclamp: Barclamp,
-    /// In the order of their names.
+    /// Ordered by name.
     pub roles: Vec<Role>,
 }
 
-/// Makes barclamps of drafts that belong together.
+/// Builds barclamps from drafts that belong together.
 ///
-/// `base` is what the set builds on: barclamps whose jigs, roles and attributes it may name. At most one version of each; one that
-/// the set brings again is passed over. It is asked whether what the set says fits, and never what it says: the same files make the
-/// same contents whatever was imported before. So what binding looks for anew is left to binding (a jig's client role), and what a
-/// content has to say itself (the class of its role's jig) has to stand in the set.
+/// `base` contains the barclamps whose jigs, roles and attributes the set may refer to, at most one
+/// version of each. A barclamp that the set itself contains is ignored in `base`. The linker uses
+/// `base` only to validate references, never for content. The same files thus give the same content
+/// regardless of earlier imports. Binding therefore looks up the client role of a jig again.
+/// Content that a role must state itself (its jig's class) must be in the set.
 ///
 /// # Errors
-/// Everything that was found, with at least one error.
+/// All findings, with at least one error.
 pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
     check_size(drafts)?;
     let mut linker = Linker::new(drafts, base);
@@ -74,7 +75,7 @@ fn check_size(drafts: &[Draft]) -> Result<(), Findings> {
     }
 }
 
-/// What is wrong with a set of so many files, of which this is one too many.
+/// The error for a set with too many files. `surplus` is the first file over the limit.
 pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
     Findings(vec![Finding {
         severity: Severity::Error,
@@ -86,7 +87,7 @@ pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
     }])
 }
 
-/// What a set comes to, before it is known whether anything forbids it.
+/// The result of a set, before the check for errors.
 #[derive(Default)]
 struct Built {
     scripts: BTreeMap<Hash, Object>,
@@ -108,12 +109,19 @@ impl Built {
         let barclamps = barclamps.collect();
         let roles = self.roles.into_values().map(|(_, object)| object);
         let documents = self.barclamps.into_iter().map(|(_, _, object)| object);
-        Import { barclamps, objects: self.scripts.into_values().chain(roles).chain(documents).collect(), findings }
+        Import {
+            barclamps,
+            objects: self.scripts.into_values().chain(roles).chain(documents).collect(),
+            findings,
+        }
     }
 }
 
-/// A value and its object; the value is read back from the object's bytes, so that both say the same.
-fn stored<T: Serialize + DeserializeOwned>(kind: ObjectKind, value: &T) -> Result<(T, Object), serde_json::Error> {
+/// A value and its object. The value is parsed from the object's bytes, so that both agree.
+fn stored<T: Serialize + DeserializeOwned>(
+    kind: ObjectKind,
+    value: &T,
+) -> Result<(T, Object), serde_json::Error> {
     let object = Object::of(kind, value)?;
     Ok((serde_json::from_slice(&object.body)?, object))
 }
@@ -122,7 +130,7 @@ fn values<'n, T: Clone + 'n>(named: &'n [Named<T>]) -> impl Iterator<Item = T> +
     named.iter().map(|named| named.value.clone())
 }
 
-/// Who declares a name: a file of the set, or the catalog below it.
+/// Where a name is declared: in a file of the set, or in the base catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     File(usize),
@@ -135,7 +143,7 @@ struct KnownJig<'a> {
     origin: Origin,
 }
 
-/// A role of the set or of the base; its number is its place in [`Linker::roles`].
+/// A role of the set or of the base, identified by its index in [`Linker::roles`].
 enum KnownRole<'a> {
     New { file: usize, role: &'a DraftRole },
     Base(&'a Role),
@@ -158,7 +166,9 @@ impl<'a> KnownRole<'a> {
 
     fn requires(&self) -> Box<dyn Iterator<Item = &RoleName> + '_> {
         match self {
-            Self::New { role, .. } => Box::new(role.requires.iter().map(|required| &required.value)),
+            Self::New { role, .. } => {
+                Box::new(role.requires.iter().map(|required| &required.value))
+            }
             Self::Base(role) => Box::new(role.requires.iter()),
         }
     }
@@ -167,23 +177,23 @@ impl<'a> KnownRole<'a> {
 struct Linker<'a> {
     drafts: &'a [Draft],
     report: Report,
-    /// Whether any file of the set is OpenCrowbar's or Digital Rebar's: then the set as a whole is theirs, for not each of their
-    /// files says a thing that only they say.
+    /// Whether any file of the set is in OpenCrowbar's or Digital Rebar's format. Then the whole
+    /// set is, because not every such file has a key that identifies its format.
     foreign: bool,
-    /// The barclamp that each file belongs to; none for a root that only lists others.
+    /// The barclamp of each file; `None` for a root that only lists others.
     belongs: Vec<Option<BarclampName>>,
     jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
     base_jigs: BTreeMap<&'a JigName, KnownJig<'a>>,
-    /// Those of the set first, in the order of the files.
+    /// Roles of the set first, in the order of the files.
     roles: Vec<KnownRole<'a>>,
     by_name: BTreeMap<&'a RoleName, usize>,
-    /// For names that are not a role's: who provides them.
+    /// For names that are not roles: the roles that provide them.
     providers: BTreeMap<&'a RoleName, Vec<usize>>,
-    /// The role that owns an attribute, or none for an attribute of nodes.
+    /// The role that owns an attribute; `None` for a node attribute.
     attribs: BTreeMap<&'a AttribName, Option<usize>>,
-    /// How many roles of the set require a name.
+    /// Number of roles of the set that require a name.
     required: BTreeMap<&'a RoleName, usize>,
-    /// Required names that nobody has, told once.
+    /// Required names that no role has. Each is reported once.
     missing: BTreeSet<RoleName>,
 }
 
@@ -196,7 +206,7 @@ enum Why {
     Preceeds,
 }
 
-/// A need of a role, with its place where a file of the set says it.
+/// A need of a role, with its position if a file of the set declares it.
 struct Need {
     why: Why,
     place: Option<(usize, At)>,
@@ -204,7 +214,7 @@ struct Need {
 
 struct Graph {
     needs: cycle::Needs,
-    /// Beside each target of `needs`.
+    /// Parallel to the targets of `needs`.
     reasons: Vec<Vec<Need>>,
 }
 
@@ -262,7 +272,7 @@ impl<'a> Linker<'a> {
         self.say(Severity::Error, file, at, what, None);
     }
 
-    /// The severity of what Gantry's own form forbids.
+    /// The severity of a violation that is an error in Gantry's own format only.
     fn strict(&self) -> Severity {
         match self.foreign {
             true => Severity::Warning,
@@ -270,8 +280,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The severity of a name that nobody has. Jigs are declared by the files at the root of those systems; a set of theirs without
-    /// any builds on such a root, and where that isn't there either, what is missing is likely in it.
+    /// The severity of an undefined name. In other systems, the root files declare the jigs, and a
+    /// set without any depends on such a root. If `base` has no root either, the name is likely
+    /// defined there.
     fn absent(&self) -> Severity {
         match self.foreign && self.jigs.is_empty() && self.base_jigs.is_empty() {
             true => Severity::Note,
@@ -279,7 +290,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// The barclamp that a file declares, or that it is named after.
+    /// The barclamp that a file declares, or the one named after the file.
     fn owner(&mut self, file: usize) -> Option<BarclampName> {
         let draft = &self.drafts[file];
         if let Some(name) = &draft.name {
@@ -291,7 +302,8 @@ impl<'a> Linker<'a> {
         match BarclampName::parse(draft.stem()) {
             Ok(name) => Some(name),
             Err(error) => {
-                let what = format!("the file names no barclamp, and its own name does not do: {error}");
+                let what =
+                    format!("the file names no barclamp, and its own name does not do: {error}");
                 self.error(file, At::START, what);
                 None
             }
@@ -346,7 +358,10 @@ impl<'a> Linker<'a> {
             }
         }
         for (_, role) in base.roles() {
-            if role.gathers.is_some() || replaced.contains(&role.barclamp) || self.by_name.contains_key(&role.name) {
+            if role.gathers.is_some()
+                || replaced.contains(&role.barclamp)
+                || self.by_name.contains_key(&role.name)
+            {
                 continue;
             }
             self.roles.push(KnownRole::Base(role));
@@ -372,7 +387,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Barclamps and roles whose name is taken.
+    /// Reports barclamps and roles whose name is already in use.
     fn check_names(&mut self) {
         let mut barclamps: BTreeMap<&BarclampName, usize> = BTreeMap::new();
         let mut twice = Vec::new();
@@ -413,20 +428,24 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Files that a root lists and that are not there.
+    /// Reports files that a root lists and that do not exist.
     fn check_children(&mut self) {
         let present: BTreeSet<BarclampName> = self.belongs.iter().flatten().cloned().collect();
         for (file, draft) in self.drafts.iter().enumerate() {
             for child in &draft.children {
                 if !present.contains(&child.name) {
-                    let what = format!("barclamp \"{}\" is listed, but its file is not in the set", child.name);
+                    let what = format!(
+                        "barclamp \"{}\" is listed, but its file is not in the set",
+                        child.name
+                    );
                     self.say(Severity::Note, file, At::START, what, None);
                 }
             }
         }
     }
 
-    /// A lane has one limit, whoever uses it; roles without a lane have one of their own name.
+    /// Checks that all roles of a concurrency group agree on its limit. Roles without a group get
+    /// one with their own name.
     fn check_lanes(&mut self) {
         let mut lanes: BTreeMap<LaneName, (&RoleName, Option<u32>, LaneMode)> = BTreeMap::new();
         let mut wrong = Vec::new();
@@ -458,7 +477,8 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Jigs that are declared in two ways, clients that can't be one, roles whose jig nobody has or that it has nothing to do for.
+    /// Reports conflicting declarations of jigs, invalid client roles, undefined jigs, and roles
+    /// whose jig has nothing to run.
     fn check_jigs(&mut self) {
         let drafts = self.drafts;
         for (file, draft) in drafts.iter().enumerate() {
@@ -474,7 +494,8 @@ impl<'a> Linker<'a> {
     fn check_jig(&mut self, file: usize, jig: &'a form::DraftJig) {
         let client = jig.client_role.as_ref().map(|role| &role.value);
         let differs = |known: &KnownJig<'_>| {
-            known.origin != Origin::File(file) && (*known.class != jig.class || known.client_role != client)
+            known.origin != Origin::File(file)
+                && (*known.class != jig.class || known.client_role != client)
         };
         let other = [self.jigs.get(&jig.name), self.base_jigs.get(&jig.name)]
             .into_iter()
@@ -486,7 +507,10 @@ impl<'a> Linker<'a> {
                 Origin::File(other) => self.drafts[other].path.clone(),
                 Origin::Base => "the catalog".to_owned(),
             };
-            let what = format!("jig \"{}\" is declared with another class or implementor in {by}", jig.name);
+            let what = format!(
+                "jig \"{}\" is declared with another class or implementor in {by}",
+                jig.name
+            );
             self.error(file, jig.at, what);
         }
         let Some(client) = &jig.client_role else { return };
@@ -495,14 +519,19 @@ impl<'a> Linker<'a> {
             Some(KnownRole::New { role, .. }) => (role.flags.implicit, &role.jig.value),
             Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
             None => {
-                let what =
-                    format!("jig \"{}\" has the implementor \"{}\", which no barclamp has", jig.name, client.value);
+                let what = format!(
+                    "jig \"{}\" has the implementor \"{}\", which no barclamp has",
+                    jig.name, client.value
+                );
                 let near = self.near_role(self.strict(), &client.value);
                 return self.say(self.strict(), file, client.at, what, near);
             }
         };
         let what = if *its_jig == jig.name {
-            format!("the implementor of jig \"{}\", role \"{}\", needs that jig itself", jig.name, client.value)
+            format!(
+                "the implementor of jig \"{}\", role \"{}\", needs that jig itself",
+                jig.name, client.value
+            )
         } else if !implicit {
             format!(
                 "the implementor of jig \"{}\", role \"{}\", is not implicit, so it may end up on another node",
@@ -517,8 +546,10 @@ impl<'a> Linker<'a> {
     fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
         self.check_jig_of_base(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
-            let what =
-                format!("role \"{}\" needs the jig \"{}\", which no barclamp declares", role.name, role.jig.value);
+            let what = format!(
+                "role \"{}\" needs the jig \"{}\", which no barclamp declares",
+                role.name, role.jig.value
+            );
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
             let known = known.chain(["script", "noop", "test"]);
             let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
@@ -526,7 +557,7 @@ impl<'a> Linker<'a> {
         };
         let has_scripts = !role.scripts.is_empty();
         match class {
-            // Elsewhere scripts lie in other folders; files of those systems come without them.
+            // Other systems have scripts in other folders, so their files come without them.
             JigClass::Script if !has_scripts && !self.foreign => {
                 let what = format!(
                     "role \"{}\" has no script: put some into scripts/{}/, or let it have jig: noop",
@@ -535,26 +566,33 @@ impl<'a> Linker<'a> {
                 self.error(file, role.jig.at, what);
             }
             JigClass::Noop | JigClass::Test if has_scripts => {
-                let what = format!("role \"{}\" has scripts, but its jig \"{}\" runs none", role.name, role.jig.value);
+                let what = format!(
+                    "role \"{}\" has scripts, but its jig \"{}\" runs none",
+                    role.name, role.jig.value
+                );
                 self.say(Severity::Warning, file, role.jig.at, what, None);
             }
             _ => {}
         }
     }
 
-    /// A jig of the catalog alone: a worker that has its class would not be told so by the role's content.
+    /// Reports a jig that only the catalog declares. The role's content would not state the jig's
+    /// class, so workers would not know that they can run it.
     fn check_jig_of_base(&mut self, file: usize, role: &DraftRole) {
         let name = &role.jig.value;
         let Some(class) = self.base_jigs.get(name).map(|jig| jig.class.clone()) else { return };
         if matches!(class, JigClass::Other(_)) || self.own_jig(name).0 == class {
             return;
         }
-        let what = format!("role \"{}\" needs the jig \"{name}\", which only the catalog declares", role.name);
+        let what = format!(
+            "role \"{}\" needs the jig \"{name}\", which only the catalog declares",
+            role.name
+        );
         let advice = format!("declare it here too, with class: {}", class.as_str());
         self.advise(self.strict(), file, role.jig.at, what, advice);
     }
 
-    /// An attribute has one owner in a set.
+    /// Reports attributes with more than one owner in the set.
     fn check_attribs(&mut self) {
         let mut first: BTreeMap<&AttribName, (usize, At)> = BTreeMap::new();
         let mut twice = Vec::new();
@@ -578,7 +616,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Everything that roles wait for; complains about what nobody has.
+    /// Collects all needs of roles and reports undefined names.
     fn needs(&mut self) -> Graph {
         let mut graph = Graph {
             needs: cycle::Needs { of_role: vec![Vec::new(); self.roles.len()], groups: Vec::new() },
@@ -591,7 +629,9 @@ impl<'a> Linker<'a> {
         }
         for number in 0..self.roles.len() {
             match self.roles[number] {
-                KnownRole::New { file, role } => self.needs_of(number, file, role, &groups, &mut graph),
+                KnownRole::New { file, role } => {
+                    self.needs_of(number, file, role, &groups, &mut graph)
+                }
                 KnownRole::Base(role) => self.base_needs_of(number, role, &groups, &mut graph),
             }
         }
@@ -637,13 +677,21 @@ impl<'a> Linker<'a> {
                         self.attribs.keys().map(|name| name.as_str()),
                     );
                     let or = "leave it out, or import the barclamp that has it";
-                    self.advise(self.absent(), file, wanted.at, what, near.map_or_else(|| or.into(), did_you_mean));
+                    self.advise(
+                        self.absent(),
+                        file,
+                        wanted.at,
+                        what,
+                        near.map_or_else(|| or.into(), did_you_mean),
+                    );
                 }
             }
         }
         for later in &role.preceeds {
             match self.by_name.get(&later.value) {
-                Some(other) => graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at))),
+                Some(other) => {
+                    graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at)))
+                }
                 None if self.providers.contains_key(&later.value) => {}
                 None => self.nobody_has(file, self.lenient(), role, "preceeds", later),
             }
@@ -655,7 +703,13 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn base_needs_of(&self, number: usize, role: &Role, groups: &BTreeMap<&RoleName, usize>, graph: &mut Graph) {
+    fn base_needs_of(
+        &self,
+        number: usize,
+        role: &Role,
+        groups: &BTreeMap<&RoleName, usize>,
+        graph: &mut Graph,
+    ) {
         for required in &role.requires {
             if let Some(target) = self.target(required, groups) {
                 graph.add(number, target, Why::Requires, None);
@@ -682,10 +736,13 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// A name that nobody has is one flaw however many roles require it: the first is told, with how many more there are; the others
-    /// are noted where they stand.
+    /// Reports an undefined name once, at its first use, with the number of further uses. The other
+    /// uses get a note.
     fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
-        let what = format!("role \"{}\" requires \"{}\", which no barclamp has", role.name, required.value);
+        let what = format!(
+            "role \"{}\" requires \"{}\", which no barclamp has",
+            role.name, required.value
+        );
         let known = self.missing.contains(&required.value);
         if known && self.foreign {
             self.say(Severity::Note, file, required.at, what, None);
@@ -696,7 +753,9 @@ impl<'a> Linker<'a> {
         let near = self.near_role(severity, &required.value);
         let advice = match near {
             Some(near) => did_you_mean(near),
-            None if form::is_flag(required.value.as_str()) => "that is a flag: move it to flags".to_owned(),
+            None if form::is_flag(required.value.as_str()) => {
+                "that is a flag: move it to flags".to_owned()
+            }
             None => "leave it out, or import the barclamp that has it".to_owned(),
         };
         let others = self.required.get(&required.value).map_or(0, |count| count - 1);
@@ -709,8 +768,9 @@ impl<'a> Linker<'a> {
         self.advise(severity, file, required.at, what, advice);
     }
 
-    /// Requires that say nothing new: another required role brings that one along already, in a place where it serves. One that is
-    /// implicit serves on its own node alone, so only a way of implicit roles leads to it.
+    /// Notes redundant requirements: another required role already adds the role on a suitable
+    /// node. An implicit role is added on the same node only, so only a path of implicit roles
+    /// makes it redundant.
     fn note_implied(&mut self) {
         let (mut implied, mut left) = (Vec::new(), MAX_LOOKED_AT);
         for known in &self.roles {
@@ -719,7 +779,7 @@ impl<'a> Linker<'a> {
                 if left == 0 {
                     break;
                 }
-                // Of one that nobody has everything is said already.
+                // Undefined names are already reported.
                 if !self.by_name.contains_key(&required.value) {
                     continue;
                 }
@@ -747,13 +807,19 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Provided names that are no role's. That is what providing is for, and a slip of the pen looks the same.
+    /// Notes provided names that are not roles. This is the purpose of `provides`, but a typo looks
+    /// the same.
     fn note_virtual(&mut self) {
         let mut found = Vec::new();
         for known in &self.roles {
             let KnownRole::New { file, role } = known else { continue };
-            for provided in role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value)) {
-                let what = format!("role \"{}\" provides \"{}\", which no role is called", role.name, provided.value);
+            for provided in
+                role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value))
+            {
+                let what = format!(
+                    "role \"{}\" provides \"{}\", which no role is called",
+                    role.name, provided.value
+                );
                 found.push((*file, provided.at, what));
             }
         }
@@ -763,13 +829,16 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Whether requiring `from` leads to `to`.
+    /// Whether requiring `from` also adds `to`.
     fn implies(&self, from: &RoleName, to: &RoleName, left: &mut usize) -> bool {
         *left = left.saturating_sub(1);
-        let same_node = self.by_name.get(to).is_some_and(|number| self.roles[*number].is_implicit());
+        let same_node =
+            self.by_name.get(to).is_some_and(|number| self.roles[*number].is_implicit());
         let (mut open, mut seen) = (vec![from.clone()], BTreeSet::new());
         while let Some(name) = open.pop() {
-            let Some(role) = self.by_name.get(&name).map(|number| &self.roles[*number]) else { continue };
+            let Some(role) = self.by_name.get(&name).map(|number| &self.roles[*number]) else {
+                continue;
+            };
             if same_node && !role.is_implicit() {
                 continue;
             }
@@ -789,7 +858,7 @@ impl<'a> Linker<'a> {
         false
     }
 
-    /// The severity of a name that only says something if somebody has it.
+    /// The severity of an undefined name that is allowed but has no effect.
     fn lenient(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,
@@ -797,8 +866,16 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn nobody_has(&mut self, file: usize, severity: Severity, role: &DraftRole, verb: &str, name: &Named<RoleName>) {
-        let what = format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
+    fn nobody_has(
+        &mut self,
+        file: usize,
+        severity: Severity,
+        role: &DraftRole,
+        verb: &str,
+        name: &Named<RoleName>,
+    ) {
+        let what =
+            format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
         let near = self.near_role(severity, &name.value);
         self.say(severity, file, name.at, what, near);
     }
@@ -815,7 +892,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Class and client role of a jig: of the set, of the catalog, or one that every worker has.
+    /// The class and client role of a jig, from the set, from the catalog or built in.
     fn jig(&self, name: &JigName) -> Option<(JigClass, Option<&'a RoleName>)> {
         let known = self.jigs.get(name).or_else(|| self.base_jigs.get(name));
         match known {
@@ -824,11 +901,16 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// What the set itself says of a jig; one that it does not declare has the class that every worker has by that name, if any.
+    /// The class and client role of a jig as the set declares it. An undeclared jig has the
+    /// built-in class of that name, if any.
     fn own_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
         match self.jigs.get(name) {
             Some(jig) => (jig.class.clone(), jig.client_role),
-            None => (JigClass::built_in(name.as_str()).unwrap_or_else(|| JigClass::Other(name.to_string())), None),
+            None => (
+                JigClass::built_in(name.as_str())
+                    .unwrap_or_else(|| JigClass::Other(name.to_string())),
+                None,
+            ),
         }
     }
 
@@ -847,7 +929,7 @@ impl<'a> Linker<'a> {
             }
             path += name(hops[0].0).as_str();
             let place = hops.iter().find_map(|(role, need)| graph.reasons[*role][*need].place);
-            // A cycle without any place lies in the base alone, which nobody can repair here.
+            // A cycle without a position is in the base alone, and cannot be fixed in these files.
             if let Some((file, at)) = place {
                 self.error(file, at, format!("roles wait for each other in a circle: {path}"));
             }
@@ -858,7 +940,8 @@ impl<'a> Linker<'a> {
         let mut built = Built::default();
         for (name, files) in self.files_of_barclamps() {
             let mut barclamp = self.described(&name, &files);
-            let path = files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
+            let path =
+                files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
             for file in files {
                 let draft = &self.drafts[file];
                 built.scripts.extend(draft.scripts.clone());
@@ -887,7 +970,7 @@ impl<'a> Linker<'a> {
         built
     }
 
-    /// A cluster role's barrier is stored beside it: noderoles pin it as they pin every role.
+    /// Stores a cluster role's barrier with it. Noderoles pin the barrier like any other role.
     fn build_barrier(&mut self, file: usize, draft: &DraftRole, content: &Role, built: &mut Built) {
         let Some(barrier) = content.barrier() else { return };
         if self.by_name.contains_key(&barrier.name) {
@@ -900,13 +983,16 @@ impl<'a> Linker<'a> {
         }
         match stored(ObjectKind::Role, &barrier) {
             Ok((content, object)) => drop(built.roles.insert(object.hash, (content, object))),
-            Err(error) => {
-                self.error(file, draft.at, format!("the barrier of role \"{}\" can't be stored: {error}", draft.name))
-            }
+            Err(error) => self.error(
+                file,
+                draft.at,
+                format!("the barrier of role \"{}\" can't be stored: {error}", draft.name),
+            ),
         }
     }
 
-    /// The files of each barclamp, by its name: one, or a root that declares jigs and a child named like it.
+    /// The files of each barclamp by its name. Usually one; two if a root and its child have the
+    /// same name.
     fn files_of_barclamps(&self) -> BTreeMap<BarclampName, Vec<usize>> {
         let mut files: BTreeMap<BarclampName, Vec<usize>> = BTreeMap::new();
         for (file, name) in self.belongs.iter().enumerate() {
@@ -917,7 +1003,7 @@ impl<'a> Linker<'a> {
         files
     }
 
-    /// A barclamp with everything but its roles.
+    /// A barclamp without its roles.
     fn described(&mut self, name: &BarclampName, files: &[usize]) -> Barclamp {
         let mut barclamp = Barclamp {
             name: name.clone(),
@@ -953,7 +1039,8 @@ impl<'a> Linker<'a> {
         }
         barclamp.jigs.extend(draft.jigs.iter().map(|jig| {
             let client_role = jig.client_role.as_ref().map(|role| role.value.clone());
-            let content = Jig { class: jig.class.clone(), description: jig.description.clone(), client_role };
+            let content =
+                Jig { class: jig.class.clone(), description: jig.description.clone(), client_role };
             (jig.name.clone(), content)
         }));
         barclamp.attribs.extend(values(&draft.attribs));
@@ -972,7 +1059,7 @@ impl<'a> Linker<'a> {
         })
     }
 
-    /// The version of the root that lists it, or of its parent; else "0".
+    /// The version of the root that lists it, or of its parent, or "0".
     fn inherited_version(&mut self, files: &[usize], name: &BarclampName) -> String {
         let listed = self.listing(name).and_then(|(root, _)| root.version.clone());
         let parent = || {

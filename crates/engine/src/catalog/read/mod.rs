@@ -1,22 +1,28 @@
-//! Reading barclamp files.
+//! Reads barclamp files.
 //!
-//! Reading has two halves, because a barclamp is rarely alone. [`read`] takes one file as far as it can be understood by itself
-//! and gives a [`Draft`]. [`link`] takes the drafts of a set, and the catalog that is there already, and resolves what crosses
-//! files: jigs (declared in a root file only), `requires` (of roles in files that come later), wanted attributes, versions that
-//! children inherit. Only then is a role complete and has its hash: its jig's class is part of its content. [`import`] does both.
+//! A barclamp usually needs other files, so reading has two stages. [`read`] parses one file and
+//! returns a [`Draft`]. [`link`] resolves references between the drafts of a set and the existing
+//! catalog. These are jigs (declared in a root file only), `requires`, wanted attributes, and
+//! versions that children inherit. Only a linked role is complete and has its hash, because its
+//! content includes the class of its jig. [`import`] does both.
 //!
-//! Two forms are read, and one reader serves both. *Gantry's own* is OpenCrowbar's with further keys, and strict: a name that
-//! nothing has is an error. *OpenCrowbar's and Digital Rebar's* is known by keys that only they have, or by its missing `barclamp`
-//! section, and one such file makes the set theirs; there a name that nothing has is a warning, as such files live with roles that a server makes up while it runs, and
-//! planning refuses to bind what stays unresolved. What those systems say and this one does not use is kept in `metadata`.
+//! One reader handles two formats. Gantry's own format is OpenCrowbar's with further keys. It is
+//! strict: an undefined name is an error. The OpenCrowbar and Digital Rebar format is detected by
+//! keys that only it has, or by a missing `barclamp` section. One such file decides the format of
+//! its set. There, an undefined name is a warning, because those servers create some roles at run
+//! time. Planning refuses to bind a role with an unresolved name. Keys of those systems that Gantry
+//! does not use are stored in `metadata`.
 //!
 //! Invariants:
-//! * Nothing panics and nothing grows without bound: each limit below is checked where its cost would arise.
-//! * Every finding has a file, a line and a column; errors are gathered, not only the first.
-//! * Nothing is half imported: with any error there is no [`Import`].
-//! * `requires`, wanted attributes, jig clients and `preceeds` of an import have no forced cycle among themselves and `base`.
 //!
-//! Sources: the barclamp files of opencrowbar/core and digitalrebar, and what their importers do with them.
+//! * No input causes a panic or unbounded growth. Each limit is checked where the cost would arise.
+//! * Every finding has file, line and column. The reader reports all errors and not only the first.
+//! * An import is all or nothing: with any error there is no [`Import`].
+//! * `requires`, wanted attributes, jig clients and `preceeds` of an import have no forced cycle,
+//!   including `base`.
+//!
+//! Sources: the barclamp files of opencrowbar/core and digitalrebar, and the behaviour of their
+//! importers.
 
 mod cycle;
 mod finding;
@@ -37,51 +43,51 @@ use super::Catalog;
 use crate::canonical::Hash;
 use finding::Report;
 
-/// Most bytes of one barclamp file.
+/// Maximum size of one barclamp file, in bytes.
 pub const MAX_FILE: usize = 1024 * 1024;
-/// Most levels of lists and maps in one another. The deepest known file has 11.
+/// Maximum nesting depth of lists and maps. The deepest known file has 11.
 pub const MAX_DEPTH: usize = 32;
-/// Most bytes that a file stands for when every alias is written out: its text, and 16 for each value.
+/// Maximum size of a file with every alias expanded, in bytes: its text, and 16 for each value.
 pub const MAX_EXPANDED: usize = 4 * MAX_FILE;
-/// Most findings of one report; more are a different file, not a longer list.
+/// Maximum number of findings of each severity in one report.
 pub const MAX_FINDINGS: usize = 100;
-/// Most files of one set.
+/// Maximum number of files in one set.
 pub const MAX_FILES: usize = 1000;
-/// Most bytes of all scripts of one barclamp.
+/// Maximum total size of the scripts of one barclamp, in bytes.
 pub const MAX_SCRIPTS: usize = 8 * 1024 * 1024;
-/// Longest time that one run may take: a week, in seconds.
+/// Maximum duration of one run, in seconds: one week.
 pub const MAX_TIMEOUT: u32 = 7 * 24 * 3600;
-/// Longest wait before the first retry: an hour, in seconds.
+/// Maximum delay before the first retry, in seconds: one hour.
 pub const MAX_BACKOFF: u32 = 3600;
-/// Most retries of a step.
+/// Maximum number of retries of a step.
 pub const MAX_RETRIES: u32 = 100;
-/// Farthest that a priority may be from 0, on either side.
+/// Maximum absolute value of a priority.
 pub const MAX_PRIORITY: i32 = 100;
-/// Most steps that a lane may let run at once.
+/// Maximum number of running steps that a concurrency group can allow.
 pub const MAX_LANE: u32 = 100_000;
 
 /// One barclamp file and the files of its folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// The name of the file in findings; its last part without the ending names a barclamp that does not name itself.
+    /// The file's name in findings. Its stem names a barclamp without a name of its own.
     pub path: &'a str,
-    /// The file.
     pub bytes: &'a [u8],
-    /// Its folder among these files, with a slash at the end: what is in it is at the file's disposal. Empty: all of them.
+    /// The file's folder in `files`, with a trailing slash. The barclamp may use the files in it.
+    /// Empty: all files.
     pub folder: &'a str,
-    /// Files by their path, which files of one set may share: `demo/scripts/app/10-configure`.
+    /// Files by path, shared by the files of one set: `demo/scripts/app/10-configure`.
     pub files: &'a BTreeMap<String, Vec<u8>>,
 }
 
-/// Reads one file as far as it can be understood by itself.
+/// Parses one file, without references to other files.
 ///
 /// # Errors
-/// Everything that is wrong with it, with at least one error.
+/// All findings, with at least one error.
 pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     form::read(source)
 }
 
-/// A draft without the bytes that drafts before it hold: files in one folder have its scripts in common.
+/// Removes scripts that earlier drafts contain, because files of one folder share its scripts.
 fn with_new_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
     draft.scripts.retain(|hash, _| kept.insert(*hash));
     draft
@@ -94,7 +100,7 @@ fn is_something_else(findings: &Findings) -> bool {
 /// Reads a set of files and links them; see [`read`] and [`link`].
 ///
 /// # Errors
-/// Everything that is wrong with any of them. Files are linked only when each can be read.
+/// All findings of all files. Files are linked only if each can be read.
 pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings> {
     if let Some(surplus) = sources.get(MAX_FILES) {
         return Err(link::too_many(sources.len(), surplus.path));
@@ -113,7 +119,8 @@ pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings
             }
         }
     }
-    // Among barclamps lie parameter files of their jigs; alone such a file is a mistake.
+    // Folders of barclamps also contain parameter files of their jigs. A set of only such files is
+    // a mistake.
     if drafts.is_empty() {
         report.extend(&Findings(std::mem::take(&mut passed_over)));
     }
@@ -140,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_folder_keep_its_scripts_once() {
+    fn files_of_one_folder_share_scripts() {
         let script = b"#!/bin/sh\n".to_vec();
         let files = BTreeMap::from([
             ("house/scripts/common".to_owned(), script.clone()),
@@ -154,10 +161,17 @@ mod tests {
             files: &files,
         });
         let mut kept = BTreeSet::new();
-        let held = sources.each_ref().map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
+        let held = sources
+            .each_ref()
+            .map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
         assert_eq!(held, [1, 0]);
         let import = import(&sources, &Catalog::default()).unwrap();
-        let scripts: Vec<_> = import.barclamps.iter().flat_map(|b| &b.roles).map(|role| role.scripts[0].hash).collect();
+        let scripts: Vec<_> = import
+            .barclamps
+            .iter()
+            .flat_map(|b| &b.roles)
+            .map(|role| role.scripts[0].hash)
+            .collect();
         assert_eq!(scripts, [Hash::of_bytes(&script); 2], "the folder's own");
         assert_eq!(import.objects.iter().filter(|object| object.body == script).count(), 1);
     }

@@ -1,4 +1,5 @@
-//! Any YAML as values that know their places: for files that are no barclamps, by the same rules and within the same bounds.
+//! Reads any YAML file into values with positions, for files that are not barclamps. The syntax
+//! rules and limits are those of barclamp files.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,26 +9,26 @@ use serde_json::Value;
 use super::finding::At;
 use super::yaml::{Broken, Kind, Node, parse_all};
 
-/// A document as a value, and where each part of it stands.
+/// A YAML document as a value, with the position of each part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
-    /// What it says.
     pub value: Value,
-    /// Places by JSON pointer; of an entry of a map that of its key.
+    /// Positions by JSON pointer. A map entry has the position of its key.
     places: BTreeMap<String, At>,
 }
 
 impl Placed {
-    /// Where the part that a JSON pointer names stands; the document's beginning for one that is not there.
+    /// The position of the part at a JSON pointer. Falls back to the start of the document.
     pub fn place(&self, pointer: &str) -> At {
         let beginning = || self.places.get("").copied().unwrap_or(At::START);
         self.places.get(pointer).copied().unwrap_or_else(beginning)
     }
 
-    /// The part that a JSON pointer names, as a document that begins where that stands.
+    /// The part at a JSON pointer as a document of its own, with its positions in the file.
     pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
-        let from_there_on = self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
+        let from_there_on =
+            self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
         let around = from_there_on.take_while(|(place, _)| place.starts_with(pointer));
         let within = around.filter_map(|(place, at)| Some((place.strip_prefix(pointer)?, *at)));
         let within = within.filter(|(rest, _)| rest.is_empty() || rest.starts_with('/'));
@@ -35,10 +36,11 @@ impl Placed {
     }
 }
 
-/// The documents of a YAML file.
+/// Parses the documents of a YAML file.
 ///
 /// # Errors
-/// Where it is none, is too large or too deep, has a key twice or a number that can't be kept: the place, and what is wrong there.
+/// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
+/// that JSON cannot represent.
 pub fn placed(bytes: &[u8]) -> Result<Vec<Placed>, (At, String)> {
     let told = |Broken { at, what }| (at, what);
     let trees = parse_all(bytes).map_err(told)?;
@@ -74,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn several_documents_come_with_the_places_of_their_parts() {
+    fn multiple_documents_have_positions() {
         let documents = placed(b"a: {b: 1}\n---\nlist:\n  - x\n  - y/z: 2\n").unwrap();
         assert_eq!(
             documents.iter().map(|d| d.value.clone()).collect::<Vec<_>>(),
@@ -84,12 +86,16 @@ mod tests {
         assert_eq!(at("/list"), At { line: 3, column: 1 });
         assert_eq!(at("/list/0"), At { line: 4, column: 5 });
         assert_eq!(at("/list/1/y~1z"), At { line: 5, column: 5 });
-        assert_eq!(at("/no"), At { line: 3, column: 1 }, "what is not there stands where the document begins");
+        assert_eq!(
+            at("/no"),
+            At { line: 3, column: 1 },
+            "what is not there stands where the document begins"
+        );
         assert_eq!(placed(b"").unwrap(), []);
     }
 
     #[test]
-    fn a_part_knows_where_its_own_parts_stand() {
+    fn part_retains_positions_of_its_values() {
         let documents = placed(b"a:\n  b: {c: 1}\na-b: 2\n").unwrap();
         let part = documents[0].part("/a").unwrap();
         assert_eq!(part.value, json!({"b": {"c": 1}}));
@@ -100,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_a_place() {
+    fn errors_have_positions() {
         assert_eq!(placed(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
         let (at, what) = placed(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
         assert!(at.line == 4 && what.contains('b'), "{at:?} {what}");

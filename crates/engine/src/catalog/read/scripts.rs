@@ -1,7 +1,8 @@
-//! The scripts of a barclamp's folder.
+//! Reads the scripts of a barclamp's folder.
 //!
-//! A role's scripts are the files in `scripts/<role>/`, in the order of their names (`10-configure`, `20-start`), or those that
-//! its `scripts` lists: names in that folder, or paths below `scripts/` for what several roles share. Together they are one step.
+//! A role's scripts are the files in `scripts/<role>/`, ordered by name (`10-configure`,
+//! `20-start`), or those that its `scripts` key lists. The list contains names in that folder, or
+//! paths below `scripts/` for files that several roles share. All scripts of a role form one step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +16,11 @@ use crate::text::{Deceit, READ_OTHERWISE, deceiving};
 
 const ROOT: &str = "scripts/";
 
-/// The files below `scripts/` in a folder. Paths are those inside the folder.
+/// The files below `scripts/` in a folder. Paths are relative to the folder.
 pub(super) struct Folder<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
     folder: &'a str,
-    /// Files that were looked at, so that each is complained about and worked through once. None: it can't be taken.
+    /// Files already checked, so that each is checked and reported once. `None`: invalid.
     checked: BTreeMap<&'a str, Option<(Hash, &'a [u8])>>,
 }
 
@@ -30,12 +31,19 @@ impl<'a> Folder<'a> {
         if bytes > MAX_SCRIPTS {
             reader.error(
                 At::START,
-                format!("the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"),
+                format!(
+                    "the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"
+                ),
             );
         }
         for (path, _) in folder.below(ROOT) {
             if let Some(c) = deceiving(path) {
-                reader.in_file(Severity::Error, path, format!("the path of the file has {}", unseen(c)), None);
+                reader.in_file(
+                    Severity::Error,
+                    path,
+                    format!("the path of the file has {}", unseen(c)),
+                    None,
+                );
             }
         }
         folder
@@ -58,11 +66,18 @@ impl<'a> Folder<'a> {
             .collect()
     }
 
-    /// The script that a role's list names.
-    pub(super) fn one_of(&mut self, role: &RoleName, file: &str, at: At, reader: &mut Reader<'_>) -> Option<Script> {
+    /// The script that an entry of the role's list names.
+    pub(super) fn one_of(
+        &mut self,
+        role: &RoleName,
+        file: &str,
+        at: At,
+        reader: &mut Reader<'_>,
+    ) -> Option<Script> {
         let own = format!("{ROOT}{role}/{file}");
         let shared = format!("{ROOT}{file}");
-        let Some((path, body)) = [&own, &shared].into_iter().find_map(|path| self.file(path)) else {
+        let Some((path, body)) = [&own, &shared].into_iter().find_map(|path| self.file(path))
+        else {
             let folder = format!("{ROOT}{role}/");
             let files = self.below(&folder).map(|(path, _)| &path[folder.len()..]);
             let near = reader.nearest(Severity::Error, file, files);
@@ -86,7 +101,7 @@ impl<'a> Folder<'a> {
         Some((&path[self.folder.len()..], body))
     }
 
-    /// Complains about folders that belong to no role.
+    /// Reports folders that belong to no role.
     pub(super) fn check_folders(&self, roles: &BTreeMap<RoleName, u32>, reader: &mut Reader<'_>) {
         let folders: BTreeSet<&str> = self
             .below(ROOT)
@@ -96,7 +111,8 @@ impl<'a> Folder<'a> {
             .filter(|folder| roles.keys().all(|role| role.as_str() != *folder))
             .collect();
         for folder in folders {
-            let near = reader.nearest(Severity::Warning, folder, roles.keys().map(RoleName::as_str));
+            let near =
+                reader.nearest(Severity::Warning, folder, roles.keys().map(RoleName::as_str));
             let path = format!("{ROOT}{folder}");
             reader.in_file(
                 Severity::Warning,
@@ -108,7 +124,10 @@ impl<'a> Folder<'a> {
     }
 
     /// The bytes of these scripts as objects.
-    pub(super) fn objects<'s>(&self, scripts: impl Iterator<Item = &'s Script>) -> BTreeMap<Hash, Object> {
+    pub(super) fn objects<'s>(
+        &self,
+        scripts: impl Iterator<Item = &'s Script>,
+    ) -> BTreeMap<Hash, Object> {
         let wanted: BTreeSet<Hash> = scripts.map(|script| script.hash).collect();
         let taken: BTreeMap<Hash, &[u8]> = self.checked.values().flatten().copied().collect();
         let object = |body: &[u8]| Object::of_bytes(ObjectKind::Script, body.to_vec());
@@ -117,12 +136,15 @@ impl<'a> Folder<'a> {
 
     fn script(&mut self, path: &'a str, body: &'a [u8], reader: &mut Reader<'_>) -> Option<Script> {
         let name = file_name(path);
-        let taken = *self.checked.entry(path).or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
+        let taken = *self
+            .checked
+            .entry(path)
+            .or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
         taken.map(|(hash, _)| Script { name: name.to_owned(), hash })
     }
 }
 
-/// The hash of a script that can be taken.
+/// The hash of a valid script. Reports an invalid one.
 fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     let name = file_name(path);
     let mut say = |severity, what: String| reader.in_file(severity, path, what, None);
@@ -134,12 +156,18 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
         return None;
     }
     if body.len() > MAX_SCRIPT {
-        say(Severity::Error, format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()));
+        say(
+            Severity::Error,
+            format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()),
+        );
         return None;
     }
     let first_line = body.split(|byte| *byte == b'\n').next().unwrap_or(body);
     if !first_line.starts_with(b"#!") {
-        say(Severity::Warning, "the script does not say what runs it: its first line should be like #!/bin/sh".into());
+        say(
+            Severity::Warning,
+            "the script does not say what runs it: its first line should be like #!/bin/sh".into(),
+        );
     } else if first_line.ends_with(b"\r") {
         say(
                 Severity::Error,
@@ -151,7 +179,8 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     Some(Hash::of_bytes(body))
 }
 
-/// A script may need characters that can't be seen, so they are no error; but who reads it before it runs has to know where they are.
+/// Notes invisible characters. A script may need them, so they are no error, but reviewers must
+/// know where they are.
 fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
     let Some(found) = Deceit::within(body) else { return };
     let at = At { line: found.line, column: found.column };
@@ -163,7 +192,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What editors and systems leave behind.
+/// Whether a file is a leftover of an editor or operating system.
 fn is_leftover(path: &str) -> bool {
     let name = file_name(path);
     name.starts_with('.') || name.ends_with('~')

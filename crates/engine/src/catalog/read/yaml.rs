@@ -1,11 +1,14 @@
-//! YAML as a tree whose every node knows its place.
+//! Parses YAML into a tree with the position of every node.
 //!
-//! Built on the events of `saphyr-parser` rather than on a ready-made tree, for four reasons: the text of a scalar is kept as it
-//! was written (a version `2.0` must not become `2`); depth and size are bounded *while* the file is parsed; an alias shares its
-//! node instead of copying it, and what it would cost to copy is counted, so that a few lines cannot stand for gigabytes; and a
-//! key that occurs twice is an error with a place, where trees silently keep one.
+//! It uses the events of `saphyr-parser` and not a ready-made tree, for four reasons:
 //!
-//! The rules for plain scalars are YAML 1.2's core schema (`saphyr`): `yes` and `on` are text, a bare `=` is text.
+//! * It preserves the text of a scalar: a version `2.0` must not become `2`.
+//! * It enforces depth and size limits during parsing.
+//! * An alias shares its node and is not copied. The cost of a copy is counted, so that a few lines
+//!   cannot expand to gigabytes.
+//! * A duplicate key is an error with a position. Tree parsers silently keep one of the values.
+//!
+//! Plain scalars follow YAML 1.2's core schema (`saphyr`): `yes`, `on` and a bare `=` are text.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,37 +22,36 @@ use super::finding::{At, quoted};
 use super::{MAX_DEPTH, MAX_EXPANDED, MAX_FILE};
 use crate::data::number::{Fidelity, advice, fidelity};
 
-/// Why a text is not a tree.
+/// A syntax error or an exceeded limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) at: At,
     pub(super) what: String,
 }
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) at: At,
     pub(super) kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Neither a list nor a map.
     Scalar {
-        /// By the core schema.
+        /// The value in the core schema.
         value: ScalarValue,
-        /// As the file has it, without quotes.
+        /// The text as in the file, without quotes.
         text: String,
     },
-    /// In order.
     List(Vec<Rc<Node>>),
-    /// In the order of the file; keys are distinct.
+    /// Entries in the order of the file. Keys are distinct.
     Map(Vec<Entry>),
 }
 
-/// A scalar by the core schema; text is kept beside it.
+/// A scalar in the core schema. The node stores the text of strings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ScalarValue {
     Null,
@@ -59,7 +61,6 @@ pub(super) enum ScalarValue {
     Text,
 }
 
-/// One key of a map, and what it holds.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -68,7 +69,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// What it is, for messages.
+    /// The kind as a word for messages.
     pub(super) fn sort(&self) -> &'static str {
         match &self.kind {
             Kind::List(_) => "a list",
@@ -86,12 +87,17 @@ impl Node {
         matches!(self.kind, Kind::Scalar { value: ScalarValue::Null, .. })
     }
 
-    /// The same as JSON. Errors name what JSON, or its canonical form, can't say.
+    /// Converts to JSON. Fails for values that JSON or its canonical form cannot represent.
     pub(super) fn json(&self) -> Result<Value, Broken> {
         Ok(match &self.kind {
-            Kind::List(items) => Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?),
+            Kind::List(items) => {
+                Value::Array(items.iter().map(|n| n.json()).collect::<Result<_, _>>()?)
+            }
             Kind::Map(entries) => Value::Object(
-                entries.iter().map(|entry| Ok((entry.key.clone(), entry.value.json()?))).collect::<Result<_, _>>()?,
+                entries
+                    .iter()
+                    .map(|entry| Ok((entry.key.clone(), entry.value.json()?)))
+                    .collect::<Result<_, _>>()?,
             ),
             Kind::Scalar { value, text } => match value {
                 ScalarValue::Null => Value::Null,
@@ -103,7 +109,7 @@ impl Node {
         })
     }
 
-    /// Canonical JSON has doubles only; past 2^53 two integers would be one.
+    /// Canonical JSON has only doubles. Above 2^53, different integers would become equal.
     fn exact(&self, number: i64, text: &str) -> Result<Value, Broken> {
         const LARGEST: u64 = (1 << 53) - 1;
         match number.unsigned_abs() <= LARGEST {
@@ -117,7 +123,8 @@ impl Node {
 
     fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
         if fidelity(text).is_some_and(|found| found > Fidelity::Exact) {
-            let what = format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
+            let what =
+                format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
             return Err(self.broken(what));
         }
         serde_json::Number::from_f64(number)
@@ -130,7 +137,7 @@ impl Node {
     }
 }
 
-/// The tree of a file's bytes, or nothing when it has no document.
+/// The tree of a file with one document, or `None` if it has no document.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Rc<Node>>, Broken> {
     Ok(trees(bytes, Builder::default())?.pop())
 }
@@ -149,7 +156,10 @@ fn trees(bytes: &[u8], mut builder: Builder) -> Result<Vec<Rc<Node>>, Broken> {
     Ok(builder.roots)
 }
 
-fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>, text: &str) -> Result<Option<(Event<'t>, Span)>, Broken> {
+fn next<'t>(
+    parser: &mut Parser<'t, StrInput<'t>>,
+    text: &str,
+) -> Result<Option<(Event<'t>, Span)>, Broken> {
     match parser.next_event() {
         None => Ok(None),
         Some(Ok(event)) => Ok(Some(event)),
@@ -164,7 +174,8 @@ fn next<'t>(parser: &mut Parser<'t, StrInput<'t>>, text: &str) -> Result<Option<
     }
 }
 
-/// The line at fault, or one beside it, when a tab is in its indentation: the usual cause of a message that says otherwise.
+/// The line of an error, or its neighbour, if a tab is in its indentation. A tab is the usual
+/// cause, but the parser's message does not mention it.
 fn tab_indented(text: &str, line: u32) -> Option<u32> {
     let before = line.saturating_sub(1);
     let lines = text.lines().zip(1..).skip(before.saturating_sub(1) as usize);
@@ -190,28 +201,32 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
         let column = good.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Broken {
             at: At { line: line as u32, column: column as u32 },
-            what: format!("the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text", bytes[error.valid_up_to()]),
+            what: format!(
+                "the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text",
+                bytes[error.valid_up_to()]
+            ),
         }
     })?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// The parser counts lines from 1 and columns from 0. Bounded by [`MAX_FILE`], so nothing is cut off.
+/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE`] bounds
+/// both, so no conversion truncates.
 fn place(marker: &Marker) -> At {
     At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
 }
 
-/// A node, and what an alias of it would cost.
+/// A node and the cost of an alias to it.
 #[derive(Clone)]
 struct Built {
     node: Rc<Node>,
-    /// Levels below and including it.
+    /// Nesting levels, including the node itself.
     height: usize,
     /// See [`MAX_EXPANDED`].
     weight: usize,
 }
 
-/// A list or map that is still open.
+/// A list or map that is not closed yet.
 struct Frame {
     at: At,
     anchor: usize,
@@ -229,15 +244,15 @@ enum Content {
 struct Builder {
     open: Vec<Frame>,
     anchors: BTreeMap<usize, Built>,
-    /// Weight of all that the file stands for so far.
+    /// The total weight of the file so far, with aliases expanded.
     spent: usize,
     documents: usize,
-    /// Whether the file may have more than one.
+    /// Whether the file may have several documents.
     several: bool,
     roots: Vec<Rc<Node>>,
 }
 
-/// Bytes that a node stands for beside its text.
+/// Weight of a node in bytes, in addition to its text.
 const NODE: usize = 16;
 
 impl Builder {
@@ -254,7 +269,8 @@ impl Builder {
             }
             Event::MappingStart(anchor, tag) => {
                 check_tag(tag.as_deref(), "map", at)?;
-                let content = Content::Map { entries: Vec::new(), seen: BTreeSet::new(), key: None };
+                let content =
+                    Content::Map { entries: Vec::new(), seen: BTreeSet::new(), key: None };
                 self.enter(anchor, at, content)
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(at),
@@ -311,7 +327,11 @@ impl Builder {
             Content::List(items) => Kind::List(items),
             Content::Map { entries, .. } => Kind::Map(entries),
         };
-        let built = Built { node: Rc::new(Node { at: frame.at, kind }), height: frame.height, weight: frame.weight };
+        let built = Built {
+            node: Rc::new(Node { at: frame.at, kind }),
+            height: frame.height,
+            weight: frame.weight,
+        };
         self.finish(built, frame.anchor, frame.at)
     }
 
@@ -322,7 +342,7 @@ impl Builder {
         self.place(built, at)
     }
 
-    /// Hands a finished node to the list or map around it.
+    /// Adds a finished node to the enclosing list or map.
     fn place(&mut self, built: Built, at: At) -> Result<(), Broken> {
         if self.open.len() + built.height > MAX_DEPTH + 1 {
             return too_deep(at);
@@ -346,9 +366,12 @@ impl Builder {
     fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
         self.spent = self.spent.saturating_add(weight);
         match self.spent > MAX_EXPANDED {
-            true => {
-                broken(at, format!("with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"))
-            }
+            true => broken(
+                at,
+                format!(
+                    "with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"
+                ),
+            ),
             false => Ok(()),
         }
     }
@@ -373,7 +396,12 @@ fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, B
     }
 }
 
-fn scalar_value(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: At) -> Result<ScalarValue, Broken> {
+fn scalar_value(
+    text: &str,
+    style: ScalarStyle,
+    tag: Option<Cow<'_, Tag>>,
+    at: At,
+) -> Result<ScalarValue, Broken> {
     if let Some(tag) = tag.as_deref()
         && !tag.is_yaml_core_schema()
         && !is_plain_tag(tag)
@@ -391,7 +419,7 @@ fn scalar_value(text: &str, style: ScalarStyle, tag: Option<Cow<'_, Tag>>, at: A
     }
 }
 
-/// `!` alone: the parser's way to say "no particular tag".
+/// A lone `!`: the parser's representation of "no particular tag".
 fn is_plain_tag(tag: &Tag) -> bool {
     matches!((tag.handle.as_str(), tag.suffix.as_str()), ("", "!") | ("!", ""))
 }
@@ -435,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_follow_the_core_schema_and_keep_their_text() {
+    fn scalars_follow_core_schema_and_preserve_text() {
         assert_eq!(
             json_of("[yes, on, =, 0x10, 012, 1e3, ~, null, true, '7', !!str 8, ! 9, '']"),
             json!(["yes", "on", "=", 16, 12, 1000.0, null, null, true, "7", "8", 9, ""])
@@ -446,8 +474,11 @@ mod tests {
     }
 
     #[test]
-    fn aliases_share_and_places_count_characters_from_one() {
-        assert_eq!(json_of("a: &x [1, {b: c}]\nd: *x\n"), json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]}));
+    fn aliases_share_nodes_and_columns_count_characters() {
+        assert_eq!(
+            json_of("a: &x [1, {b: c}]\nd: *x\n"),
+            json!({"a": [1, {"b": "c"}], "d": [1, {"b": "c"}]})
+        );
         let tree = parse("é: [ü, {k: v}]".as_bytes()).unwrap().unwrap();
         let Kind::Map(entries) = &tree.kind else { panic!("{tree:?}") };
         assert_eq!(entries[0].at, At { line: 1, column: 1 });
@@ -455,41 +486,55 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused_with_its_place() {
+    fn values_outside_json_are_rejected_with_position() {
         assert_eq!(
             complaint("a:\n  - 9007199254740993\n"),
             "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
         );
-        for changed in ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"] {
+        for changed in
+            ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"]
+        {
             let said = complaint(&format!("a:\n - {changed}\n"));
             let number = changed.trim_start_matches("!!float ");
-            assert!(said.starts_with(&format!("2:4: the number {number:?} can't be stored exactly: write")), "{said}");
+            assert!(
+                said.starts_with(&format!(
+                    "2:4: the number {number:?} can't be stored exactly: write"
+                )),
+                "{said}"
+            );
         }
         assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
         assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
         assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
-        assert_eq!(complaint("a: !ruby/object {}"), "1:4: the tag \"!ruby/object\" has no meaning in a barclamp");
+        assert_eq!(
+            complaint("a: !ruby/object {}"),
+            "1:4: the tag \"!ruby/object\" has no meaning in a barclamp"
+        );
         assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
-        assert_eq!(complaint("a: 1\n---\nb: 2\n"), "2:1: a second document begins here; a barclamp file has one");
+        assert_eq!(
+            complaint("a: 1\n---\nb: 2\n"),
+            "2:1: a second document begins here; a barclamp file has one"
+        );
         assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: the merge key"));
     }
 
     #[test]
-    fn depth_is_bounded_also_through_aliases() {
+    fn depth_limit_includes_aliases() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
         let over = complaint(&nested(MAX_DEPTH + 1));
         assert!(over.starts_with(&format!("1:{}: lists and maps", MAX_DEPTH + 1)));
         complaint(&"[".repeat(MAX_FILE));
         complaint(&"- ".repeat(MAX_FILE / 2));
-        // Each alias adds its own height: two halves make more than the whole allows.
+        // Each alias adds its own height, so two halves exceed the limit.
         let half = MAX_DEPTH / 2 + 1;
-        let text = format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
+        let text =
+            format!("a: &x {}\nb: {}*x{}\n", nested(half), "[".repeat(half), "]".repeat(half));
         assert!(complaint(&text).contains("deeper than"), "{text}");
     }
 
     #[test]
-    fn a_billion_laughs_cost_nothing() {
+    fn billion_laughs_is_rejected_cheaply() {
         let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
         for i in 1..12 {
             let before = format!("*a{}", i - 1);

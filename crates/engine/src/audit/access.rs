@@ -1,0 +1,174 @@
+//! Access that admins gave, as an export records it, and the approvals that do not count because
+//! of it.
+//!
+//! The rules are those of the database (`access_from` in `migrations/src/guards/people.sql`): an
+//! approval does not count if an author of the change gave its person access within the cooling
+//! period, or created or granted it after the submission. This follows chains of people. A second
+//! admin's confirmation ends the cooling period.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use time::{Duration, OffsetDateTime};
+
+use crate::ids::PersonId;
+
+/// A row of `access_change`, as the audit records it.
+#[derive(Deserialize)]
+pub(super) struct AccessRow {
+    id: i64,
+    person_id: PersonId,
+    kind: String,
+    #[serde(default)]
+    by: Option<PersonId>,
+    #[serde(with = "time::serde::rfc3339")]
+    at: OffsetDateTime,
+    #[serde(default, with = "time::serde::rfc3339::option")]
+    confirmed_at: Option<OffsetDateTime>,
+}
+
+struct Change {
+    person: PersonId,
+    by: PersonId,
+    at: OffsetDateTime,
+    /// Whether it counts for good if it came after the submission.
+    lasting: bool,
+    /// The entry of the audit that records the confirmation.
+    confirmed: Option<u64>,
+}
+
+/// All access changes so far.
+#[derive(Default)]
+pub(super) struct Access(BTreeMap<i64, Change>);
+
+/// An approval whose person may owe their access to an author.
+pub(super) struct Question<'a> {
+    pub person: PersonId,
+    /// When the verdict was given.
+    pub judged: OffsetDateTime,
+    pub submitted: OffsetDateTime,
+    pub cooling: Duration,
+    pub authors: &'a BTreeSet<PersonId>,
+    /// The entry of the commit. Later confirmations do not count.
+    pub commit: u64,
+}
+
+impl Access {
+    /// Adds the row of an entry.
+    pub(super) fn record(&mut self, seq: u64, row: AccessRow) {
+        let Some(by) = row.by else { return };
+        let confirmed = row.confirmed_at.map(|_| seq);
+        let change = self.0.entry(row.id).or_insert_with(|| Change {
+            person: row.person_id,
+            by,
+            at: row.at,
+            lasting: matches!(row.kind.as_str(), "created" | "granted"),
+            confirmed,
+        });
+        change.confirmed = change.confirmed.or(confirmed);
+    }
+
+    /// Whether the approval does not count, because the access came from an author.
+    pub(super) fn bars(&self, question: &Question<'_>) -> bool {
+        let mut open = vec![(question.person, question.judged)];
+        let mut seen = BTreeSet::new();
+        while let Some((person, at)) = open.pop() {
+            for (id, change) in &self.0 {
+                let unconfirmed = change.confirmed.is_none_or(|seq| seq >= question.commit);
+                let counts = change.person == person
+                    && change.at <= at
+                    && (unconfirmed && change.at > at - question.cooling
+                        || change.lasting && change.at > question.submitted);
+                if !counts || !seen.insert(*id) {
+                    continue;
+                }
+                if change.by != question.person && question.authors.contains(&change.by) {
+                    return true;
+                }
+                open.push((change.by, change.at));
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const ADA: &str = "00000000-0000-0000-0000-0000000000a1";
+    const BO: &str = "00000000-0000-0000-0000-0000000000b1";
+    const CY: &str = "00000000-0000-0000-0000-0000000000c1";
+
+    fn person(id: &str) -> PersonId {
+        PersonId(id.parse().unwrap())
+    }
+
+    fn hour(hour: i64) -> OffsetDateTime {
+        OffsetDateTime::UNIX_EPOCH + Duration::hours(hour)
+    }
+
+    fn row(id: i64, whose: &str, by: &str, at: i64, kind: &str) -> AccessRow {
+        serde_json::from_value(json!({"id": id, "person_id": whose, "by": by, "kind": kind,
+            "at": hour(at).format(&time::format_description::well_known::Rfc3339).unwrap()}))
+        .unwrap()
+    }
+
+    /// Whether bo's approval at an hour is barred for a change that ada submitted at hour 100.
+    fn barred(access: &Access, judged: i64) -> bool {
+        access.bars(&Question {
+            person: person(BO),
+            judged: hour(judged),
+            submitted: hour(100),
+            cooling: Duration::hours(24),
+            authors: &BTreeSet::from([person(ADA)]),
+            commit: 50,
+        })
+    }
+
+    #[test]
+    fn access_of_an_author_bars_within_the_cooling_period() {
+        let mut access = Access::default();
+        access.record(1, row(1, BO, ADA, 90, "link"));
+        assert!(barred(&access, 101));
+        assert!(!barred(&access, 115));
+        assert!(!barred(&access, 89));
+    }
+
+    #[test]
+    fn access_after_the_submission_bars_for_good() {
+        let mut access = Access::default();
+        access.record(1, row(1, BO, ADA, 101, "granted"));
+        assert!(barred(&access, 200));
+    }
+
+    #[test]
+    fn confirmed_access_does_not_bar() {
+        let mut access = Access::default();
+        access.record(1, row(1, BO, ADA, 90, "link"));
+        let mut confirmed = row(1, BO, ADA, 90, "link");
+        confirmed.confirmed_at = Some(hour(91));
+        access.record(60, confirmed);
+        assert!(barred(&access, 101), "confirmed after the commit");
+        let mut access = Access::default();
+        let mut confirmed = row(1, BO, ADA, 90, "link");
+        confirmed.confirmed_at = Some(hour(91));
+        access.record(1, row(1, BO, ADA, 90, "link"));
+        access.record(2, confirmed);
+        assert!(!barred(&access, 101));
+    }
+
+    #[test]
+    fn access_through_another_person_bars() {
+        let mut access = Access::default();
+        access.record(1, row(1, CY, ADA, 80, "created"));
+        access.record(2, row(2, BO, CY, 90, "created"));
+        assert!(barred(&access, 101));
+        let mut access = Access::default();
+        access.record(1, row(1, CY, ADA, 10, "created"));
+        access.record(2, row(2, BO, CY, 90, "created"));
+        assert!(!barred(&access, 101), "the other person's access was old");
+    }
+}
