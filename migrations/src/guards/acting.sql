@@ -294,9 +294,11 @@ BEGIN
     RAISE EXCEPTION 'cannot make a token: the transaction does not act for the person who makes it'
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
-  IF NEW.kind = 'node' AND NOT acting_operates((SELECT n.deployment_id FROM node n WHERE n.id = NEW.node_id)) THEN
-    RAISE EXCEPTION 'cannot make a token of node %: the transaction does not act for an operator of its deployment', NEW.node_id
-      USING ERRCODE = 'GY036', HINT = 'Use a session or a token with the scope operator.';
+  IF NEW.kind = 'node' AND NOT (acting_in_session() AND EXISTS (
+       SELECT FROM person p JOIN node n ON n.id = NEW.node_id
+       WHERE p.id = NEW.created_by AND may_in(p, ARRAY['operator', 'admin'], ARRAY[n.deployment_id]))) THEN
+    RAISE EXCEPTION 'cannot make a token of node %: the transaction does not act for an operator of its deployment, or an admin, in a session',
+      NEW.node_id USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';
   END IF;
   IF NEW.kind = 'api' AND NOT acting_in_session() THEN
     RAISE EXCEPTION 'cannot make a token with a token' USING ERRCODE = 'GY036', HINT = 'Sign in with a browser.';
