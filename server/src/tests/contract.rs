@@ -22,7 +22,7 @@ async fn committed_openapi_document_is_current() {
     let committed = std::fs::read_to_string(COMMITTED).expect("docs/openapi.json");
     assert!(
         committed == served.text(),
-        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server the_committed_document writes it"
+        "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server committed_openapi_document writes it"
     );
 }
 
