@@ -289,9 +289,25 @@ async fn only_operator_or_commit_cancels_run() {
 async fn queued_run_is_not_cancelled_unasked() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
-    let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'cancelled', error = 'cancelled by ada'";
+    let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'cancelled'";
     assert_refused("server", world.app(end).await, Refusal::RunMoved);
     assert_refused("worker", world.worker(end).await, Refusal::RunMoved);
+    let named = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'unstarted', cancel_requested = true,
+                 error = 'cancelled by ada'";
+    assert_refused("server", world.app(named).await, Refusal::NotThatPerson);
+    let unstarted = named.replace("cancel_requested = true,", "");
+    assert_refused("worker", world.worker(&unstarted).await, Refusal::NotThatPerson);
+}
+
+#[tokio::test]
+async fn unknown_cause_is_refused() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "succeeded", DONE).await.unwrap();
+    let again = "UPDATE step SET state = 'todo', cause = 'retry by bo' WHERE state = 'active'";
+    assert_refused("server", world.app(again).await, Refusal::StepMoved);
+    assert_refused("worker", world.worker(again).await, Refusal::StepMoved);
 }
 
 #[tokio::test]

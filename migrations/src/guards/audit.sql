@@ -116,14 +116,16 @@ CREATE TRIGGER guard_audit_change AFTER UPDATE OF revoked_at ON passkey FOR EACH
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON passkey_confirmation
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('passkey_id', '');
-CREATE TRIGGER guard_audit AFTER INSERT ON proposal FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
-CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, title, version ON proposal
-  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+-- A transaction presents its credential after it has written these rows, so they are audited at its end.
+CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON proposal DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
+CREATE CONSTRAINT TRIGGER guard_audit_change AFTER UPDATE OF state, title, version ON proposal
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON replan FOR EACH ROW EXECUTE FUNCTION guard_audit_row('before_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON access_change FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE TRIGGER guard_audit AFTER INSERT ON edit FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');
-CREATE TRIGGER guard_audit_change AFTER UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', '');
+CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');
+CREATE CONSTRAINT TRIGGER guard_audit_change AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON scoped_grant
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id permission deployment_id', '');

@@ -152,6 +152,18 @@ CREATE TRIGGER guard_retried_by AFTER UPDATE OF state, cause_by ON step FOR EACH
   WHEN (NEW.cause_by IS NOT NULL AND (NEW.cause_by IS DISTINCT FROM OLD.cause_by OR OLD.state = 'error' AND NEW.state <> 'error'))
   EXECUTE FUNCTION guard_retried_by();
 
+-- The engine cannot read another cause (anneal::step::Cause), and people read it.
+CREATE OR REPLACE FUNCTION guard_cause() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT owns_tables() THEN
+    RAISE EXCEPTION 'step % is to run again for an unknown cause: %', NEW.id, NEW.cause USING ERRCODE = 'GY047';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_cause AFTER UPDATE OF cause ON step FOR EACH ROW
+  WHEN (NEW.cause IS DISTINCT FROM OLD.cause AND NEW.cause !~ '^(changed|slice|data|hook|drift|node_back|retry)( again)?$')
+  EXECUTE FUNCTION guard_cause();
+
 CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF owns_tables() OR (CASE
@@ -165,8 +177,10 @@ BEGIN
   RAISE EXCEPTION 'run % is to be cancelled, and the transaction does not act for the operator of its deployment whom it names', NEW.id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
+-- The end of a cancelled run repeats the name that was written before.
 CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, error ON run FOR EACH ROW
-  WHEN (NEW.state <> 'ended' AND (NEW.cancel_requested, NEW.superseded, NEW.error) IS DISTINCT FROM (OLD.cancel_requested, OLD.superseded, OLD.error))
+  WHEN ((NEW.cancel_requested, NEW.superseded) IS DISTINCT FROM (OLD.cancel_requested, OLD.superseded)
+        OR NEW.error IS DISTINCT FROM OLD.error AND (NEW.state <> 'ended' OR NEW.error LIKE 'cancelled by %'))
   EXECUTE FUNCTION guard_cancelled_by();
 
 -- No code writes system data yet. It is empty at first and again when a noderole is restored.
