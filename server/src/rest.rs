@@ -376,6 +376,7 @@ async fn propose(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
+    Perhaps(_): Perhaps<Nothing>,
 ) -> MadeAt<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
@@ -386,6 +387,7 @@ async fn propose_on_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Machine(node): Machine,
+    Perhaps(_): Perhaps<Nothing>,
 ) -> MadeAt<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
     Ok(at_proposal(proposal, Proposed { proposal }))
