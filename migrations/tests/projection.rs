@@ -277,3 +277,40 @@ async fn removed_noderole_stays_removed() {
     }
     commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
 }
+
+#[tokio::test]
+async fn commit_cancels_runs_that_it_replaces() {
+    let world = World::new().await;
+    world.grant_all().await;
+    for sql in [
+        "UPDATE node SET alive = true, joined = 'confirmed' WHERE NOT phantom",
+        "INSERT INTO worker (name, phase, capacity, jigs, lease_until)
+         VALUES ('w', 'confirmed', 9, '{script}', now() + interval '1 hour')",
+    ] {
+        world.owner(sql).await.unwrap();
+    }
+    let claim = format!(
+        "WITH moved AS (UPDATE step SET state = 'transition' WHERE node_id = '{}' AND state = 'todo' RETURNING *)
+         INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, exclusive, target_number, epoch, lease_until)
+         SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, m.exclusive, h.number, h.epoch,
+           now() + interval '1 min' FROM moved m, head h",
+        world.n1
+    );
+    assert_eq!(world.app(&claim).await.unwrap(), 1);
+    world
+        .app("UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)")
+        .await
+        .unwrap();
+    let planned = world.plan(world.web, world.ada).await;
+    let (planned, submission) = approved(&world, planned).await;
+    let cancel = |by: &str| {
+        format!(
+            "UPDATE run SET cancel_requested = true, superseded = true, error = 'cancelled by {by}'"
+        )
+    };
+    for by in ["ada", "the commit of target 9"] {
+        let refused = commit_with(&world, &planned, submission, &cancel(by)).await;
+        assert_refused(by, refused, Refusal::NotThatPerson);
+    }
+    commit_with(&world, &planned, submission, &cancel("the commit of target 2")).await.unwrap();
+}
