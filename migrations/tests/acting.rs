@@ -230,6 +230,20 @@ async fn node_tokens_take_an_operator_of_the_node() {
 }
 
 #[tokio::test]
+async fn left_out_parts_take_the_author_of_the_edit() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let left_out = format!(
+        "INSERT INTO left_out (proposal_id, first_edit, last_edit, target, missing)
+         SELECT proposal_id, min(seq), min(seq), 1, '{{x}}' FROM edit WHERE proposal_id = {} GROUP BY 1",
+        planned.proposal
+    );
+    assert_refused("nobody", world.app(&left_out).await, Refusal::NotThatPerson);
+    assert_refused("eve", world.app_as(world.eve, &left_out).await, Refusal::NotThatPerson);
+    world.app_as(world.ada, &left_out).await.unwrap();
+}
+
+#[tokio::test]
 async fn import_reports_take_their_person() {
     let world = World::new().await;
     let report = format!(

@@ -314,3 +314,44 @@ async fn commit_cancels_runs_that_it_replaces() {
     }
     commit_with(&world, &planned, submission, &cancel("the commit of target 2")).await.unwrap();
 }
+
+#[tokio::test]
+async fn milestone_does_not_pass_without_its_edges() {
+    let world = World::new().await;
+    world.grant_all().await;
+    let parent = only_noderole(&world).await;
+    let role =
+        json!({"name": "ready", "jig": "noop", "jig_class": "noop", "flags": {"milestone": true}});
+    let role = world::hex(&world.put("role", role).await);
+    let ready = json!({"role": role, "rank": 1, "parents": [{"parent": parent, "kind": "hard"}]});
+    let doc = node_doc(
+        world.n1,
+        "n1.x.example",
+        world.web,
+        json!({"app": {"data": {"port": 1}}, "ready": ready}),
+    );
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.documents[0].3 = Some(world.put("node", doc).await);
+    let (planned, submission) = approved(&world, planned).await;
+    let edge = "INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p
+                WHERE c.instant AND p.rank = 0 AND p.node_id = c.node_id";
+    let bind = format!(
+        "INSERT INTO jig (name, class) VALUES ('noop', 'noop') ON CONFLICT DO NOTHING;
+         INSERT INTO lane (deployment_id, name) VALUES ('{web}', 'ready');
+         INSERT INTO noderole (id, node_id, role, deployment_id, role_hash, doc)
+           VALUES (gen_random_uuid(), '{n1}', 'ready', '{web}', decode('{role}', 'hex'), '{{\"rank\": 1, \"reruns\": 0}}');
+         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, instant, generation, content_hash, state, pending)
+           SELECT gen_random_uuid(), n.id, n.node_id, l.id, 1, 'noop', true, 2, sha256('x'), 'blocked', 1
+           FROM noderole n, lane l WHERE n.role = 'ready' AND l.name = 'ready';
+         {edge}",
+        web = world.web,
+        n1 = world.n1
+    );
+    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE instant";
+    let around = format!(
+        "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE instant); {active}; {edge}"
+    );
+    let refused = commit_with(&world, &planned, submission, &around).await;
+    assert_refused("its edges were gone meanwhile", refused, NotAsDocumented);
+    commit_with(&world, &planned, submission, &bind).await.unwrap();
+}
