@@ -28,7 +28,7 @@ after(async () => {
   await gantry.stop();
 });
 
-const line = (page) => page.getByRole('region', { name: 'Line of targets' });
+const line = (page) => page.getByRole('region', { name: 'Target history' });
 const comparison = (page) => page.getByRole('region', { name: 'Comparison' });
 
 async function goodLooking(page, name) {
@@ -37,7 +37,7 @@ async function goodLooking(page, name) {
   await screenshot(page, name);
 }
 
-test('the line says who and what for, and each target what it changed', { timeout: 120_000 }, async () => {
+test('history shows author, reason and changes of each target', { timeout: 120_000 }, async () => {
   await visit(ada, '/blueprints');
   const third = line(ada).locator('tr[data-target="3"]');
   await third.getByRole('link', { name: 'The second answer' }).waitFor();
@@ -51,7 +51,7 @@ test('the line says who and what for, and each target what it changed', { timeou
   await comparison(ada).getByText('"fine"').waitFor();
   await goodLooking(ada, 'blueprints-compared');
 
-  await comparison(ada).getByRole('link', { name: 'The other way round' }).click();
+  await comparison(ada).getByRole('link', { name: 'Swap sides' }).click();
   await ada.waitForURL(/from=3&to=2/);
   await ada.getByRole('heading', { name: 'From target 3 to target 2' }).waitFor();
   const text = await (await ada.request.get(await comparison(ada).getByRole('link', { name: 'As text' }).getAttribute('href'))).text();
@@ -61,10 +61,10 @@ test('the line says who and what for, and each target what it changed', { timeou
   assertQuiet(ada);
 });
 
-test('two are chosen at their rows or by a form, also without scripts', { timeout: 120_000 }, async () => {
+test('two blueprints are compared, also without JavaScript', { timeout: 120_000 }, async () => {
   await visit(ada, '/blueprints');
   await ada.getByRole('link', { name: 'Compare from target 1' }).click();
-  await ada.getByText('From 1: now choose what to compare it to.').waitFor();
+  await ada.getByText('From 1: select the blueprint to compare it to.').waitFor();
   await ada.getByRole('link', { name: 'Compare to target 2' }).click();
   await ada.getByRole('heading', { name: 'From target 1 to target 2' }).waitFor();
   assertQuiet(ada);
@@ -82,20 +82,20 @@ test('two are chosen at their rows or by a form, also without scripts', { timeou
   await plain.context().close();
 });
 
-test('the same, the unknown and the far away are said to be so', { timeout: 60_000 }, async () => {
+test('invalid comparisons show an error', { timeout: 60_000 }, async () => {
   await visit(ada, '/blueprints?from=2&to=2');
   await ada.getByText('Both are the same blueprint.').waitFor();
   const missing = await visit(ada, '/blueprints?from=1&to=99');
   assert.equal(missing.status(), 404);
-  await ada.getByText('There is no target 99: they go from 1 to 3.').waitFor();
+  await ada.getByText('Target 99 does not exist. Use a number from 1 to 3.').waitFor();
   await assertAccessible(ada);
   await visit(ada, '/blueprints?before=1');
-  await ada.getByText('There are no more targets').waitFor();
+  await ada.getByText('No more targets').waitFor();
   assertQuiet(ada, /404/);
   ada.problems.length = 0; // the responses for unknown targets
 });
 
-test('a deployment is restored by a proposal that somebody else approves', { timeout: 180_000 }, async () => {
+test('a deployment is restored with an approved proposal', { timeout: 180_000 }, async () => {
   await visit(ada, '/blueprints?deployment=web');
   await line(ada).locator('tr[data-target="2"]').getByRole('link', { name: 'Restore…' }).click();
   await ada.waitForURL(/from=3&to=2/);
@@ -121,7 +121,7 @@ test('a deployment is restored by a proposal that somebody else approves', { tim
   assertQuiet(bo);
 });
 
-test('what a version lacks is shown, and what using it comes to', { timeout: 120_000 }, async () => {
+test('a barclamp version shows its dropped parts and its impact', { timeout: 120_000 }, async () => {
   const file = (version, roles) => `barclamp: {name: extra, version: '${version}', description: One more}\nroles:\n${roles.map((role) => `  - {name: ${role}, jig: noop}\n`).join('')}`;
   for (const [version, roles] of [['1', ['extra-a', 'extra-b']], ['2', ['extra-a']]]) {
     await visit(ada, '/catalog');
@@ -130,7 +130,7 @@ test('what a version lacks is shown, and what using it comes to', { timeout: 120
     await dialog.getByLabel('Content').fill(file(version, roles));
     await dialog.getByRole('button', { name: 'Import', exact: true }).click();
     await dialog.getByText(`extra ${version} (`).waitFor();
-    if (version === '2') await dialog.getByText('extra 2 has no longer: role extra-b').waitFor();
+    if (version === '2') await dialog.getByText('Barclamp extra 2 no longer has: role extra-b').waitFor();
   }
   await visit(ada, '/catalog');
   await ada.getByRole('row', { name: /extra.*role extra-b/s }).waitFor();
@@ -138,28 +138,28 @@ test('what a version lacks is shown, and what using it comes to', { timeout: 120
 
   await visit(ada, '/deployments/web');
   await propose(ada);
-  await more(ada, 'Use a version');
-  const dialog = ada.getByRole('dialog', { name: 'Use a version' });
-  assert.ok(await dialog.getByRole('button', { name: 'Put into the proposal' }).isDisabled());
+  await more(ada, 'Change barclamp versions');
+  const dialog = ada.getByRole('dialog', { name: 'Change barclamp versions' });
+  assert.ok(await dialog.getByRole('button', { name: 'Add to the proposal' }).isDisabled());
   await dialog.getByLabel(/^extra 1/).check();
   await dialog.getByText(/^Uses extra 1 \([0-9a-f]{8}\) in web\.$/).waitFor();
   await assertAccessible(ada);
   await screenshot(ada, 'board-version');
-  await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
+  await dialog.getByRole('button', { name: 'Add to the proposal' }).click();
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
 
   // A deployment's own version is dropped the same way. One step may change several barclamps.
-  await more(ada, 'Use a version');
-  await dialog.getByLabel(/^extra no more: nothing above has it/).check();
+  await more(ada, 'Change barclamp versions');
+  await dialog.getByLabel(/^extra removed, because no deployment above uses it/).check();
   await dialog.getByText('Nothing is removed.').waitFor();
   await assertAccessible(ada);
   await screenshot(ada, 'board-version-above');
-  await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
-  const undo = ada.getByRole('button', { name: 'Undo “have extra as the deployment above does”' });
+  await dialog.getByRole('button', { name: 'Add to the proposal' }).click();
+  const undo = ada.getByRole('button', { name: 'Undo “inherit extra from the parent deployment”' });
   await undo.click();
   await ada.getByRole('button', { name: /^Undo “use extra 1/ }).waitFor();
-  await more(ada, 'Use a version');
+  await more(ada, 'Change barclamp versions');
   await dialog.getByLabel(/^extra 1.*in use/).waitFor();
-  assert.equal(await dialog.getByLabel(/^extra no more/).count(), 1, 'it is its own again');
+  assert.equal(await dialog.getByLabel(/^extra removed, because/).count(), 1, 'it is its own again');
   assertQuiet(ada);
 });

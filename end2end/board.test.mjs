@@ -37,21 +37,21 @@ const tray = () => page.locator('[data-tray]').allInnerTexts();
 const inTray = (n) => page.locator('[data-tray]').filter({ hasText: name(n) });
 const added = () => page.getByRole('region', { name: 'Open proposal' });
 
-test('the tray is narrowed, and its address says how', { timeout: 60_000 }, async () => {
+test('tray filters appear in the address', { timeout: 60_000 }, async () => {
   const filter = page.getByLabel('Filter nodes by name or deployment');
   await filter.fill('many-1');
   await page.waitForFunction(() => document.querySelectorAll('[data-tray]').length === 10);
   await filter.press('Enter');
   await page.waitForURL(/nodes=many-1/);
-  await page.getByLabel('Which nodes').selectOption('Without roles');
+  await page.getByLabel('Nodes to show').selectOption('Without roles');
   await page.waitForURL(/nodes=many-1&show=free/);
   await page.reload();
   await page.locator('html[data-hydrated]').waitFor({ state: 'attached' });
   assert.equal(await filter.inputValue(), 'many-1');
   assert.equal((await tray()).length, 10);
-  await page.getByLabel('Which nodes').selectOption('Dead');
+  await page.getByLabel('Nodes to show').selectOption('Dead');
   await page.waitForURL(/show=dead/);
-  await page.getByLabel('Which nodes').selectOption('All nodes');
+  await page.getByLabel('Nodes to show').selectOption('All nodes');
   await filter.fill('');
   await filter.press('Enter');
   await page.waitForURL(/web$/);
@@ -59,7 +59,7 @@ test('the tray is narrowed, and its address says how', { timeout: 60_000 }, asyn
   await assertAccessible(page);
 });
 
-test('what is asked for while a command is under way is done after it', { timeout: 90_000 }, async () => {
+test('commands run in order', { timeout: 90_000 }, async () => {
   const chips = () => row(page, ROLE).locator('.chip').filter({ hasText: /many-2[01]/ });
   const count = (n) => page.waitForFunction(
     ([role, n]) => [...document.querySelectorAll(`[data-bindable][data-role="${role}"] .chip`)].filter((chip) => /many-2[01]/.test(chip.textContent)).length === n,
@@ -82,10 +82,10 @@ test('what is asked for while a command is under way is done after it', { timeou
   assertQuiet(page);
 });
 
-test('undo that waits for a board that does not come is sent back with a word, and not done later', { timeout: 60_000 }, async () => {
+test('undo is rejected if the board does not load', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(22) });
   const problem = { type: 'about:blank', status: 503, code: 'unavailable', title: 'Away', detail: 'Not now.', errors: [] };
-  const said = page.getByRole('alert').filter({ hasText: 'What waited for it (1 command) was not done' });
+  const said = page.getByRole('alert').filter({ hasText: 'Pending commands were not executed (1 command)' });
   const away = (route) => route.fulfill({ status: 503, contentType: 'application/json', body: JSON.stringify(problem) });
   await page.route('**/call/board', away);
   try {
@@ -109,7 +109,7 @@ test('undo that waits for a board that does not come is sent back with a word, a
   page.problems.length = 0;
 });
 
-test('a drop that waits to be judged is put back by undo, and with a reason when it is refused', { timeout: 60_000 }, async () => {
+test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(23) });
   // A page that can't plan asks the server for each lift. The response arrives after the drop.
   await page.route('**/call/planner', (route) => route.fulfill({ status: 503, body: '' }));
@@ -123,7 +123,7 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
     let judged = page.waitForResponse('**/call/lift');
     await drop();
     await page.keyboard.press('Control+z');
-    await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Put back. Nothing was changed.' }).waitFor({ state: 'attached' });
+    await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Cancelled. Nothing was changed.' }).waitFor({ state: 'attached' });
     await judged;
     await page.waitForTimeout(500);
     assert.equal(await bound.count(), 0);
@@ -145,7 +145,7 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
     for (const key of ['Space', 'End', ROLE[0], 'Enter']) await page.keyboard.press(key);
     assert.equal(await bound.count(), 0, 'it is not known yet');
     await judged;
-    await hear(`${name(23)} bound to ${ROLE}`);
+    await hear(`binds ${name(23)} to ${ROLE}`);
     await bound.waitFor();
     await page.keyboard.press('Control+z');
     await bound.waitFor({ state: 'detached' });
@@ -158,7 +158,7 @@ test('a drop that waits to be judged is put back by undo, and with a reason when
   await visit(page, page.url());
 });
 
-test('the valid of a selection are bound, by keyboard, and nobody changes places', { timeout: 90_000 }, async () => {
+test('valid nodes of a selection are bound by keyboard', { timeout: 90_000 }, async () => {
   const before = await tray();
   // Three nodes via the menu.
   for (const n of [1, 2, 3]) await inTray(n).click();
@@ -179,18 +179,18 @@ test('the valid of a selection are bound, by keyboard, and nobody changes places
   for (let n = 0; n < 20 && (await over()) !== ROLE; n += 1) await page.keyboard.press('ArrowDown');
   assert.equal(await row(page, ROLE).getAttribute('data-lift'), 'mixed');
   const said = page.locator('[role=status][aria-live=assertive]');
-  assert.match(await said.innerText(), /7 of 10 can be bound\. Not .* Enter asks\./);
+  assert.match(await said.innerText(), /7 of 10 can be bound\. Cannot bind .* Press Enter to confirm\./);
   await page.keyboard.press('Enter');
-  const ask = page.getByRole('dialog', { name: `Bind the valid 7 of 10 to ${ROLE}?` });
+  const ask = page.getByRole('dialog', { name: `Bind 7 of 10 nodes to ${ROLE}?` });
   await ask.getByText('many-01').first().waitFor();
   await screenshot(page, 'board-part');
-  await ask.getByRole('button', { name: 'Bind the valid 7' }).click();
+  await ask.getByRole('button', { name: 'Bind valid nodes (7)' }).click();
   await row(page, ROLE).locator('.chip', { hasText: name(10) }).waitFor();
-  await page.waitForFunction(() => /bound to metrics in the proposal/.test(document.querySelector('[role=status][aria-live=assertive]').textContent));
+  await page.waitForFunction(() => /The proposal binds .* to metrics/.test(document.querySelector('[role=status][aria-live=assertive]').textContent));
   assert.deepEqual(await tray(), before);
 });
 
-test('what others do moves nothing under a lifted node', { timeout: 60_000 }, async () => {
+test('changes by others do not move a lifted node', { timeout: 60_000 }, async () => {
   const before = await tray();
   await inTray(20).focus();
   await page.keyboard.press(' ');

@@ -34,7 +34,7 @@ after(async () => {
 const trayChip = (name) => page.locator('.tray').getByRole('button', { name, exact: true });
 const dialog = (name) => page.getByRole('dialog', { name });
 const undo = (what) => page.getByRole('button', { name: what });
-const put = (of) => of.getByRole('button', { name: 'Put into the proposal' });
+const put = (of) => of.getByRole('button', { name: 'Add to the proposal' });
 
 /** Makes the edit of a dialog after its preview is shown, then undoes it by name. */
 async function putAndUndo(of, comesTo, named) {
@@ -45,7 +45,7 @@ async function putAndUndo(of, comesTo, named) {
   await undo(new RegExp(`^Redo “${named}`)).waitFor();
 }
 
-test('a chip is unbound by Delete, and what that comes to is said first', { timeout: 90_000 }, async () => {
+test('Delete unbinds a noderole after a preview', { timeout: 90_000 }, async () => {
   await trayChip('n1').dragTo(row(page, 'app').locator('.cell'));
   await chip(page, 'app', 'n1').waitFor();
   await undo(/^Undo “bind n1 to app”/).waitFor();
@@ -53,7 +53,7 @@ test('a chip is unbound by Delete, and what that comes to is said first', { time
   await chip(page, 'app', 'n1').focus();
   await page.keyboard.press('Delete');
   const unbind = dialog('Unbind app from n1');
-  await unbind.getByText('With this the proposal comes to').waitFor();
+  await unbind.getByText('Preview of the proposal').waitFor();
   await assertAccessible(page);
   await put(unbind).click();
   await chip(page, 'app', 'n1').waitFor({ state: 'detached' });
@@ -62,22 +62,22 @@ test('a chip is unbound by Delete, and what that comes to is said first', { time
   assertQuiet(page);
 });
 
-test('what can not be without it is named, and goes along when asked to', { timeout: 90_000 }, async () => {
+test('dependents of an unbound noderole can be unbound too', { timeout: 90_000 }, async () => {
   await chip(page, 'runtime', 'n1').click({ button: 'right' });
-  await dialog('runtime on n1').getByRole('button', { name: /^Unbind it from n1/ }).click();
+  await dialog('runtime on n1').getByRole('button', { name: /^Unbind from n1/ }).click();
   const unbind = dialog('Unbind runtime from n1');
-  await unbind.getByText(/^runtime on n1 can't go: .*app on n1/).waitFor();
+  await unbind.getByText(/^Noderole runtime on n1 cannot be removed: .*app on n1/).waitFor();
   assert.ok(await put(unbind).isDisabled());
-  await unbind.getByLabel(/^With what can’t be without it/).check();
-  await putAndUndo(unbind, 'With this the proposal comes to', 'unbind runtime from n1 and what can\'t be without it');
+  await unbind.getByLabel(/^Also unbind its dependents/).check();
+  await putAndUndo(unbind, 'Preview of the proposal', 'unbind runtime from n1 and what can\'t be without it');
   assertQuiet(page);
 });
 
-test('a noderole that only the proposal has gets data of its own, by keyboard alone', { timeout: 90_000 }, async () => {
+test('a proposed noderole gets data by keyboard', { timeout: 90_000 }, async () => {
   await chip(page, 'app', 'n1').focus();
   await page.keyboard.press('Enter');
   const menu = dialog('app on n1');
-  await menu.getByRole('button', { name: /^Set its data/ }).focus();
+  await menu.getByRole('button', { name: /^Set data/ }).focus();
   await assertAccessible(page);
   await page.keyboard.press('Enter');
   const data = dialog('Data of app on n1');
@@ -85,7 +85,7 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
   await data.getByText(/^line 1/).waitFor();
   assert.ok(await put(data).isDisabled());
   await data.getByLabel('As JSON').fill('{"app": {"port": 8090}}');
-  await data.getByText('Sets the own data of app on n1.').waitFor();
+  await data.getByText('Sets the data of app on n1.').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-data');
   await put(data).focus();
@@ -95,7 +95,7 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
   assert.ok(await chip(page, 'app', 'n1').evaluate((chip) => chip === document.activeElement), 'the focus is back');
   // The form shows the values that were set.
   await page.keyboard.press('Shift+F10');
-  await menu.getByRole('button', { name: /^Set its data/ }).click();
+  await menu.getByRole('button', { name: /^Set data/ }).click();
   await data.getByText('"port": 8090').or(data.getByLabel('As JSON')).first().waitFor();
   assert.match(await data.getByLabel('As JSON').inputValue(), /8090/);
   await page.keyboard.press('Escape');
@@ -104,15 +104,15 @@ test('a noderole that only the proposal has gets data of its own, by keyboard al
   assertQuiet(page);
 });
 
-test('what the server would refuse is refused while one types', { timeout: 60_000 }, async () => {
+test('invalid data is reported during input', { timeout: 60_000 }, async () => {
   await page.getByRole('button', { name: 'Data of app', exact: true }).click();
   const data = dialog('Data of app');
   const json = data.getByLabel('As JSON');
   for (const [typed, said] of [
-    ['{"app": {"port": 9007199254740993}}', /can't be stored exactly/],
-    ['{"app": {"port": 1,\n"port": 2}}', /^line 2.*stands twice/],
+    ['{"app": {"port": 9007199254740993}}', /cannot be stored exactly/],
+    ['{"app": {"port": 1,\n"port": 2}}', /^line 2.*duplicate key/],
     ['{"app": {"note": "\u202e"}}', /U\+202E/],
-    ['{"app": {"key": {"$secret": "db"}}}', /no reference to a secret/],
+    ['{"app": {"key": {"$secret": "db"}}}', /not a valid reference to a secret/],
   ]) {
     await json.fill(typed);
     await data.locator('.fault').filter({ hasText: said }).first().waitFor();
@@ -122,14 +122,14 @@ test('what the server would refuse is refused while one types', { timeout: 60_00
   assertQuiet(page);
 });
 
-test('data is written by a form that its role makes, beside the text, and each follows the other', { timeout: 90_000 }, async () => {
+test('form and JSON text of the data stay in sync', { timeout: 90_000 }, async () => {
   await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
   const data = dialog('Data of app-config');
   const json = data.getByLabel('As JSON');
   const port = data.getByLabel(/^app-port/);
   const before = JSON.parse(await json.inputValue());
   await port.fill('many');
-  await data.locator('.wrong .fault').getByText('is a text, and should be a whole number').waitFor();
+  await data.locator('.wrong .fault').getByText('is a string, but must be an integer').waitFor();
   assert.equal(await port.getAttribute('aria-invalid'), 'true');
   assert.ok(await put(data).isDisabled());
   await port.fill('8123');
@@ -146,7 +146,7 @@ test('data is written by a form that its role makes, beside the text, and each f
   await assertAccessible(page);
   await assertFits(page);
   await screenshot(page, 'edits-form');
-  await greeting.getByRole('button', { name: 'Write a value instead' }).click();
+  await greeting.getByRole('button', { name: 'Enter a value' }).click();
   await putAndUndo(data, /^Sets the data of app-config in web/, 'set data of');
   await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
   assert.deepEqual(JSON.parse(await dialog('Data of app-config').getByLabel('As JSON').inputValue()), before);
@@ -154,7 +154,7 @@ test('data is written by a form that its role makes, beside the text, and each f
   assertQuiet(page);
 });
 
-test('values are found, each with what brought it, also without scripts', { timeout: 90_000 }, async () => {
+test('values show their sources, also without JavaScript', { timeout: 90_000 }, async () => {
   await visit(page, '/deployments/web');
   const link = await chip(page, 'metrics', 'n6').getAttribute('href');
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
@@ -162,17 +162,17 @@ test('values are found, each with what brought it, also without scripts', { time
   const noderole = (link ?? '').match(/[0-9a-f-]{36}/)?.[0];
   assert.ok(noderole, `the chip leads to its noderole: ${link}`);
   await plain.goto(`/noderoles/${noderole}`);
-  await plain.getByRole('link', { name: /^Find a value|^What it would be told/ }).click();
+  await plain.getByRole('link', { name: /^Find a value|^Show the data of the next run/ }).click();
   await plain.getByRole('heading', { name: /^Data of metrics on n6/ }).waitFor();
   await plain.getByLabel('Path, value or source contains').fill('nothing has this');
   await plain.getByRole('button', { name: 'Filter' }).click();
-  await plain.getByText(/No value has that in it|No data/).waitFor();
+  await plain.getByText(/No matching values|No data/).waitFor();
   assert.match(plain.url(), /find=nothing/);
   await plain.context().close();
   await visit(page, `/noderoles/${noderole}/data`);
   const told = (path) => page.getByRole('row').filter({ has: page.getByText(path, { exact: true }) });
   await told('/app/port').getByRole('link', { name: /^role template of app-config on n6/ }).waitFor();
-  await told('/app/pid').getByRole('link', { name: /^wall of app on n6/ }).waitFor();
+  await told('/app/pid').getByRole('link', { name: /^output of app on n6/ }).waitFor();
   await told('/app/pid').getByRole('link', { name: /^run \d+$/ }).waitFor();
   await assertAccessible(page);
   await assertFits(page);
@@ -181,22 +181,22 @@ test('values are found, each with what brought it, also without scripts', { time
   assertQuiet(page);
 });
 
-test('a role without nodes goes and comes back', { timeout: 60_000 }, async () => {
+test('a role without nodes is removed and added', { timeout: 60_000 }, async () => {
   assert.ok(await page.getByRole('button', { name: 'Remove role app', exact: true }).isDisabled(), 'nodes carry it');
   await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
-  await putAndUndo(dialog('Remove role proxy?'), 'Takes role proxy and its data out of web.', 'remove role proxy');
+  await putAndUndo(dialog('Remove role proxy?'), 'Removes role proxy and its data from web.', 'remove role proxy');
   await row(page, 'proxy').waitFor();
   assertQuiet(page);
 });
 
-test('what adding a role comes to is said before it is added', { timeout: 60_000 }, async () => {
+test('adding a role shows a preview', { timeout: 60_000 }, async () => {
   await page.getByRole('button', { name: 'Remove role proxy', exact: true }).click();
   await put(dialog('Remove role proxy?')).click();
   await undo(/^Undo “remove role proxy/).waitFor();
   await page.getByRole('button', { name: 'Add role' }).click();
   const add = dialog('Add role');
   await add.getByLabel('Role').fill('proxy');
-  await add.getByText(/^With this the proposal/).waitFor();
+  await add.getByText(/^Preview of the proposal/).waitFor();
   await add.getByRole('button', { name: /^proxy/ }).click();
   await undo(/^Undo “add role proxy/).click();
   await undo(/^Undo “remove role proxy/).click();
@@ -204,39 +204,39 @@ test('what adding a role comes to is said before it is added', { timeout: 60_000
   assertQuiet(page);
 });
 
-test('a machine and a deployment go only by their names', { timeout: 90_000 }, async () => {
+test('removal of a node or deployment requires its name', { timeout: 90_000 }, async () => {
   await trayChip('n5').click();
   await page.locator('.tray').getByRole('button', { name: 'More…' }).click();
-  await dialog('n5').getByText('It belongs to system: to give it up, propose on it alone.').waitFor();
+  await dialog('n5').getByText('The node is in system. To expunge it, propose changes on this node only.').waitFor();
   await page.keyboard.press('Escape');
-  await page.locator('.tray').getByRole('button', { name: 'Clear' }).click();
+  await page.locator('.tray').getByRole('button', { name: 'Clear selection' }).click();
   await trayChip('n6').focus();
   await page.keyboard.press('Shift+F10');
-  await dialog('n6').getByRole('button', { name: /^Give n6 up/ }).click();
-  const giveUp = dialog('Give n6 up?');
+  await dialog('n6').getByRole('button', { name: /^Expunge n6/ }).click();
+  const giveUp = dialog('Expunge n6?');
   await giveUp.getByLabel('Reason').fill('It burnt down');
-  await giveUp.getByText(/^Gives up n6: .*It burnt down/).waitFor();
+  await giveUp.getByText(/^Expunges n6: .*It burnt down/).waitFor();
   assert.ok(await put(giveUp).isDisabled(), 'its name was not typed');
   await giveUp.getByLabel(/^Type n6/).fill('n6');
   await screenshot(page, 'edits-give-up');
-  await putAndUndo(giveUp, /^Gives up n6/, 'give up n6');
+  await putAndUndo(giveUp, /^Expunges n6/, 'expunge n6');
 
   await more(page, 'Remove deployment');
-  const remove = dialog('Remove web?');
-  await remove.getByText(/^web can't be removed: it has/).waitFor();
+  const remove = dialog('Remove deployment web?');
+  await remove.getByText(/^Deployment web cannot be removed: it has/).waitFor();
   await remove.getByLabel(/^Type web/).fill('web');
   assert.ok(await put(remove).isDisabled(), 'it is not empty');
   await page.keyboard.press('Escape');
   assertQuiet(page);
 });
 
-test('a child deployment is made, and a node moves into it', { timeout: 90_000 }, async () => {
-  await more(page, 'Child deployment');
-  const child = dialog('Child deployment');
+test('a node moves into a new child deployment', { timeout: 90_000 }, async () => {
+  await more(page, 'Create child deployment');
+  const child = dialog('Create child deployment');
   await child.getByLabel('Name').fill('a b');
   await child.locator('.fault').waitFor();
   await child.getByLabel('Name').fill('web');
-  await child.getByText('a deployment web exists already: choose another name').waitFor();
+  await child.getByText('A deployment web already exists. Choose another name').waitFor();
   assert.ok(await put(child).isDisabled());
   await child.getByLabel('Name').fill('web-canary');
   await child.getByText('Creates web-canary below web.').waitFor();
@@ -247,12 +247,12 @@ test('a child deployment is made, and a node moves into it', { timeout: 90_000 }
   await trayChip('n6').click();
   await page.locator('.tray').getByRole('button', { name: 'Move…' }).click();
   const move = dialog('Move n6');
-  const to = move.getByLabel('To the deployment');
+  const to = move.getByLabel('New deployment');
   await to.fill('web');
-  await move.getByText('It is there already.').waitFor();
+  await move.getByText('Already in this deployment.').waitFor();
   assert.ok(await put(move).isDisabled());
   await to.fill('elsewhere');
-  await move.getByText('There is no deployment of this name here or below.').waitFor();
+  await move.getByText('No deployment with this name exists here or below.').waitFor();
   await to.fill('web-c');
   await move.locator('datalist option[value="web-canary"]').waitFor({ state: 'attached' });
   await to.fill('web-canary');
@@ -262,26 +262,26 @@ test('a child deployment is made, and a node moves into it', { timeout: 90_000 }
   await assertAccessible(page);
   await screenshot(page, 'edits-move');
   await putAndUndo(move, 'n6 moves from web to web-canary.', 'move n6 to web-canary');
-  await page.locator('.tray').getByRole('button', { name: 'Clear' }).click();
+  await page.locator('.tray').getByRole('button', { name: 'Clear selection' }).click();
   await undo(/^Undo “create web-canary/).click();
   await undo(/^Redo “create web-canary/).waitFor();
   assertQuiet(page);
 });
 
-test('a node is moved from its row in Nodes, on the board of where it goes', { timeout: 90_000 }, async () => {
+test('the list of nodes opens a move on the board', { timeout: 90_000 }, async () => {
   await visit(page, '/nodes');
   await page.getByRole('button', { name: /^Move n5\b.* to another deployment/ }).click();
   const where = dialog(/^Move n5/);
-  const to = where.getByLabel('To the deployment');
+  const to = where.getByLabel('New deployment');
   await to.fill('system');
-  await where.getByText('It is there already.').waitFor();
-  assert.ok(await where.getByRole('button', { name: 'Open its proposal' }).isDisabled());
+  await where.getByText('The node is already in this deployment.').waitFor();
+  assert.ok(await where.getByRole('button', { name: 'Open proposal' }).isDisabled());
   await to.fill('we');
   await where.locator('datalist option[value="web"]').waitFor({ state: 'attached' });
   await to.fill('web');
   await assertAccessible(page);
   await screenshot(page, 'nodes-move');
-  await where.getByRole('button', { name: 'Open its proposal' }).click();
+  await where.getByRole('button', { name: 'Open proposal' }).click();
   await page.waitForURL(/\/deployments\/web\?bring=n5/);
   const bring = dialog('Move nodes to web');
   // Nodes with the same move share one line. n1 was moved when it was bound.
@@ -292,38 +292,38 @@ test('a node is moved from its row in Nodes, on the board of where it goes', { t
   assertQuiet(page);
 });
 
-test('jigs are switched, and the policy is set, for all deployments', { timeout: 90_000 }, async () => {
-  await more(page, 'Jigs');
-  const jigs = dialog('Jigs');
+test('jigs and policy are changed for all deployments', { timeout: 90_000 }, async () => {
+  await more(page, 'Switch jigs');
+  const jigs = dialog('Switch jigs');
   await jigs.getByLabel(/^noop/).uncheck();
-  await jigs.getByText('Switches jig noop off: nothing that needs it starts, in any deployment.').waitFor();
+  await jigs.getByText('Switches jig noop off: no step that needs it starts in any deployment.').waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-jigs');
   await putAndUndo(jigs, /^Switches jig noop off/, 'switch jig noop off for every deployment');
 
-  await more(page, 'Policy');
-  const policy = dialog('Policy');
+  await more(page, 'Set policy');
+  const policy = dialog('Set policy');
   const every = policy.getByRole('textbox', { name: 'Every change' });
   assert.equal(await every.inputValue(), '1');
   await every.fill('many');
-  await policy.getByText('many is no whole number').waitFor();
+  await policy.getByText('many is not a whole number').waitFor();
   await every.fill('0');
-  await policy.getByText(/^a policy asks for 1 to 20 approvals, and this one asks for 0: review is mandatory/).waitFor();
+  await policy.getByText(/^A policy must require 1 to 20 approvals, but this one requires 0. Review is mandatory/).waitFor();
   assert.ok(await put(policy).isDisabled());
   assert.equal(await every.inputValue(), '0', 'what was typed is still there');
   await every.fill('2');
-  await policy.getByRole('textbox', { name: 'When something is removed' }).fill('3');
-  await policy.getByText(/^Sets the policy for all changes after this one, in every deployment: 2 approvals for every change, 3 for a removal\./).waitFor();
+  await policy.getByRole('textbox', { name: 'When a noderole is removed' }).fill('3');
+  await policy.getByText(/^Sets the policy for all later changes in every deployment: 2 approvals for every change, 3 for a removal\./).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-policy');
-  await putAndUndo(policy, /^Sets the policy/, 'let the changes of every deployment need 2 approvals, 3 for a removal from now on');
+  await putAndUndo(policy, /^Sets the policy/, 'require 2 approvals for changes in every deployment, 3 for a removal');
   assertQuiet(page);
 });
 
-test('one noderole runs again, and a slice', { timeout: 90_000 }, async () => {
+test('one noderole or several run again', { timeout: 90_000 }, async () => {
   await chip(page, 'metrics', 'n6').focus();
   await page.keyboard.press('Shift+F10');
-  await dialog('metrics on n6').getByRole('button', { name: /^Run it again/ }).click();
+  await dialog('metrics on n6').getByRole('button', { name: /^Run again/ }).click();
   const one = dialog('Run metrics on n6 again');
   await one.getByLabel('Reason').fill('The disk was replaced');
   await putAndUndo(one, /^Runs again: metrics on n6\./, 'run metrics on n6 again');
@@ -331,16 +331,16 @@ test('one noderole runs again, and a slice', { timeout: 90_000 }, async () => {
   await page.getByRole('button', { name: 'Run runtime again' }).click();
   const slice = dialog('Run runtime again');
   await slice.getByLabel('Reason').fill('A new key');
-  await slice.getByLabel(/^And whatever waits for it here/).check();
+  await slice.getByLabel(/^Include the dependents/).check();
   await slice.getByLabel('metrics', { exact: true }).check();
   await slice.getByText(/^Runs again: /).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'edits-slice');
-  await putAndUndo(slice, /^Runs again: /, 'run metrics and runtime in web again, and what waits for it there');
+  await putAndUndo(slice, /^Runs again: /, 'run metrics and runtime in web again, with its dependents there');
   assertQuiet(page);
 });
 
-test('a refusal is the server’s, and what was typed stays', { timeout: 60_000 }, async () => {
+test('input stays after the server rejects it', { timeout: 60_000 }, async () => {
   await page.getByRole('button', { name: 'Run metrics again' }).click();
   const again = dialog('Run metrics again');
   await again.getByLabel('Reason').fill('A long and careful reason');
@@ -355,8 +355,8 @@ test('a refusal is the server’s, and what was typed stays', { timeout: 60_000 
   await undo(/^Undo “run metrics on n6 again/).click();
   await undo(/^Redo “run metrics on n6 again/).waitFor();
 
-  await more(page, 'Child deployment');
-  const child = dialog('Child deployment');
+  await more(page, 'Create child deployment');
+  const child = dialog('Create child deployment');
   await child.getByLabel('Name').fill('web-spare');
   await put(child).and(page.locator(':enabled')).waitFor();
   await page.route('**/call/edit', (route) => route.fulfill({ status: 409, contentType: 'application/json', body: JSON.stringify(problem) }), { times: 1 });
@@ -369,28 +369,28 @@ test('a refusal is the server’s, and what was typed stays', { timeout: 60_000 
   page.problems.length = 0;
 });
 
-test('a deployment is held with a reason, everybody reads who and why, and it is released', { timeout: 60_000 }, async () => {
-  await page.getByRole('button', { name: 'Hold…' }).click();
-  const hold = dialog('Hold web');
+test('a hold shows its author and reason until release', { timeout: 60_000 }, async () => {
+  await page.getByRole('button', { name: 'Put on hold…' }).click();
+  const hold = dialog('Put a hold on web');
   await hold.getByLabel('Reason').fill('The switch is being replaced');
   await assertAccessible(page);
-  await hold.getByRole('button', { name: 'Hold', exact: true }).click();
-  await page.getByText(/^Held by \S+: The switch is being replaced$/).waitFor();
+  await hold.getByRole('button', { name: 'Put on hold', exact: true }).click();
+  await page.getByText(/^Put on hold by \S+: The switch is being replaced$/).waitFor();
   await assertAccessible(page);
   await screenshot(page, 'board-held');
-  await page.getByRole('button', { name: 'Release…' }).click();
-  const release = dialog('Release web');
+  await page.getByRole('button', { name: 'Release hold…' }).click();
+  const release = dialog('Release the hold on web');
   await release.getByLabel('Reason').fill('It works again');
-  await release.getByRole('button', { name: 'Release', exact: true }).click();
-  await page.getByText(/^Held by/).waitFor({ state: 'detached' });
-  await page.getByRole('button', { name: 'Hold…' }).waitFor();
+  await release.getByRole('button', { name: 'Release hold', exact: true }).click();
+  await page.getByText(/^Put on hold by/).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Put on hold…' }).waitFor();
   assertQuiet(page);
 });
 
-test('a proposal on one node is reached from its chip and from a noderole, and says all that it can', { timeout: 120_000 }, async () => {
+test('noderoles link to the proposal on a node', { timeout: 120_000 }, async () => {
   await visit(page, '/deployments/web');
   await trayChip('n6').click({ button: 'right' });
-  await dialog('n6').getByRole('button', { name: /^Propose changes on n6 alone/ }).click();
+  await dialog('n6').getByRole('button', { name: /^Propose changes on n6 only/ }).click();
   await page.waitForURL(/\/proposals\/\d+$/);
   const address = page.url();
   const undoHere = (what) => page.getByRole('button', { name: new RegExp(`^Undo “${what}`) });
@@ -402,7 +402,7 @@ test('a proposal on one node is reached from its chip and from a noderole, and s
   await assertAccessible(page);
   await put(again).click();
   await undoHere('run metrics on n6 again').waitFor();
-  await page.getByRole('button', { name: 'Data metrics' }).click();
+  await page.getByRole('button', { name: 'Edit data metrics' }).click();
   const data = dialog('Data of metrics on n6');
   await data.getByLabel('As JSON').fill('{"metrics": {"note": "of its own"}}');
   await put(data).click();
@@ -411,10 +411,10 @@ test('a proposal on one node is reached from its chip and from a noderole, and s
   await put(dialog('Unbind metrics from n6')).click();
   await undoHere('unbind metrics from n6').click();
   await page.getByRole('button', { name: /^Redo “unbind metrics/ }).waitFor();
-  await page.getByRole('button', { name: 'Give it up…' }).click();
-  const giveUp = dialog('Give n6 up?');
+  await page.getByRole('button', { name: 'Expunge node…' }).click();
+  const giveUp = dialog('Expunge n6?');
   await giveUp.getByLabel('Reason').fill('It burnt down');
-  await giveUp.getByText(/^Gives up n6/).waitFor();
+  await giveUp.getByText(/^Expunges n6/).waitFor();
   await page.keyboard.press('Escape');
   await assertAccessible(page);
   await screenshot(page, 'node-proposal');
@@ -422,26 +422,26 @@ test('a proposal on one node is reached from its chip and from a noderole, and s
   await visit(page, '/deployments/web');
   await chip(page, 'metrics', 'n6').click();
   const panel = page.getByRole('complementary', { name: 'metrics on n6' });
-  await panel.getByRole('button', { name: 'Propose on this node alone' }).click();
+  await panel.getByRole('button', { name: 'Propose changes on this node only' }).click();
   await page.waitForURL(address);
-  await page.getByRole('button', { name: 'Discard the proposal' }).click();
-  await page.getByText('It was discarded.').waitFor();
+  await page.getByRole('button', { name: 'Discard proposal' }).click();
+  await page.getByText('The proposal was discarded.').waitFor();
   assertQuiet(page);
 });
 
-test('in the panel, too, an edit says first what it comes to', { timeout: 60_000 }, async () => {
+test('an edit in the panel shows a preview', { timeout: 60_000 }, async () => {
   await visit(page, '/deployments/web');
   await chip(page, 'metrics', 'n6').click();
   const panel = page.getByRole('complementary', { name: 'metrics on n6' });
   await panel.getByText('Edit in the proposal').click();
   await panel.getByText('Removes metrics from n6.').waitFor();
-  await panel.getByLabel('Run again although nothing changed').fill('Why not');
+  await panel.getByLabel('Run again without a change').fill('Why not');
   await panel.getByText(/^Runs again: metrics on n6\./).waitFor();
   // axe measures only the visible part of a target, so scroll it out from under the proposal bar.
   await page.evaluate(() => window.scrollTo(0, 0));
   await assertAccessible(page);
   await screenshot(page, 'panel-edit');
-  await panel.getByRole('button', { name: 'Put into the proposal' }).nth(1).click();
+  await panel.getByRole('button', { name: 'Add to the proposal' }).nth(1).click();
   await undo(/^Undo “run metrics on n6 again/).click();
   await undo(/^Redo “run metrics on n6 again/).waitFor();
   assertQuiet(page);
@@ -451,14 +451,14 @@ test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () =>
   await visit(page, '/deployments/web');
   await page.setViewportSize({ width: 390, height: 844 });
   await page.getByRole('button', { name: 'More…' }).first().click();
-  await dialog('Propose on web').waitFor();
+  await dialog('Propose changes on web').waitFor();
   await assertFits(page);
   await assertAccessible(page);
   await screenshot(page, 'edits-more');
   await page.setViewportSize({ width: 390, height: 844 });
-  await dialog('Propose on web').getByRole('button', { name: /^Policy/ }).click();
-  await dialog('Policy').getByRole('textbox', { name: 'Every change' }).fill('2');
-  await dialog('Policy').getByText(/^Sets the policy/).waitFor();
+  await dialog('Propose changes on web').getByRole('button', { name: /^Set policy/ }).click();
+  await dialog('Set policy').getByRole('textbox', { name: 'Every change' }).fill('2');
+  await dialog('Set policy').getByText(/^Sets the policy/).waitFor();
   await assertFits(page);
   await page.keyboard.press('Escape');
   await chip(page, 'app', 'n1').click();

@@ -92,7 +92,7 @@ const scroll = (n) => {
   room.scrollLeft = (n * 10) % Math.max(1, room.scrollWidth - room.clientWidth);
 };
 // To a sixth of the size and back.
-const zoom = (n) => document.querySelector(`button[aria-label="${n % 16 < 8 ? 'Smaller' : 'Larger'}"]`).click();
+const zoom = (n) => document.querySelector(`button[aria-label="${n % 16 < 8 ? 'Zoom out' : 'Zoom in'}"]`).click();
 
 const told = (frames) => {
   const at = (share) => frames[Math.min(frames.length - 1, Math.floor(frames.length * share))].toFixed(0);

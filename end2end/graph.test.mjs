@@ -23,7 +23,7 @@ after(async () => {
 
 const box = (name) => page.getByRole('link', { name, exact: false }).and(page.locator('a.box'));
 
-test('a review shows what changes and what is around it', { timeout: 60_000 }, async () => {
+test('a review shows changed steps and their neighbors', { timeout: 60_000 }, async () => {
   await visit(page, '/reviews');
   const review = await page.locator('main a[href^="/reviews/"]').first().getAttribute('href');
   await visit(page, review);
@@ -36,10 +36,10 @@ test('a review shows what changes and what is around it', { timeout: 60_000 }, a
   await screenshot(page, 'review-graph');
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  await page.getByRole('link', { name: 'Watch it run' }).waitFor();
+  await page.getByRole('link', { name: 'Watch progress' }).waitFor();
 });
 
-test('folded by role, then one by one, and only what belongs to one', { timeout: 120_000 }, async () => {
+test('boxes expand by role and focus on one vertex', { timeout: 120_000 }, async () => {
   await visit(page, '/graph');
   await page.getByRole('main').getByRole('link', { name: 'edge' }).click();
   await page.waitForURL(/\/graph\/edge$/);
@@ -51,18 +51,18 @@ test('folded by role, then one by one, and only what belongs to one', { timeout:
   await box(/^runtime .*, in edge$/).click();
   await page.waitForURL(/at=edge%3Aruntime/);
   const about = page.getByRole('complementary', { name: 'runtime' });
-  await about.getByRole('heading', { name: 'Waits for', exact: true }).waitFor();
+  await about.getByRole('heading', { name: 'Dependencies', exact: true }).waitFor();
   await screenshot(page, 'graph');
 
-  await about.getByRole('link', { name: /one by one$/ }).click();
+  await about.getByRole('link', { name: /^Unfold its \d+ noderoles$/ }).click();
   await page.waitForURL(/roles=runtime/);
   await box(/^n\d+ · runtime .*, in edge/).first().waitFor();
   await page.goBack();
   await page.waitForFunction((folded) => document.querySelectorAll('a.box').length === folded, folded);
 
-  await page.getByRole('link', { name: 'Only this and around it' }).click();
+  await page.getByRole('link', { name: 'Show only dependencies and dependents' }).click();
   await page.waitForURL(/focus=/);
-  await page.getByRole('group', { name: 'What is shown around it' }).getByRole('link', { name: 'Before it' }).click();
+  await page.getByRole('group', { name: 'Direction' }).getByRole('link', { name: 'Dependencies' }).click();
   await page.waitForFunction((folded) => document.querySelectorAll('a.box').length < folded, folded);
   await page.getByRole('link', { name: 'Show all, folded' }).click();
   await page.waitForFunction((folded) => document.querySelectorAll('a.box').length === folded, folded);
@@ -72,7 +72,7 @@ test('folded by role, then one by one, and only what belongs to one', { timeout:
   assertQuiet(page);
 });
 
-test('the keyboard walks along the edges', { timeout: 60_000 }, async () => {
+test('arrow keys follow the edges', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   await page.locator('a.box[tabindex="0"]').focus();
   const layer = () => page.evaluate(() => document.activeElement.parentElement.getAttribute('transform'));
@@ -89,26 +89,26 @@ test('the keyboard walks along the edges', { timeout: 60_000 }, async () => {
   assertQuiet(page);
 });
 
-test('a path between two, the longest way, colours, and a file of it', { timeout: 120_000 }, async () => {
+test('paths and colors are shown and exported', { timeout: 120_000 }, async () => {
   await visit(page, '/graph/edge');
   await page.locator('a.box[tabindex="0"]').focus();
   const first = await page.evaluate(() => document.activeElement.dataset.key);
   const drawn = page.waitForResponse('**/call/graph*');
   await page.keyboard.press('p');
   await page.waitForURL(/from=/);
-  await page.getByText('choose the box where it ends').waitFor();
+  await page.getByText('Select the box where it ends').waitFor();
   await drawn;
   await page.locator(`[data-key="${first}"]`).press('ArrowRight');
   await page.waitForFunction((key) => document.activeElement.dataset.key && document.activeElement.dataset.key !== key, first);
   await page.keyboard.press('p');
   await page.waitForURL(/from=.*to=/);
-  await page.getByText(/ waits for .* noderoles on the way\.$/).waitFor();
+  await page.getByText(/ waits for .*, with .* noderoles on the path\.$/).waitFor();
   assert.ok((await page.locator('a.box.trail').count()) >= 2);
   assert.equal(await page.locator('.wire.trail').count(), 1);
   await assertAccessible(page);
   await screenshot(page, 'graph-path');
 
-  await page.getByRole('link', { name: 'Show only this' }).click();
+  await page.getByRole('link', { name: 'Show only the path' }).click();
   await page.waitForURL(/only=trail/);
   await page.waitForFunction(() => document.querySelectorAll('a.box:not(.trail)').length === 0);
   const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'SVG, download' }).click()]);
@@ -116,32 +116,32 @@ test('a path between two, the longest way, colours, and a file of it', { timeout
   const file = await readFile(await download.path(), 'utf8');
   assert.match(file, /^<\?xml/);
   assert.equal(file.split('stroke-width="3"').length - 1 >= 3, true, 'what is marked is marked in the file');
-  await page.getByRole('link', { name: 'Table', exact: true }).click();
+  await page.getByRole('link', { name: 'Show table', exact: true }).click();
   await page.getByRole('columnheader', { name: 'On the path' }).waitFor();
-  await page.getByRole('link', { name: 'Mark nothing' }).click();
+  await page.getByRole('link', { name: 'Clear highlight' }).click();
   await page.waitForFunction(() => !location.search.includes('from='));
 
   await visit(page, '/graph/edge');
-  await page.getByRole('group', { name: 'Mark the longest way' }).getByRole('link', { name: 'by steps' }).click();
-  await page.getByRole('heading', { name: 'The longest way' }).waitFor();
+  await page.getByRole('group', { name: 'Highlight the longest path' }).getByRole('link', { name: 'by steps' }).click();
+  await page.getByRole('heading', { name: 'Longest path' }).waitFor();
   assert.ok((await page.locator('ol.way li').count()) >= 3);
   await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'wave' }).click();
   await page.waitForURL(/colour=wave/);
-  await page.getByRole('list', { name: 'What colours mean' }).getByText('wave 1', { exact: true }).waitFor();
+  await page.getByRole('list', { name: 'Legend' }).getByText('wave 1', { exact: true }).waitFor();
   assert.ok((await page.locator('.box [data-state=tone-1]').count()) > 0);
   await screenshot(page, 'graph-waves');
   await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'owner' }).click();
   await page.waitForURL(/colour=owner/);
-  await page.getByRole('list', { name: 'What colours mean' }).getByText('edge', { exact: true }).waitFor();
+  await page.getByRole('list', { name: 'Legend' }).getByText('edge', { exact: true }).waitFor();
   await eachLook(page, () => assertFits(page));
   await assertAccessible(page);
   assertQuiet(page);
 });
 
-test('a picture that is larger than its window has a small one of the whole', { timeout: 60_000 }, async () => {
+test('a large graph has an overview map', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   await page.setViewportSize({ width: 1024, height: 700 });
-  const larger = page.getByRole('button', { name: 'Larger' });
+  const larger = page.getByRole('button', { name: 'Zoom in' });
   for (let n = 0; n < 3; n += 1) await larger.click();
   const map = page.locator('svg.minimap');
   await map.waitFor();
@@ -154,10 +154,10 @@ test('a picture that is larger than its window has a small one of the whole', { 
   assertQuiet(page);
 });
 
-test('far out boxes are shapes, and pointer and keys find them still', { timeout: 60_000 }, async () => {
+test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   const all = await page.locator('a.box').count();
-  const smaller = page.getByRole('button', { name: 'Smaller' });
+  const smaller = page.getByRole('button', { name: 'Zoom out' });
   for (let n = 0; n < 4; n += 1) await smaller.click();
   await page.locator('svg.far').waitFor();
   assert.equal(await page.locator('a.box').count(), 1, 'one is in hand, the others are shapes');
@@ -194,7 +194,7 @@ test('far out boxes are shapes, and pointer and keys find them still', { timeout
   assertQuiet(page);
 });
 
-test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
+test('search and table match the graph', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   await page.getByRole('searchbox', { name: 'Find a role or a node' }).fill('runtime');
   await page.getByText(/^1 found/).waitFor();
@@ -204,7 +204,7 @@ test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
   await page.getByRole('searchbox', { name: 'Find a role or a node' }).fill('');
 
   const boxes = await page.locator('a.box').count();
-  await page.getByRole('link', { name: 'Table', exact: true }).click();
+  await page.getByRole('link', { name: 'Show table', exact: true }).click();
   await page.waitForURL(/as=table/);
   assert.equal(await page.locator('tbody tr[data-key]').count(), boxes);
   await assertAccessible(page);
@@ -215,7 +215,7 @@ test('it finds, and the table says the same', { timeout: 60_000 }, async () => {
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/graph/edge?roles=runtime');
   assert.ok((await plain.locator('a.box').count()) > 0);
-  for (const name of ['Fit', 'Larger']) assert.equal(await plain.getByRole('button', { name }).count(), 0, name);
+  for (const name of ['Fit to window', 'Zoom in']) assert.equal(await plain.getByRole('button', { name }).count(), 0, name);
   assert.equal(await plain.getByRole('searchbox').count(), 0, 'finding takes scripts');
   await plain.context().close();
 });

@@ -40,7 +40,7 @@ async function at(path, on = page) {
   await on.waitForURL((url) => `${url.pathname}${url.search}` === path);
 }
 
-test('a list sorts by its heads, and back takes it back', { timeout: 60_000 }, async () => {
+test('headers sort a list and Back reverts the order', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes');
   const first = await names();
   await page.getByRole('columnheader', { name: 'Node' }).getByRole('link').click();
@@ -55,7 +55,7 @@ test('a list sorts by its heads, and back takes it back', { timeout: 60_000 }, a
   assertQuiet(page);
 });
 
-test('pages of a list are the whole list, each row once', { timeout: 60_000 }, async () => {
+test('pagination returns each row once', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes?filter=list&sort=-name');
   const seen = await names();
   assert.equal(seen.length, 50);
@@ -69,12 +69,12 @@ test('pages of a list are the whole list, each row once', { timeout: 60_000 }, a
   assertQuiet(page);
 });
 
-test('a filter keeps the order and the columns, and says what it hides', { timeout: 60_000 }, async () => {
+test('a filter keeps order and columns', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes?sort=-name&columns=name,life');
   assert.equal(await page.getByRole('columnheader', { name: 'Steps' }).count(), 0);
   await page.getByLabel('Name contains').fill('nothing-is-called-this');
   await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByText('No node fits').waitFor();
+  await page.getByText('No node matches').waitFor();
   const asked = new URL(page.url()).searchParams;
   assert.deepEqual([asked.get('sort'), asked.get('columns')], ['-name', 'name,life']);
   await page.getByRole('link', { name: 'Clear' }).click();
@@ -84,39 +84,39 @@ test('a filter keeps the order and the columns, and says what it hides', { timeo
   assertQuiet(page);
 });
 
-test('columns are chosen by a form', { timeout: 60_000 }, async () => {
+test('a form selects the columns', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes?filter=list');
   await page.getByText('Columns', { exact: true }).first().click();
   await page.getByRole('checkbox', { name: 'Steps' }).uncheck();
-  await page.getByRole('button', { name: 'Show these' }).click();
+  await page.getByRole('button', { name: 'Show columns' }).click();
   await page.getByRole('columnheader', { name: 'Steps' }).waitFor({ state: 'detached' });
-  assert.equal(await page.getByRole('columnheader', { name: 'Life' }).count(), 1);
+  assert.equal(await page.getByRole('columnheader', { name: 'State' }).count(), 1);
   assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
   assertQuiet(page);
 });
 
-test('what there is not to be asked for is said', { timeout: 60_000 }, async () => {
+test('an unknown filter value is reported', { timeout: 60_000 }, async () => {
   const answer = await page.goto('/nodes?state=purple&filter=list');
   assert.equal(answer.status(), 400);
-  await page.getByText('There are: alive, dead, unavailable, record.').waitFor();
+  await page.getByText('Use one of: alive, dead, unavailable, record.').waitFor();
   assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
   // The browser logs every response with this status as an error.
   assertQuiet(page, /status of 400/);
   page.problems.length = 0;
 });
 
-test('a word that a list does not read is said, and left out by a link', { timeout: 60_000 }, async () => {
+test('an unknown parameter is reported with a link', { timeout: 60_000 }, async () => {
   const answer = await page.goto('/nodes?filter=list&colour=blue');
   assert.equal(answer.status(), 400);
-  await page.getByText('"colour": this address says what nobody reads here.').waitFor();
-  await page.getByRole('link', { name: 'Without that' }).click();
+  await page.getByText('Unknown parameter "colour".').waitFor();
+  await page.getByRole('link', { name: 'Remove the invalid parameters' }).click();
   await at('/nodes?filter=list');
   await page.locator('table tbody tr').first().waitFor();
   assertQuiet(page, /status of 400/);
   page.problems.length = 0;
 });
 
-test('numbers stand below their heads, and a long crumb ends in an ellipsis', { timeout: 60_000 }, async () => {
+test('numbers are aligned and long breadcrumbs are truncated', { timeout: 60_000 }, async () => {
   await visit(page, '/deployments');
   const align = (of) => of.evaluate((cell) => getComputedStyle(cell).textAlign);
   assert.equal(await align(page.getByRole('columnheader', { name: 'Nodes' })), 'right');
@@ -125,7 +125,7 @@ test('numbers stand below their heads, and a long crumb ends in an ellipsis', { 
   const [name] = await names();
   await visit(page, `/nodes/${name}`);
   await page.setViewportSize({ width: 390, height: 844 });
-  const crumbs = page.getByRole('navigation', { name: 'Where you are' });
+  const crumbs = page.getByRole('navigation', { name: 'Breadcrumbs' });
   const last = crumbs.locator('li').last().locator('.clip');
   assert.equal(await last.getAttribute('title'), name);
   const [box, all] = [await last.boundingBox(), await crumbs.boundingBox()];
@@ -135,7 +135,7 @@ test('numbers stand below their heads, and a long crumb ends in an ellipsis', { 
   assertQuiet(page);
 });
 
-test('without scripts a list is sorted, filtered and paged', { timeout: 60_000 }, async () => {
+test('lists work without JavaScript', { timeout: 60_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, scripts: false });
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/nodes');
@@ -148,7 +148,7 @@ test('without scripts a list is sorted, filtered and paged', { timeout: 60_000 }
   await plain.context().close();
 });
 
-test('lists fit and are accessible, narrow too', { timeout: 120_000 }, async () => {
+test('lists are accessible on every screen width', { timeout: 120_000 }, async () => {
   for (const path of ['/nodes?sort=state', '/runs?sort=-took', '/reviews?state=any&sort=title', '/deployments?sort=-nodes', '/catalog?sort=-roles',
     '/catalog/roles?sort=barclamp', '/catalog/roles/app', '/catalog/graph', '/catalog/imports']) {
     await visit(page, path);
@@ -156,7 +156,7 @@ test('lists fit and are accessible, narrow too', { timeout: 120_000 }, async () 
     await page.setViewportSize({ width: 390, height: 844 });
     await assertFits(page);
     await assertAccessible(page);
-    if (path.includes('sort')) assert.ok(await page.getByLabel('Sorted by').isVisible(), path);
+    if (path.includes('sort')) assert.ok(await page.getByLabel('Sort by').isVisible(), path);
     await page.setViewportSize({ width: 1440, height: 900 });
     assertQuiet(page);
   }

@@ -53,7 +53,7 @@ async function never(page) {
 
 const reloaded = async (page) => !(await page.evaluate(() => window.neverReloaded === true));
 
-test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
+test('seven tabs of one browser share a stream', { timeout: 300_000 }, async (t) => {
   const first = await openPage(browser, gantry);
   watchStreams(first);
   await signIn(first, gantry, 'author');
@@ -67,14 +67,14 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
   for (const tab of tabs) await never(tab);
   const open = () => tabs.filter((tab) => !tab.isClosed() && tab.streams.size > 0);
 
-  await t.test('all of them are live, over one stream, and hear at once', async () => {
+  await t.test('all tabs get updates over one stream', async () => {
     for (const tab of tabs) await mark(tab, 'live');
     assert.equal(open().length, 1, 'tabs with a stream');
     await execution(first, false);
     await Promise.all(tabs.map((tab) => shows(tab, false)));
   });
 
-  await t.test('when the tab with the stream goes, another one takes it and nothing is missed', async () => {
+  await t.test('another tab takes over the stream without loss', async () => {
     const [leader] = open();
     const other = tabs.find((tab) => tab !== leader);
     await Promise.all([leader.close(), execution(other, true)]);
@@ -92,7 +92,7 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
     await mark(seventh, 'live');
   });
 
-  await t.test('the server is killed and comes back: all say so, and catch up', async () => {
+  await t.test('all tabs reconnect after a server restart', async () => {
     const port = new URL(gantry.address).port;
     await gantry.kill();
     await Promise.all(tabs.map((tab) => mark(tab, /reconnecting|stale/)));
@@ -107,7 +107,7 @@ test('seven tabs of one browser', { timeout: 300_000 }, async (t) => {
   await first.context().close();
 });
 
-test('a page that is told to begin anew asks again for what it shows', { timeout: 120_000 }, async () => {
+test('a reset event reloads the data', { timeout: 120_000 }, async () => {
   const page = await openPage(browser, gantry);
   await signIn(page, gantry, 'reviewer');
   // The server's message if its journal no longer has the page's last event. The events themselves
@@ -173,7 +173,7 @@ async function proxy(target) {
   return { port: server.address().port, freeze, close };
 }
 
-test('a line that says nothing any more is given up, though nobody closed it', { timeout: 240_000 }, async () => {
+test('a silent stream is replaced', { timeout: 240_000 }, async () => {
   const own = await dataFolder();
   const target = 20_000 + Math.floor(Math.random() * 10_000);
   const between = await proxy(target);

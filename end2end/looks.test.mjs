@@ -23,9 +23,9 @@ const OPENED = '.seen, .pill.flat';
 const ROOT = '.changes tbody tr:first-child td:nth-child(3)';
 // The entry is sealed a moment later.
 const SEALED = 'tbody td:last-child';
-const LOOKED = '[aria-label="Looks"] > :not(header)';
+const LOOKED = '[aria-label="Health checks"] > :not(header)';
 // Runs are numbered in the order of queueing, and several are queued at once.
-const NUMBER = '.crumbs, .head .muted, [aria-label="Attempts at this step"] .link-list';
+const NUMBER = '.crumbs, .head .muted, [aria-label="Runs of this step"] .link-list';
 // Length and content of a run's output and input differ, so these take no space.
 const WRITTEN = '.log, [aria-labelledby="log-title"] header .muted, [aria-label="Data"] .inside';
 // The name of a worker has its machine and process.
@@ -50,7 +50,7 @@ const lifted = async (page) => {
 };
 
 // The server sends the preview of the first role.
-const previewed = (page) => page.getByText('With this the proposal comes to').waitFor();
+const previewed = (page) => page.getByText('Preview of the proposal').waitFor();
 
 /**
  * Name, path (from the results of `settle` and `something`), varying content, preparation, and
@@ -60,7 +60,7 @@ const pages = [
   ['overview', () => '/', [HOURS]],
   ['deployments', () => '/deployments'],
   ['board', ({ board }) => board],
-  ['board-hold', ({ board }) => board, [], dialog('Hold…')],
+  ['board-hold', ({ board }) => board, [], dialog('Put on hold…')],
   ['board-system', () => '/deployments/system'],
   ['noderole', ({ noderole }) => `/noderoles/${noderole}`],
   ['noderole-data', ({ noderole }) => `/noderoles/${noderole}/data`],
@@ -120,7 +120,7 @@ const outside = [
   }],
 ];
 
-test('every page looks as it did', { timeout: 600_000 }, async (t) => {
+test('every page matches its screenshots', { timeout: 600_000 }, async (t) => {
   const browser = await openBrowser();
   after(() => browser.close());
   const { write, skip } = await mode(browser);

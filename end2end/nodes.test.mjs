@@ -55,21 +55,21 @@ function hostKey() {
 
 const line = (name) => page.locator('tr').filter({ hasText: name });
 
-test('a form that names half a way is refused with what is missing, and keeps what was written', { timeout: 60_000 }, async () => {
+test('an incomplete connection is rejected and the input stays', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes');
   await page.getByRole('button', { name: 'Add node' }).click();
   const dialog = page.getByRole('dialog', { name: 'Add node' });
-  await dialog.getByText('Reached by SSH', { exact: true }).click();
+  await dialog.getByText('SSH connection', { exact: true }).click();
   await dialog.getByLabel('Name', { exact: true }).fill('gone.rack9.example.com');
   await dialog.getByLabel('Addresses', { exact: true }).fill('127.99.1.1');
   await dialog.getByLabel('Key', { exact: true }).fill('nobody/has');
-  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await dialog.getByRole('alert').filter({ hasText: "host_key: Give the host's public key" }).waitFor();
   await assertAccessible(page);
   await eachLook(page, () => assertFits(page));
   await screenshot(page, 'nodes-add');
   await dialog.getByLabel('Host key').fill(`${hostKey()} a comment`);
-  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await line('gone.rack9.example.com').waitFor();
   await page.getByRole('button', { name: 'Add node' }).click();
   for (const label of ['Name', 'Addresses', 'Key', 'Host key']) {
@@ -80,12 +80,12 @@ test('a form that names half a way is refused with what is missing, and keeps wh
   page.problems.length = 0;
 });
 
-test('many nodes are pasted, all or none, and each wrong line is named', { timeout: 60_000 }, async () => {
+test('pasted nodes are added all or none', { timeout: 60_000 }, async () => {
   await visit(page, '/nodes');
-  await page.getByRole('button', { name: 'Paste many' }).click();
-  const dialog = page.getByRole('dialog', { name: 'Paste many nodes' });
-  const lines = dialog.getByLabel('Nodes, one a line');
-  const all = dialog.getByRole('button', { name: 'Add all' });
+  await page.getByRole('button', { name: 'Paste nodes' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Paste nodes' });
+  const lines = dialog.getByLabel('Nodes, one per line');
+  const all = dialog.getByRole('button', { name: 'Add nodes' });
   const wrong = '# rack 8\np1.rack8.example.com root=/srv/rack8/p1\np2 root=/srv/rack8/p2\np3.rack8.example.com rot=/srv/rack8/p3';
   await lines.fill(wrong);
   await all.click();
@@ -106,27 +106,27 @@ test('many nodes are pasted, all or none, and each wrong line is named', { timeo
   page.problems.length = 0;
 });
 
-test('without scripts a pasted text that is refused comes back with each wrong line', { timeout: 60_000 }, async () => {
+test('a rejected paste keeps its text without JavaScript', { timeout: 60_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, scripts: false });
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/nodes');
-  await plain.getByRole('button', { name: 'Paste many' }).click();
-  const dialog = plain.getByRole('dialog', { name: 'Paste many nodes' });
-  const lines = dialog.getByLabel('Nodes, one a line');
+  await plain.getByRole('button', { name: 'Paste nodes' }).click();
+  const dialog = plain.getByRole('dialog', { name: 'Paste nodes' });
+  const lines = dialog.getByLabel('Nodes, one per line');
   const taken = 'p4.rack8.example.com root=/srv/rack8/p4\np1.rack8.example.com root=/srv/rack8/other';
   await lines.fill(taken);
-  await dialog.getByRole('button', { name: 'Add all' }).click();
+  await dialog.getByRole('button', { name: 'Add nodes' }).click();
   await plain.waitForURL(/__err=/);
   await dialog.getByRole('alert').filter({ hasText: 'line 2: A node p1.rack8.example.com is there already' }).waitFor();
   assert.equal(await lines.inputValue(), taken);
   await lines.fill('p4.rack8.example.com root=/srv/rack8/p4');
-  await dialog.getByRole('button', { name: 'Add all' }).click();
+  await dialog.getByRole('button', { name: 'Add nodes' }).click();
   await plain.locator('tr').filter({ hasText: 'p4.rack8.example.com' }).waitFor();
   assert.ok(!plain.url().includes('__err='));
   await plain.context().close();
 });
 
-test('what is not reached says why, what is reached is alive', { timeout: 120_000 }, async () => {
+test('an unreachable node shows the error', { timeout: 120_000 }, async () => {
   testbed = await bed(2);
   assert.deepEqual(testbed.known.map(([name]) => name), ['n1.testbed.gantry.internal', 'n2.testbed.gantry.internal']);
   await visit(page, '/nodes?filter=testbed');
@@ -139,7 +139,7 @@ test('what is not reached says why, what is reached is alive', { timeout: 120_00
   await screenshot(page, 'nodes-unreached');
 });
 
-test('roles run on machines as they run on folders', { timeout: 180_000 }, async () => {
+test('roles run on SSH nodes', { timeout: 180_000 }, async () => {
   await visit(page, '/deployments/web');
   await propose(page);
   const filter = page.getByLabel('Filter nodes by name or deployment');
@@ -161,15 +161,15 @@ test('roles run on machines as they run on folders', { timeout: 180_000 }, async
   assertQuiet(page, /409/);
 });
 
-test('a node has a page, is taken out of service there, and gets a token that opens one thing', { timeout: 120_000 }, async () => {
+test('the node page controls maintenance and tokens', { timeout: 120_000 }, async () => {
   const name = 'n1.testbed.gantry.internal';
   await visit(page, '/nodes?filter=testbed');
   await page.getByRole('link', { name }).click();
   await page.getByRole('heading', { name, level: 1 }).waitFor();
-  const life = page.getByRole('region', { name: 'Life' });
-  await life.getByText('what runs here is known').waitFor();
-  await page.getByRole('region', { name: 'Looks' }).getByText('let in').first().waitFor();
-  await page.getByRole('region', { name: 'How it is reached' }).getByText(/^SHA256:/).waitFor();
+  const life = page.getByRole('region', { name: 'State' });
+  await life.getByText('yes: a worker has checked for running processes').waitFor();
+  await page.getByRole('region', { name: 'Health checks' }).getByText('reached', { exact: true }).first().waitFor();
+  await page.getByRole('region', { name: 'Connection', exact: true }).getByText(/^SHA256:/).waitFor();
   await page.getByRole('region', { name: 'Noderoles' }).getByRole('link', { name: /^app in web/ }).waitFor();
   await assertAccessible(page);
   await eachLook(page, () => assertFits(page));
@@ -177,16 +177,16 @@ test('a node has a page, is taken out of service there, and gets a token that op
 
   // Another person's page updates too.
   await visit(bo, `/nodes/${name}`);
-  await life.getByLabel('Take out of service').fill('new disks');
-  await life.getByRole('button', { name: 'Take out of service' }).click();
-  for (const one of [page, bo]) await one.getByText(/Out of service by .*: new disks/).waitFor();
-  await life.getByLabel('Back into service').fill('they are in');
-  await life.getByRole('button', { name: 'Put into service' }).click();
-  await bo.getByRole('region', { name: 'Life' }).getByText('alive', { exact: true }).waitFor();
+  await life.getByLabel('Reason for maintenance').fill('new disks');
+  await life.getByRole('button', { name: 'Start maintenance' }).click();
+  for (const one of [page, bo]) await one.getByText(/In maintenance, set by .*: new disks/).waitFor();
+  await life.getByLabel('Reason for the end of maintenance').fill('they are in');
+  await life.getByRole('button', { name: 'End maintenance' }).click();
+  await bo.getByRole('region', { name: 'State' }).getByText('alive', { exact: true }).waitFor();
 
-  const speaks = page.getByRole('region', { name: 'Its own word' });
+  const speaks = page.getByRole('region', { name: 'Reports and tokens' });
   await speaks.getByLabel('New token').fill('a unit of the system');
-  await speaks.getByRole('button', { name: 'Make a token' }).click();
+  await speaks.getByRole('button', { name: 'Create token' }).click();
   const token = await speaks.getByRole('group', { name: 'Token' }).innerText();
   assert.match(token, /^[0-9a-f]{64}$/);
   const say = (path, method, body) => fetch(`${gantry.address}/api/v1${path}`, {
@@ -197,32 +197,32 @@ test('a node has a page, is taken out of service there, and gets a token that op
   assert.equal((await say('/self/facts', 'PUT', { rack: 'seven' })).status, 200);
   await page.getByRole('region', { name: 'Facts' }).getByText('"seven"').waitFor();
   assert.equal((await say('/nodes', 'GET')).status, 401);
-  await speaks.getByRole('button', { name: 'Take back the token a unit of the system' }).click();
-  await speaks.getByText(/taken back/).waitFor();
+  await speaks.getByRole('button', { name: 'Revoke token a unit of the system' }).click();
+  await speaks.getByText(/revoked/).waitFor();
   assert.equal((await say('/self/shutdown', 'POST')).status, 401);
   assertQuiet(page);
 });
 
-test('how a machine is reached is changed on its page, unless somebody came before', { timeout: 120_000 }, async () => {
+test('a concurrent change of a connection is rejected', { timeout: 120_000 }, async () => {
   await visit(page, '/nodes/gone.rack9.example.com');
   const late = await page.context().newPage();
   await visit(late, '/nodes/gone.rack9.example.com');
-  for (const one of [page, late]) await one.getByText('Change', { exact: true }).click();
+  for (const one of [page, late]) await one.getByText('Edit node', { exact: true }).click();
   await page.getByLabel('Addresses', { exact: true }).fill('127.99.1.2 127.99.1.3');
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved.').waitFor();
-  await page.getByRole('region', { name: 'How it is reached' }).getByText('127.99.1.3', { exact: true }).waitFor();
+  await page.getByRole('region', { name: 'Connection', exact: true }).getByText('127.99.1.3', { exact: true }).waitFor();
   await late.getByLabel('Description').fill('mine');
   await late.getByRole('button', { name: 'Save' }).click();
-  await late.getByRole('alert').filter({ hasText: 'is not the one that you looked at any more' }).waitFor();
-  await page.getByText('Take it out…').click();
-  await page.getByRole('button', { name: 'Take it out', exact: true }).click();
+  await late.getByRole('alert').filter({ hasText: 'was changed after you loaded it' }).waitFor();
+  await page.getByText('Delete node…').click();
+  await page.getByRole('button', { name: 'Delete node', exact: true }).click();
   await page.waitForURL('**/nodes');
   await line('n1.testbed').waitFor();
   assert.equal(await line('gone.rack9').count(), 0);
 });
 
-test('without scripts a refused dialog comes back open, with why and what was typed', { timeout: 60_000 }, async () => {
+test('a rejected dialog stays open without JavaScript', { timeout: 60_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, scripts: false });
   await plain.context().addCookies(await page.context().cookies());
   await plain.goto('/nodes');
@@ -230,12 +230,12 @@ test('without scripts a refused dialog comes back open, with why and what was ty
   const dialog = plain.getByRole('dialog', { name: 'Add node' });
   await dialog.getByLabel('Name', { exact: true }).fill('no name at all');
   await dialog.getByLabel('Root folder').fill('/srv/nodes/new');
-  await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+  await dialog.getByRole('button', { name: 'Add node', exact: true }).click();
   await plain.waitForURL(/__err=/);
   await dialog.getByRole('alert').waitFor();
   assert.equal(await dialog.getByLabel('Name', { exact: true }).inputValue(), 'no name at all');
   assert.equal(await dialog.getByLabel('Root folder').inputValue(), '/srv/nodes/new');
-  assert.ok(await dialog.getByRole('button', { name: 'Add', exact: true }).isEnabled());
+  assert.ok(await dialog.getByRole('button', { name: 'Add node', exact: true }).isEnabled());
   assert.equal((await dialog.boundingBox()).y >= 0, true);
   await plain.context().close();
 });

@@ -11,7 +11,7 @@ import { dataFolder, start } from './lib/gantry.mjs';
 const built = process.env.GANTRY_ONE_FILE;
 const skip = !built && 'GANTRY_ONE_FILE names no program that carries its site: `cargo xtask test browser` builds one';
 
-test('a program that carries its site needs nothing beside it', { skip }, async () => {
+test('the single-file binary serves its site', { skip }, async () => {
   const folder = await dataFolder();
   after(() => rm(folder, { recursive: true, force: true }));
   const program = join(folder, 'gantry-release');
@@ -27,5 +27,5 @@ test('a program that carries its site needs nothing beside it', { skip }, async 
   await page.getByRole('heading', { level: 1, name: /^Overview/ }).waitFor();
   assert.equal((await module).headers()['content-encoding'], 'br');
   assertQuiet(page);
-  assert.doesNotMatch(gantry.log(), /no site here/);
+  assert.doesNotMatch(gantry.log(), /site files not found/);
 });

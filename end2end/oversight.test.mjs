@@ -21,13 +21,13 @@ after(async () => {
   await gantry.stop();
 });
 
-test('the overview says how it stands, and each number leads to what it counts', { timeout: 120_000 }, async () => {
+test('overview counts link to their lists', { timeout: 120_000 }, async () => {
   await visit(ada, '/');
   await ada.getByRole('heading', { level: 1, name: /^Overview/ }).waitFor();
-  await ada.getByRole('region', { name: 'Steps' }).getByRole('link', { name: /ACTIVE/ }).click();
+  await ada.getByRole('region', { name: 'Steps', exact: true }).getByRole('link', { name: /ACTIVE/ }).click();
   await ada.waitForURL(/\/deployments$/);
   await ada.goBack();
-  const machinery = ada.getByRole('region', { name: 'What carries it out' });
+  const machinery = ada.getByRole('region', { name: 'System status' });
   await machinery.getByRole('link', { name: /alive$/ }).click();
   await ada.waitForURL(/\/workers\?alive=true$/);
   await visit(bo, '/');
@@ -42,32 +42,32 @@ test('the overview says how it stands, and each number leads to what it counts',
   assertQuiet(ada);
 });
 
-test('the first five minutes follow what is done, and are put away', { timeout: 120_000 }, async () => {
+test('first steps track progress and can be dismissed', { timeout: 120_000 }, async () => {
   await visit(ada, '/');
-  const list = ada.getByRole('region', { name: 'The first five minutes' });
+  const list = ada.getByRole('region', { name: 'First steps' });
   // Proposals of the demo itself don't count as first steps.
   await list.getByText('0 of 5 done', { exact: true }).waitFor();
   assert.equal(await list.getByRole('listitem').count(), 5);
   const next = list.locator('[aria-current=step] a');
   assert.match(await next.getAttribute('href'), /^\/deployments/);
   assert.equal(await list.getByText(/\bbo\b|\bada\b|app-check/).count(), 0, 'it names nobody and nothing of the demo');
-  await list.getByRole('button', { name: 'Put this away' }).click();
-  await ada.getByRole('button', { name: 'Show the first five minutes' }).waitFor();
+  await list.getByRole('button', { name: 'Hide first steps' }).click();
+  await ada.getByRole('button', { name: 'Show first steps' }).waitFor();
   await visit(ada, '/');
   assert.equal(await list.count(), 0);
-  await ada.getByRole('button', { name: 'Show the first five minutes' }).click();
+  await ada.getByRole('button', { name: 'Show first steps' }).click();
   await list.waitFor();
   assertQuiet(ada);
 
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
   await plain.context().addCookies(await ada.context().cookies());
   await plain.goto('/');
-  await plain.getByRole('button', { name: 'Put this away' }).click();
-  await plain.getByRole('button', { name: 'Show the first five minutes' }).waitFor();
+  await plain.getByRole('button', { name: 'Hide first steps' }).click();
+  await plain.getByRole('button', { name: 'Show first steps' }).waitFor();
   await plain.context().close();
 });
 
-test('workers are listed, asked for by the address, and each has a page', { timeout: 120_000 }, async () => {
+test('workers are filtered and have pages', { timeout: 120_000 }, async () => {
   await visit(ada, '/workers');
   await ada.locator('main thead').getByRole('link', { name: 'Worker' }).click();
   await ada.waitForURL(/sort=name/);
@@ -82,10 +82,10 @@ test('workers are listed, asked for by the address, and each has a page', { time
   assertQuiet(ada);
 });
 
-test('the audit is filtered, verified and taken along', { timeout: 120_000 }, async () => {
+test('the audit is filtered, verified and exported', { timeout: 120_000 }, async () => {
   await visit(bo, '/audit');
-  await bo.getByRole('textbox', { name: 'Who', exact: true }).fill('ada');
-  await bo.getByRole('textbox', { name: 'Did what' }).fill('sign_in');
+  await bo.getByRole('textbox', { name: 'Actor', exact: true }).fill('ada');
+  await bo.getByRole('textbox', { name: 'Action' }).fill('sign_in');
   await bo.getByRole('button', { name: 'Filter' }).click();
   await bo.waitForURL(/who=ada/);
   await bo.waitForURL(/action=sign_in/);
@@ -101,15 +101,15 @@ test('the audit is filtered, verified and taken along', { timeout: 120_000 }, as
   await screenshot(bo, 'oversight-audit');
 
   await bo.getByRole('link', { name: 'Verify the chain' }).click();
-  await bo.getByRole('region', { name: 'What came of verifying' }).or(bo.getByRole('status', { name: 'What came of verifying' })).waitFor();
-  await bo.getByText(/The chain holds|Nothing is sealed yet|It holds up to/).waitFor();
+  await bo.getByRole('region', { name: 'Verification result' }).or(bo.getByRole('status', { name: 'Verification result' })).waitFor();
+  await bo.getByText(/The chain is valid|No sealed entries yet/).waitFor();
   const download = bo.waitForEvent('download');
-  await bo.getByRole('link', { name: 'Export what is sealed' }).click();
+  await bo.getByRole('link', { name: 'Export sealed entries' }).click();
   assert.match((await download).suggestedFilename(), /\.jsonl$/);
   assertQuiet(bo);
 });
 
-test('from anywhere to a node, by the keyboard alone', { timeout: 120_000 }, async () => {
+test('the palette opens a node by keyboard', { timeout: 120_000 }, async () => {
   await visit(ada, '/runs');
   const dialog = ada.getByRole('dialog', { name: 'Search and commands' });
   const field = dialog.getByRole('combobox');
@@ -146,7 +146,7 @@ test('from anywhere to a node, by the keyboard alone', { timeout: 120_000 }, asy
   assertQuiet(ada);
 });
 
-test('a command is done from the palette', { timeout: 120_000 }, async () => {
+test('the palette runs a command', { timeout: 120_000 }, async () => {
   const field = ada.getByRole('dialog', { name: 'Search and commands' }).getByRole('combobox');
   await visit(ada, '/nodes');
   await ada.keyboard.press('Control+k');
@@ -154,7 +154,7 @@ test('a command is done from the palette', { timeout: 120_000 }, async () => {
   await ada.keyboard.press('Enter');
   await ada.waitForSelector('html[data-theme=dark]', { state: 'attached' });
   await ada.keyboard.press('Control+k');
-  await field.fill('as the system');
+  await field.fill('theme: system');
   await ada.keyboard.press('Enter');
   await ada.waitForSelector('html:not([data-theme])', { state: 'attached' });
   await ada.keyboard.press('Control+k');
@@ -166,12 +166,12 @@ test('a command is done from the palette', { timeout: 120_000 }, async () => {
   assertQuiet(ada);
 });
 
-test('without scripts the search is a page', { timeout: 120_000 }, async () => {
+test('search works without JavaScript', { timeout: 120_000 }, async () => {
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
   await plain.context().addCookies(await ada.context().cookies());
   await plain.goto('/nodes');
   await plain.getByRole('link', { name: /^Search/ }).click();
-  await plain.getByLabel('A part of a name or a title, or a number').fill('web');
+  await plain.getByLabel('Part of a name or title, or a number').fill('web');
   await plain.getByRole('button', { name: 'Search' }).click();
   await plain.getByRole('region', { name: 'Deployments' }).getByRole('link', { name: 'web' }).click();
   await plain.getByRole('heading', { level: 1 }).first().waitFor();

@@ -35,8 +35,8 @@ before(async () => {
     ['node-looks', '/nodes/n1.demo.gantry.internal/looks', null],
     ['node-noderoles', '/nodes/n1.demo.gantry.internal/noderoles', null],
     ['node-results', '/nodes/n1.demo.gantry.internal/results', null],
-    ['waiting', '/waiting', 'Why not yet'],
-    ['waiting-empty', '/waiting?deployment=edge', 'Why not yet'],
+    ['waiting', '/waiting', 'Pending'],
+    ['waiting-empty', '/waiting?deployment=edge', 'Pending'],
     ['reviews', '/reviews?state=any', 'Reviews'],
     ['reviews-empty', '/reviews?whose=mine&deployment=edge&text=nothing', 'Reviews'],
     ['proposals', '/reviews?state=drafts', 'Reviews'],
@@ -57,7 +57,7 @@ before(async () => {
     ['catalog', '/catalog', 'Catalog'],
     ['roles', '/catalog/roles', 'Roles'],
     ['role', '/catalog/roles/app', null],
-    ['role-graph', '/catalog/graph', 'How roles hang together'],
+    ['role-graph', '/catalog/graph', 'Dependencies of roles'],
     ['imports', '/catalog/imports', 'Imports'],
     ['policy', '/settings/policy', 'Policy'],
   );
@@ -67,7 +67,7 @@ after(async () => {
   await gantry.stop();
 });
 
-test('every page that is visited directly is taken over and stays quiet', { timeout: 240_000 }, async () => {
+test('every page hydrates without errors', { timeout: 240_000 }, async () => {
   for (const [name, path, heading] of places) {
     // Three times, to notice pages that hydrate only by chance.
     for (let time = 0; time < 3; time += 1) {
@@ -81,7 +81,7 @@ test('every page that is visited directly is taken over and stays quiet', { time
   }
 });
 
-test('every page ends, every time it is asked for', { timeout: 240_000 }, async () => {
+test('every response completes', { timeout: 240_000 }, async () => {
   // The server renders with several threads. A page that never finished was one in two hundred.
   for (let time = 0; time < 25; time += 1) {
     for (const [name, path] of places) {
@@ -92,7 +92,7 @@ test('every page ends, every time it is asked for', { timeout: 240_000 }, async 
   }
 });
 
-test('every page fits in every width, and is for everybody', { timeout: 480_000 }, async (t) => {
+test('every page is accessible on every screen width', { timeout: 480_000 }, async (t) => {
   for (const [name, path] of places) {
     await t.test(name, async () => {
       await visit(page, path);
@@ -105,7 +105,7 @@ test('every page fits in every width, and is for everybody', { timeout: 480_000 
   }
 });
 
-test('pages of who is not let in, or asks for what there is not, are for everybody, too', { timeout: 120_000 }, async () => {
+test('error and sign-in pages are accessible', { timeout: 120_000 }, async () => {
   const stranger = await openPage(browser, gantry);
   // The browser logs every rejected page.
   const refused = /Failed to load resource/;
@@ -127,7 +127,7 @@ test('pages of who is not let in, or asks for what there is not, are for everybo
   await stranger.context().close();
 });
 
-test('where it is narrow every page is in reach, by the keyboard and without scripts', { timeout: 120_000 }, async () => {
+test('narrow screens reach every page without JavaScript', { timeout: 120_000 }, async () => {
   for (const scripts of [true, false]) {
     const narrow = await openPage(browser, { address: gantry.address, width: 390, scripts });
     await narrow.context().addCookies(await page.context().cookies());
@@ -156,7 +156,7 @@ test('where it is narrow every page is in reach, by the keyboard and without scr
 /** Checks that the page is interactive: the color scheme switch of every page works. */
 async function answers(page) {
   await page.getByRole('button', { name: /^Account of/ }).click();
-  const choice = page.getByRole('group', { name: 'Colours' });
+  const choice = page.getByRole('group', { name: 'Theme' });
   for (const word of ['Dark', 'System']) {
     await choice.getByRole('button', { name: word }).click();
     await choice.getByRole('button', { name: word, pressed: true }).waitFor();
@@ -164,7 +164,7 @@ async function answers(page) {
   await page.keyboard.press('Escape');
 }
 
-test('while an answer takes its time the page says that it is loading, to eyes and ears', { timeout: 60_000 }, async () => {
+test('a slow response shows a loading message', { timeout: 60_000 }, async () => {
   await visit(page, '/');
   let letGo;
   const held = new Promise((resolve) => { letGo = resolve; });
@@ -198,7 +198,7 @@ async function committed(review) {
   await visit(page, review);
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  const link = page.getByRole('link', { name: 'Watch it run' });
+  const link = page.getByRole('link', { name: 'Watch progress' });
   await link.waitFor();
   return link.getAttribute('href');
 }

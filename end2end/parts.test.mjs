@@ -46,7 +46,7 @@ async function fresh(t) {
 const own = (name) => `**/split_${name}.wasm`;
 const rail = (page, name) => page.getByRole('navigation').getByRole('link', { name }).first();
 
-test('a visit loads its own part, named in the head, and another page loads that page\'s', async (t) => {
+test('each page loads its own chunk', async (t) => {
   const page = await fresh(t);
   const answer = await visit(page, '/nodes');
   const head = (await answer.text()).split('</head>')[0];
@@ -64,7 +64,7 @@ test('a visit loads its own part, named in the head, and another page loads that
   assertQuiet(page);
 });
 
-test('what a build made is kept for good', async (t) => {
+test('build files are cached permanently', async (t) => {
   const page = await fresh(t);
   const kept = [];
   page.on('response', (answer) => {
@@ -75,7 +75,7 @@ test('what a build made is kept for good', async (t) => {
   for (const [url, cache] of kept) assert.equal(cache, 'public, max-age=31536000, immutable', url);
 });
 
-test('while a part is on its way, links are the browser\'s own', async (t) => {
+test('links work while a chunk loads', async (t) => {
   const page = await fresh(t);
   let release;
   const held = new Promise((done) => (release = done));
@@ -94,7 +94,7 @@ test('while a part is on its way, links are the browser\'s own', async (t) => {
   release();
 });
 
-test('a part that is gone: the browser goes to the address by itself', async (t) => {
+test('a missing chunk causes a full page load', async (t) => {
   const page = await fresh(t);
   await visit(page, '/nodes');
   await page.route(own('catalog'), (route) => route.fulfill({ status: 404, body: '' }), { times: 1 });
@@ -105,7 +105,7 @@ test('a part that is gone: the browser goes to the address by itself', async (t)
   assert.equal(page.documents, 2);
 });
 
-test('a part that is wanted while the server is away: the console stays, and goes on when it is back', async (t) => {
+test('the console recovers after the server was unreachable', async (t) => {
   const page = await fresh(t);
   await visit(page, '/nodes');
   const gone = (route) => route.abort();
@@ -122,7 +122,7 @@ test('a part that is wanted while the server is away: the console stays, and goe
   await page.getByRole('heading', { name: 'Catalog', level: 1 }).waitFor();
 });
 
-test('a page whose own part can\'t be had is loaded once more, and then stays readable', async (t) => {
+test('a page without its chunk reloads once', async (t) => {
   const page = await fresh(t);
   await page.route(own('nodes'), (route) => route.fulfill({ status: 404, body: '' }));
   await page.goto('/nodes');
@@ -159,17 +159,17 @@ async function lively() {
   return live;
 }
 
-test('a noderole\'s panel that can\'t be had says so, and the board goes on', { timeout: 240_000 }, async (t) => {
+test('the board works without the panel chunk', { timeout: 240_000 }, async (t) => {
   const { board, noderole } = await lively();
   const page = await fresh(t);
   await visit(page, board);
   await gone(page, 'noderole_panel');
   await page.locator(`[data-noderole="${noderole}"]`).click();
   await page.waitForURL(/\?noderole=/);
-  const panel = page.getByRole('complementary').filter({ has: page.getByRole('link', { name: 'On a page of its own' }) });
+  const panel = page.getByRole('complementary').filter({ has: page.getByRole('link', { name: 'Open as a page' }) });
   await notice(panel).waitFor();
   assert.equal(page.documents, 1, 'nobody went anywhere');
-  assert.ok(await panel.getByRole('link', { name: 'On a page of its own' }).getAttribute('href'));
+  assert.ok(await panel.getByRole('link', { name: 'Open as a page' }).getAttribute('href'));
   await panel.getByRole('link', { name: 'Close' }).click();
   await panel.waitFor({ state: 'detached' });
 
@@ -183,7 +183,7 @@ test('a noderole\'s panel that can\'t be had says so, and the board goes on', { 
   assertQuiet(page, MISSING);
 });
 
-test('an address that asks for a panel that can\'t be had shows what the server drew', { timeout: 240_000 }, async (t) => {
+test('a missing panel chunk shows the server rendering', { timeout: 240_000 }, async (t) => {
   const { board, noderole } = await lively();
   const page = await fresh(t);
   await gone(page, 'noderole_panel');
@@ -197,13 +197,13 @@ test('an address that asks for a panel that can\'t be had shows what the server 
   assert.equal(await notice(page).count(), 0);
 });
 
-test('a review\'s graph that can\'t be had says so, and the other tabs go on', async (t) => {
+test('a review works without the graph chunk', async (t) => {
   const page = await fresh(t);
   const { reviews } = await (await page.request.get('/api/v1/submissions?fate=any')).json();
   const address = `/reviews/${reviews[0].submission}`;
   await visit(page, address);
   await gone(page, 'review_graph');
-  const tabs = page.getByRole('navigation', { name: 'What to look at' });
+  const tabs = page.getByRole('navigation', { name: 'Review sections' });
   await tabs.getByRole('link', { name: 'Graph' }).click();
   await notice(page).waitFor();
   await tabs.getByRole('link', { name: /^Waves/ }).click();
@@ -217,19 +217,19 @@ test('a review\'s graph that can\'t be had says so, and the other tabs go on', a
   assertQuiet(page, MISSING);
 });
 
-test('forms that can\'t be had say so in their dialog, and come once they can be', async (t) => {
+test('a dialog reports missing forms and recovers', async (t) => {
   const page = await fresh(t);
   await gone(page, 'board_forms');
   await visit(page, '/deployments/web');
   await propose(page);
   await page.locator('.head').getByRole('button', { name: 'More…' }).click();
-  const dialog = page.getByRole('dialog', { name: 'Propose on web' });
+  const dialog = page.getByRole('dialog', { name: 'Propose changes on web' });
   await notice(dialog).waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'hidden' });
   await back(page, 'board_forms');
   await page.locator('.head').getByRole('button', { name: 'More…' }).click();
-  await dialog.getByRole('button', { name: /^Child deployment/ }).waitFor();
+  await dialog.getByRole('button', { name: /^Create child deployment/ }).waitFor();
   assert.equal(await notice(dialog).count(), 0);
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'hidden' });
@@ -238,7 +238,7 @@ test('forms that can\'t be had say so in their dialog, and come once they can be
   assertQuiet(page, MISSING);
 });
 
-test('without its planner the board asks the server what a drop would do', async (t) => {
+test('the board plans drops on the server', async (t) => {
   const page = await fresh(t);
   await gone(page, 'planner');
   await visit(page, '/deployments/web');

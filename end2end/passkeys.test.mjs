@@ -70,7 +70,7 @@ test('a reviewer signs an approval with a passkey', async (t) => {
   const policy = { approvals: 1, signed: [{}] };
   const review = await proposed(ada, 'Demand signatures', [{ edit: 'set_policy', policy }]);
 
-  await t.test('a page that was opened by an IP address says what to open', async () => {
+  await t.test('a page at an IP address names the host name', async () => {
     await visit(ada, '/settings/account');
     const card = ada.getByRole('region', { name: 'Passkeys' });
     await card.getByLabel('Name').fill('Laptop');
@@ -78,7 +78,7 @@ test('a reviewer signs an approval with a passkey', async (t) => {
     await card.getByText('http://localhost', { exact: false }).first().waitFor();
   });
 
-  await t.test('a reviewer without a passkey learns where to register one', async () => {
+  await t.test('a reviewer without a passkey gets a link', async () => {
     await visit(bo, `/reviews/${review}`);
     assert.ok(await bo.getByRole('button', { name: 'Approve', exact: true }).isDisabled());
     await bo.getByText('you have no confirmed passkey', { exact: false }).waitFor();
@@ -114,7 +114,7 @@ test('a reviewer signs an approval with a passkey', async (t) => {
     await bo.getByText('signed with Laptop').waitFor();
     await assertAccessible(bo);
     await bo.getByRole('button', { name: 'Commit' }).click();
-    await bo.getByRole('link', { name: 'Watch it run' }).waitFor();
+    await bo.getByRole('link', { name: 'Watch progress' }).waitFor();
     await visit(bo, '/settings/policy');
     await bo.getByRole('row', { name: /Approvals signed with a passkey every change/ }).waitFor();
     await screenshot(bo, 'passkeys-policy');

@@ -62,17 +62,17 @@ async function proposed(page, deployment, title, edits) {
   return { proposal, version: edited, submission };
 }
 
-test('what a change comes to is said at the top, and what is up restarts', { timeout: 300_000 }, async (t) => {
+test('a review shows its impact and restarted steps', { timeout: 300_000 }, async (t) => {
   const board = await ask(ada, '/deployments/web/board');
   const node = (name) => board.tray.find(({ short }) => short === name).node;
   const bind = (name, role) => ({ edit: 'bind', deployment: board.id, node: node(name), role });
   let review;
 
-  await t.test('something is up', async () => {
+  await t.test('some steps are active', async () => {
     const { submission } = await proposed(ada, 'web', 'Two applications', [bind('n1', 'app'), bind('n1', 'app-check')]);
     await visit(bo, `/reviews/${submission}`);
     await bo.getByText(/^Starts \d+ noderoles:$/).waitFor();
-    await bo.getByText('It restarts nothing, takes nothing away and destroys no data.').waitFor();
+    await bo.getByText('The change restarts nothing, removes nothing and destroys no data.').waitFor();
     await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve' });
     await ask(bo, `/submissions/${submission}/commit`, {});
     for (let tries = 0; ; tries += 1) {
@@ -84,7 +84,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     }
   });
 
-  await t.test('the reviewer reads what restarts, and finds the list behind it', async () => {
+  await t.test('the restart summary links to the list', async () => {
     const edits = [
       { edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting: 'Hello' } } },
       { edit: 'rerun', node: node('n1'), noderole: 'base-files', reason: 'the disk was replaced' },
@@ -92,15 +92,15 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     ];
     ({ submission: review } = await proposed(ada, 'web', 'Another greeting, and a third application', edits));
     await visit(bo, `/reviews/${review}`);
-    await bo.getByText(/^Restarts \d+ noderoles that are up now:$/).waitFor();
+    await bo.getByText(/^Restarts \d+ noderoles that are active now:$/).waitFor();
     await bo.getByText(/^Downstream:$/).waitFor();
     await bo.getByText('the disk was replaced').filter({ visible: true }).first().waitFor();
-    await bo.getByText('It takes nothing away and destroys no data.').waitFor();
+    await bo.getByText('The change removes nothing and destroys no data.').waitFor();
     const json = await ask(bo, `/submissions/${review}/consequences`);
     assert.equal(json.interrupted, json.restarts.count);
-    await bo.locator('.outcome').getByRole('link', { name: `All ${json.restarts.count}` }).first().click();
+    await bo.locator('.outcome').getByRole('link', { name: `Show all ${json.restarts.count}` }).first().click();
     await bo.waitForURL(/tab=effects#restarts$/);
-    await bo.getByRole('region', { name: 'Runs again' }).getByText('somebody asked for it: the disk was replaced').waitFor();
+    await bo.getByRole('region', { name: 'Runs again' }).getByText('rerun requested: the disk was replaced').waitFor();
   });
 
   await t.test('every tab fits and is accessible', async () => {
@@ -118,11 +118,11 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
     await bo.getByText(/waits for /).first().waitFor();
   });
 
-  await t.test('what was opened is marked, and a newer version drops the mark of what differs alone', async () => {
+  await t.test('a newer version resets the viewed mark of changes', async () => {
     await visit(bo, `/reviews/${review}`);
     const cards = await bo.locator('details.fold').count();
     await readAll(bo);
-    await bo.getByText(`You have opened all ${cards} card`).waitFor();
+    await bo.getByText(`You have viewed all ${cards} card`).waitFor();
     const before = await ask(bo, `/submissions/${review}/opened`);
     assert.equal(before.opened.length, before.all);
     const { proposal: { id: proposal, version } } = await ask(ada, '/deployments/web/board');
@@ -138,7 +138,7 @@ test('what a change comes to is said at the top, and what is up restarts', { tim
   assertQuiet(bo);
 });
 
-test('a card counts when all of it was in the window, and not when it was unfolded', { timeout: 240_000 }, async (t) => {
+test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t) => {
   const scripts = await files(join(import.meta.dirname, '../barclamps/demo'));
   scripts['demo.yml'] = scripts['demo.yml'].replace(/^( *version: ).*$/m, '$1"1.long"');
   const lines = Array.from({ length: 400 }, (_, n) => `echo "line ${n} of a script that takes long to read"`);
@@ -153,25 +153,25 @@ test('a card counts when all of it was in the window, and not when it was unfold
   const { proposal, version, submission } = await proposed(ada, 'system', 'Long scripts', [use]);
   await visit(bo, `/reviews/${submission}`);
   const card = bo.locator('.card:has(> .fold):has(.file-text)').first();
-  const marked = card.getByText('opened', { exact: true });
+  const marked = card.getByText('viewed', { exact: true });
   const long = card.locator('.file-text').filter({ hasText: 'line 399' });
   const unread = async () => {
     await bo.waitForTimeout(700);
     assert.equal(await marked.count(), 0);
   };
 
-  await t.test('unfolded, with its end out of the window', async () => {
+  await t.test('expanded, but not scrolled to the end', async () => {
     if (!await card.locator('> .fold').getAttribute('open').then((open) => open !== null)) await card.locator('> .fold > summary').click();
     await bo.evaluate(() => scrollTo(0, 0));
     await unread();
   });
 
-  await t.test('scrolled to its end with files folded in it', async () => {
+  await t.test('scrolled to the end with collapsed files', async () => {
     await card.locator('> .fold > .end').scrollIntoViewIfNeeded();
     await unread();
   });
 
-  await t.test('with every file unfolded, and a box of 400 lines not scrolled', async () => {
+  await t.test('all files expanded, but a long file not scrolled', async () => {
     for (const folded of await card.locator('tr.file details:not([open]) > summary').all()) await folded.click();
     await long.waitFor();
     for (const box of await card.locator('.file-text').all()) {
@@ -180,29 +180,29 @@ test('a card counts when all of it was in the window, and not when it was unfold
     }
     await card.locator('> .fold > .end').scrollIntoViewIfNeeded();
     await unread();
-    await card.getByText(/^The box has \d+ lines: scroll in it to its end\.$/).first().waitFor();
+    await card.getByText(/^This box has \d+ lines\. Scroll to its end\.$/).first().waitFor();
   });
 
-  await t.test('read to the end of everything it counts', async () => {
+  await t.test('scrolled to the end of every file', async () => {
     await readAll(bo);
     await marked.waitFor();
-    await bo.getByText(/^You have opened all \d+ cards/).waitFor();
+    await bo.getByText(/^You have viewed all \d+ cards/).waitFor();
   });
 
-  await t.test('it fits, what is cut says so, and the whole file is one click away', async () => {
+  await t.test('a truncated file links to the full text', async () => {
     await card.getByText(/\[\d+ more characters are not shown\]/).first().waitFor();
-    await card.getByText(/^Not all of it is here:/).first().waitFor();
+    await card.getByText(/^This comparison is incomplete:/).first().waitFor();
     await screenshot(bo, 'review-scripts');
     await eachLook(bo, () => assertFits(bo));
     await assertAccessible(bo);
-    const whole = card.locator('tr.file').filter({ hasText: '20-start' }).getByRole('link', { name: 'The whole file after' });
+    const whole = card.locator('tr.file').filter({ hasText: '20-start' }).getByRole('link', { name: 'Full file after' });
     const [tab] = await Promise.all([bo.context().waitForEvent('page'), whole.first().click()]);
     await tab.waitForLoadState();
     assert.ok((await tab.locator('body').innerText()).includes('x'.repeat(4000)));
     await tab.close();
   });
 
-  await t.test('the comparison with it fits, too', async () => {
+  await t.test('the comparison fits the window', async () => {
     await visit(bo, `/reviews/${submission}?tab=checks`);
     await eachLook(bo, () => assertFits(bo));
   });
@@ -210,13 +210,13 @@ test('a card counts when all of it was in the window, and not when it was unfold
   assertQuiet(bo);
 });
 
-test('another policy is looked at and talked about like everything else', { timeout: 120_000 }, async () => {
+test('a policy change can be viewed and discussed', { timeout: 120_000 }, async () => {
   const policy = { edit: 'set_policy', policy: { approvals: 1, by_risk: { removal: 2 } } };
   const { proposal, version, submission } = await proposed(ada, 'web', 'Two to remove', [policy]);
   await visit(bo, `/reviews/${submission}`);
-  const card = bo.getByRole('region', { name: 'Policy of the gate' });
-  await card.getByText('opened', { exact: true }).waitFor();
-  await bo.getByText('You have opened all 1 card').waitFor();
+  const card = bo.getByRole('region', { name: 'Approval policy' });
+  await card.getByText('viewed', { exact: true }).waitFor();
+  await bo.getByText('You have viewed all 1 card').waitFor();
   await screenshot(bo, 'review-policy');
   await card.getByRole('link', { name: 'Comment on the policy, approvals for removal' }).click();
   await bo.getByLabel(/^Open a thread on the policy/).fill('Why two?');
@@ -228,7 +228,7 @@ test('another policy is looked at and talked about like everything else', { time
   assertQuiet(bo);
 });
 
-test('of a long summary what is grave is in sight, and the rest waits for a click', { timeout: 120_000 }, async () => {
+test('a long summary shows severe entries first', { timeout: 120_000 }, async () => {
   const board = await ask(ada, '/deployments/web/board');
   const child = (n) => (
     { edit: 'create_deployment', id: randomUUID(), phantom: randomUUID(), name: `web-in-the-branch-office-${n}`, parent: board.id }
@@ -236,7 +236,7 @@ test('of a long summary what is grave is in sight, and the rest waits for a clic
   const edits = [...Array.from({ length: 20 }, (_, n) => child(n)), { edit: 'activate_jig', jig: 'noop', active: false }];
   const { proposal, version, submission } = await proposed(ada, 'web', 'Twenty branch offices', edits);
   await visit(bo, `/reviews/${submission}`);
-  const says = bo.getByRole('region', { name: 'What it does' });
+  const says = bo.getByRole('region', { name: 'Impact summary' });
   await says.getByText(/^Switches jig noop off/).waitFor();
   const last = says.getByText(/^Creates web-in-the-branch-office-9 /);
   assert.ok(await last.isHidden());
@@ -250,23 +250,23 @@ test('of a long summary what is grave is in sight, and the rest waits for a clic
   assertQuiet(bo);
 });
 
-test('without scripts the page says the same, and a button marks', { timeout: 120_000 }, async () => {
+test('a review works without JavaScript', { timeout: 120_000 }, async () => {
   const board = await ask(ada, '/deployments/web/board');
   const data = { edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting: 'Plain' } } };
   const { proposal, version, submission } = await proposed(ada, 'web', 'Read without scripts', [data]);
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
   await plain.context().addCookies(await bo.context().cookies());
   await plain.goto(`/reviews/${submission}`);
-  await plain.getByText(/^Restarts .* up now:$/).waitFor();
-  await plain.getByText(/opened 0 of 1/).waitFor();
-  await plain.getByRole('button', { name: 'Mark as opened' }).click();
-  await plain.getByText(/opened all 1 card/).waitFor();
+  await plain.getByText(/^Restarts .* active now:$/).waitFor();
+  await plain.getByText(/viewed 0 of 1/).waitFor();
+  await plain.getByRole('button', { name: 'Mark as viewed' }).click();
+  await plain.getByText(/viewed all 1 card/).waitFor();
 
   // Without scripts, the board says what works, and what it shows works.
   await plain.context().clearCookies();
   await plain.context().addCookies(await ada.context().cookies());
   await plain.goto('/deployments/web');
-  await plain.getByText('This browser runs no scripts').waitFor();
+  await plain.getByText('JavaScript is disabled').waitFor();
   assert.ok(await plain.getByRole('button', { name: 'Add role' }).isHidden());
   assert.ok(await plain.getByRole('button', { name: 'Bind nodes to app', exact: true }).isHidden());
   await screenshot(plain, 'board-without-scripts');
@@ -275,17 +275,17 @@ test('without scripts the page says the same, and a button marks', { timeout: 12
   await plain.getByRole('button', { name: /^Redo “/ }).waitFor();
   await plain.context().close();
   await visit(ada, '/deployments/web');
-  assert.ok(await ada.getByText('This browser runs no scripts').isHidden());
+  assert.ok(await ada.getByText('JavaScript is disabled').isHidden());
   await ask(ada, `/proposals/${proposal}/discard`, { version: version + 1 });
 });
 
-test('undo on the board of somebody else asks once, since it makes an author', { timeout: 120_000 }, async () => {
+test('undo on another author\'s board asks for confirmation', { timeout: 120_000 }, async () => {
   const board = await ask(ada, '/deployments/web/board');
   const data = (greeting) => ({ edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting } } });
   const { proposal, version } = await proposed(ada, 'web', 'Two words', [data('One'), data('Two')]);
   await visit(bo, '/deployments/web');
   const bar = bo.getByRole('region', { name: 'Open proposal' });
-  await bar.getByText(/^You are no author of this proposal/).waitFor();
+  await bar.getByText(/^You are not an author of this proposal/).waitFor();
   await assertAccessible(bo);
   await screenshot(bo, 'board-no-author');
   await eachLook(bo, () => assertFits(bo));
@@ -293,8 +293,8 @@ test('undo on the board of somebody else asks once, since it makes an author', {
   await bar.getByText('Undo makes you an author of this proposal.').waitFor();
   await screenshot(bo, 'board-joining');
   await assertAccessible(bo);
-  await bar.getByRole('button', { name: 'Leave it' }).click();
-  await bar.getByText(/^You are no author of this proposal/).waitFor();
+  await bar.getByRole('button', { name: 'Cancel' }).click();
+  await bar.getByText(/^You are not an author of this proposal/).waitFor();
   const before = await ask(bo, '/deployments/web/board');
   assert.deepEqual([before.proposal.version, before.proposal.authors], [version, ['ada']], 'nothing was taken back');
 
@@ -302,7 +302,7 @@ test('undo on the board of somebody else asks once, since it makes an author', {
   await bo.keyboard.press('Enter');
   await bar.getByRole('button', { name: /^Redo “/ }).waitFor();
   await bar.getByText('ada; undone by bo').waitFor();
-  assert.equal(await bar.getByText(/^You are no author/).count(), 0);
+  assert.equal(await bar.getByText(/^You are not an author/).count(), 0);
   await bo.keyboard.press('Control+Shift+Z');
   await bar.getByRole('button', { name: /^Redo “/ }).waitFor({ state: 'detached' });
   await bar.getByText('ada; undone and redone by bo').waitFor();
@@ -311,7 +311,7 @@ test('undo on the board of somebody else asks once, since it makes an author', {
   assertQuiet(bo);
 });
 
-test('a thread on a single change keeps the gate shut until it is resolved', { timeout: 240_000 }, async (t) => {
+test('an unresolved thread blocks the gate', { timeout: 240_000 }, async (t) => {
   let review;
   await t.test('the author proposes data and submits', async () => {
     await visit(ada, '/deployments/web');
@@ -332,7 +332,7 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     await screenshot(bo, 'review-discussion-open');
   });
 
-  await t.test('approved it still can not be committed, and the checks say why', async () => {
+  await t.test('an approved review with an open thread cannot be committed', async () => {
     await bo.getByRole('button', { name: 'Approve' }).click();
     await bo.getByText('1 of 1 approval').first().waitFor();
     assert.ok(await bo.getByRole('button', { name: 'Commit' }).isDisabled());
@@ -347,18 +347,18 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     assertQuiet(bo);
   });
 
-  await t.test('the author sees it at once, answers, and may not wave it away', async () => {
+  await t.test('the author can reply, but cannot resolve the thread', async () => {
     await ada.getByRole('link', { name: 'Discussion 1 open' }).click();
     const thread = ada.locator('.thread.open');
     await thread.getByText('Why this answer?').filter({ visible: true }).waitFor();
     assert.ok(await thread.getByRole('button', { name: 'Resolve' }).isDisabled());
-    await thread.getByText('whoever opened this thread resolves it').waitFor();
+    await thread.getByText('Only the person who opened this thread').waitFor();
     await thread.getByLabel('Reply').fill('The old one was a lie.');
     await thread.getByRole('button', { name: 'Reply' }).click();
     await thread.getByText('The old one was a lie.').filter({ visible: true }).waitFor();
   });
 
-  await t.test('resolved, the gate opens', async () => {
+  await t.test('the gate passes after the thread is resolved', async () => {
     await bo.getByRole('link', { name: /^Discussion/ }).click();
     await bo.getByText('The old one was a lie.').filter({ visible: true }).waitFor();
     await bo.getByRole('button', { name: 'Resolve' }).click();
@@ -366,13 +366,13 @@ test('a thread on a single change keeps the gate shut until it is resolved', { t
     await bo.getByRole('button', { name: 'Commit' }).and(bo.locator(':enabled')).waitFor();
   });
 
-  await t.test('the next version says what is new since the last look', async () => {
+  await t.test('the next version shows changes since the last view', async () => {
     await visit(ada, '/deployments/web');
     await putRoleData(ada, 'app-check', { check: { expect: 'fine' } });
     const next = await submit(ada, 'Another answer, again');
     await visit(bo, `/reviews/${next}`);
-    await bo.getByText(`You looked at review ${review} of this change before`).waitFor();
-    await bo.getByRole('link', { name: 'What differs' }).click();
+    await bo.getByText(`You viewed review ${review} of this change before`).waitFor();
+    await bo.getByRole('link', { name: 'Show the differences' }).click();
     await bo.waitForURL(/tab=since/);
     await bo.getByText('"well"').filter({ visible: true }).first().waitFor();
     await bo.getByText('"fine"').filter({ visible: true }).first().waitFor();

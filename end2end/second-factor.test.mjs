@@ -41,16 +41,16 @@ async function enterPassword(page) {
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
 }
 
-test('authenticator app: set up, asked for, removed', { timeout: 300_000 }, async (t) => {
+test('an authenticator app is set up, required and removed', { timeout: 300_000 }, async (t) => {
   const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   let secret;
 
-  await t.test('it is set up in My account', async () => {
+  await t.test('the app is set up in My account', async () => {
     await visit(ada, '/settings/account');
     const card = ada.getByRole('region', { name: 'Password' });
     await card.getByLabel('New password').fill(password);
-    await card.getByLabel('The same again').fill(password);
-    await card.getByRole('button', { name: 'Set the password' }).click();
+    await card.getByLabel('Repeat password').fill(password);
+    await card.getByRole('button', { name: 'Set password' }).click();
     await card.getByText('The password is set').waitFor();
     await ada.getByRole('button', { name: 'Set up an authenticator app' }).click();
     await ada.waitForURL(/\/second-factor\?next=/);
@@ -67,7 +67,7 @@ test('authenticator app: set up, asked for, removed', { timeout: 300_000 }, asyn
     await ada.getByRole('button', { name: 'Remove the authenticator app' }).waitFor();
   });
 
-  await t.test('without scripts: the password alone opens nothing, a code does', async () => {
+  await t.test('sign-in requires a code without JavaScript', async () => {
     const plain = await openPage(browser, { address: gantry.address, scripts: false });
     await enterPassword(plain);
     await plain.waitForURL(/\/second-factor$/);
@@ -75,7 +75,7 @@ test('authenticator app: set up, asked for, removed', { timeout: 300_000 }, asyn
     await plain.waitForURL(/\/second-factor\?next=%2Fnodes$/);
     await plain.getByLabel('Code').fill(code(secret, -1));
     await plain.getByRole('button', { name: 'Continue' }).click();
-    await plain.getByText('This code was used already').waitFor();
+    await plain.getByText('This code was already used').waitFor();
     await plain.getByLabel('Code').fill(code(secret));
     await plain.getByRole('button', { name: 'Continue' }).click();
     await plain.waitForURL(/\/nodes$/);

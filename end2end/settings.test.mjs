@@ -38,12 +38,12 @@ async function assertAlone(page) {
   assert.equal(await main.getByRole('link', { name: 'All accounts' }).count(), 0);
 }
 
-test('somebody new, from the link to the day they leave', { timeout: 600_000 }, async (t) => {
+test('a new account is created, used and disabled', { timeout: 600_000 }, async (t) => {
   const admin = await signIn(await openPage(browser, gantry), gantry, 'author');
   const dee = await openPage(browser, gantry);
   let link;
 
-  await t.test('an admin adds them and hands over a link', async () => {
+  await t.test('an admin adds a person and gets a link', async () => {
     await admin.getByRole('link', { name: 'Settings' }).click();
     await admin.waitForURL(/\/settings$/);
     await admin.getByRole('link', { name: 'People', exact: true }).click();
@@ -65,15 +65,15 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     assert.equal((await form.getByRole('group', { name: 'Link' }).innerText()).trim(), link, 'and so does the link');
     await form.getByLabel('Name').fill('eve');
     await form.getByRole('button', { name: 'Add' }).click();
-    await form.getByText('May do nothing yet, not even look').waitFor();
-    assert.match(await form.getByRole('link', { name: 'What they may' }).getAttribute('href'), /\/settings\/people\/[0-9a-f-]{36}#may$/);
+    await form.getByText('No permissions yet').waitFor();
+    assert.match(await form.getByRole('link', { name: 'Permissions' }).getAttribute('href'), /\/settings\/people\/[0-9a-f-]{36}#may$/);
     await visit(admin, '/settings/people?filter=de');
     await admin.getByRole('cell', { name: 'operator in web' }).waitFor();
     assert.equal(await admin.getByRole('link', { name: 'ada' }).count(), 0);
     assert.doesNotMatch(await admin.content(), /token=[0-9a-f]{64}/, 'shown once');
   });
 
-  await t.test('the link lets them in and asks for a password', async () => {
+  await t.test('the link signs in and asks for a password', async () => {
     await dee.goto(link);
     assert.doesNotMatch(dee.url(), /token/, 'the token leaves the address');
     await dee.getByRole('button', { name: 'Sign in with the link' }).click();
@@ -85,30 +85,30 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await hydrated(dee);
     const card = dee.getByRole('region', { name: 'Password' });
     await card.getByLabel('New password').fill('dee dee dee dee');
-    await card.getByLabel('The same again').fill('dee dee dee dee');
-    await card.getByRole('button', { name: 'Set the password' }).click();
+    await card.getByLabel('Repeat password').fill('dee dee dee dee');
+    await card.getByRole('button', { name: 'Set password' }).click();
     await card.getByText('choose another', { exact: false }).waitFor();
     await card.getByLabel('New password').fill(password);
-    await card.getByLabel('The same again').fill(password);
-    await card.getByRole('button', { name: 'Set the password' }).click();
+    await card.getByLabel('Repeat password').fill(password);
+    await card.getByRole('button', { name: 'Set password' }).click();
     await card.getByText('The password is set').waitFor();
     await dee.getByText('A password was set with a sign-in link').waitFor();
     await dee.getByRole('button', { name: 'Dismiss' }).click();
     await dee.getByText('A password was set with a sign-in link').waitFor({ state: 'detached' });
     await visit(dee, '/settings/account');
-    await dee.getByRole('cell', { name: /this one/ }).waitFor();
+    await dee.getByRole('cell', { name: /this session/ }).waitFor();
   });
 
-  await t.test('without scripts, too: in by the password, out everywhere else', async () => {
+  await t.test('other sessions end without JavaScript', async () => {
     const plain = await openPage(browser, { address: gantry.address, scripts: false });
     await comeIn(plain);
     await plain.goto('/settings/account');
     assert.equal(await plain.getByRole('row').count(), 3, 'two sessions and the head');
-    await plain.getByText('so none is made: ask POST /api/v1/tokens').waitFor();
-    for (const name of ['Make a token', 'Copy the command for the CLI', 'Dark']) {
+    await plain.getByText('To create a token without JavaScript, use POST /api/v1/tokens').waitFor();
+    for (const name of ['Create token', 'Copy the command for the CLI', 'Dark']) {
       assert.equal(await plain.getByRole('button', { name }).count(), 0, `${name} does nothing without scripts`);
     }
-    await plain.getByRole('button', { name: 'End all others' }).click();
+    await plain.getByRole('button', { name: 'End all other sessions' }).click();
     await plain.goto('/settings/account');
     assert.equal(await plain.getByRole('row').count(), 2);
     await dee.goto('/deployments');
@@ -116,19 +116,19 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await dee.getByLabel('Name', { exact: true }).fill('dee');
     await dee.getByLabel('Password').fill('not this one');
     await dee.getByRole('button', { name: 'Sign in', exact: true }).click();
-    await dee.getByText('Name or password is wrong').waitFor();
+    await dee.getByText('Wrong name or password').waitFor();
     assert.equal(await dee.getByLabel('Name', { exact: true }).inputValue(), 'dee', 'the name stays');
     assert.equal(await dee.getByLabel('Password').inputValue(), '');
     await plain.context().close();
     await comeIn(dee);
   });
 
-  await t.test('a program comes by a token and does what they may, no more', async () => {
+  await t.test('an API token has the permissions of its account', async () => {
     await visit(dee, '/settings/account');
     const card = dee.getByRole('region', { name: 'Tokens' });
     await card.getByLabel('New token').fill('nightly');
     await card.getByRole('checkbox', { name: /operator/ }).check();
-    await card.getByRole('button', { name: 'Make a token' }).click();
+    await card.getByRole('button', { name: 'Create token' }).click();
     const token = (await card.getByRole('group', { name: 'Token' }).innerText()).trim();
     assert.match(token, /^gantry_[0-9a-f]{64}$/);
     assert.equal(await card.getByLabel('New token').inputValue(), '');
@@ -144,14 +144,14 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     assert.equal((await ask('deployments/edge/proposals')).status, 403);
     await visit(dee, '/settings/account');
     await dee.getByText(/used (just now|now|\d)/).first().waitFor();
-    await dee.getByRole('button', { name: 'Take back the token nightly' }).click();
-    await dee.getByText('taken back').waitFor();
+    await dee.getByRole('button', { name: 'Revoke token nightly' }).click();
+    await dee.getByText(/^revoked/).waitFor();
     assert.equal((await ask('people/me', 'GET')).status, 401);
     await visit(dee, '/deployments/edge');
     assert.equal(await dee.getByRole('button', { name: 'Propose changes' }).count(), 0, 'edge is not theirs');
   });
 
-  await t.test('every page of it fits in every width, and is for everybody', async () => {
+  await t.test('settings are accessible on every screen width', async () => {
     for (const [page, path, name] of [
       [admin, '/settings/people', 'people'],
       [admin, '/settings/services', 'services'],
@@ -173,7 +173,7 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
     await assertAlone(dee);
   });
 
-  await t.test('who is disabled is out with the next request', async () => {
+  await t.test('a disabled account is signed out', async () => {
     await visit(admin, '/settings/people?filter=dee');
     await admin.getByRole('link', { name: 'dee' }).click();
     await admin.waitForURL(/\/settings\/people\/[0-9a-f-]{36}$/);
@@ -181,7 +181,7 @@ test('somebody new, from the link to the day they leave', { timeout: 600_000 }, 
       await assertFits(admin);
       await assertAccessible(admin);
     });
-    await admin.getByRole('button', { name: 'Disable' }).click();
+    await admin.getByRole('button', { name: 'Disable account' }).click();
     await admin.getByText('disabled', { exact: true }).waitFor();
     await dee.goto('/deployments');
     await dee.waitForURL(/\/sign-in/);

@@ -11,14 +11,14 @@ let browser;
 before(async () => (browser = await openBrowser()));
 after(async () => browser.close());
 
-test('one Gantry, from its start to its second start', async (t) => {
+test('Gantry starts, stops and starts again', async (t) => {
   const data = await dataFolder();
   t.after(() => rm(data, { recursive: true, force: true }));
   const gantry = await start({ name: 'smoke', data });
   let stopped = false;
   t.after(async () => stopped || (await gantry.stop()));
 
-  await t.test('it serves what the page needs, compressed', async () => {
+  await t.test('files are served compressed', async () => {
     const page = await fetch(`${gantry.address}/sign-in`).then((answer) => answer.text());
     const [pkg] = page.match(/\/pkg\/[0-9a-f]{16}/);
     for (const [path, type] of [
@@ -35,7 +35,7 @@ test('one Gantry, from its start to its second start', async (t) => {
     }
   });
 
-  await t.test('two people can sign in, each link once', async () => {
+  await t.test('each sign-in link works once', async () => {
     for (const role of ['author', 'reviewer']) {
       const page = await openPage(browser, gantry);
       assert.equal(await signIn(page, gantry, role), 200);
@@ -45,13 +45,13 @@ test('one Gantry, from its start to its second start', async (t) => {
       const second = await openPage(browser, gantry);
       assert.equal(await signIn(second, gantry, role), 403);
       assert.match(second.url(), /sign-in/);
-      assert.match(await second.getByRole('alert').innerText(), /used already/);
+      assert.match(await second.getByRole('alert').innerText(), /already used/);
       await page.context().close();
       await second.context().close();
     }
   });
 
-  await t.test('who is not signed in sees the way in, in every width, with scripts and without', async () => {
+  await t.test('signed-out visitors see the sign-in page', async () => {
     const page = await openPage(browser, gantry);
     await visit(page, '/');
     await eachLook(page, () => assertFits(page));
@@ -63,7 +63,7 @@ test('one Gantry, from its start to its second start', async (t) => {
     await plain.context().close();
   });
 
-  await t.test('Ctrl-C ends all of it, and a second start finds the data and prints other sign-ins', async () => {
+  await t.test('a restart keeps the data and prints new links', async () => {
     const links = gantry.signIns.map(({ url }) => url.replace(gantry.address, ''));
     await gantry.stop();
     stopped = true;
@@ -83,7 +83,7 @@ test('one Gantry, from its start to its second start', async (t) => {
 });
 
 // Root may do everything, so run as another account to test the permissions of a regular one.
-test('an ordinary account runs it from a folder that it may only read', { skip: process.getuid() !== 0 }, async (t) => {
+test('an unprivileged account runs Gantry from a read-only folder', { skip: process.getuid() !== 0 }, async (t) => {
   const folder = await dataFolder();
   t.after(() => rm(folder, { recursive: true, force: true }));
   const program = join(folder, 'bin/gantry');

@@ -20,12 +20,12 @@ after(async () => {
   await gantry.stop();
 });
 
-test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t) => {
+test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, async (t) => {
   const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   let review;
 
-  await t.test('the author opens the first sibling, which nobody works on', async () => {
+  await t.test('the author opens an idle deployment', async () => {
     const siblings = ada.locator('td.name:not([data-depth="0"])');
     assert.ok((await siblings.count()) >= 2, 'two siblings');
     await ada.getByRole('row').filter({ hasText: 'in review' }).first().waitFor();
@@ -36,7 +36,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     assert.equal(await ada.locator('[draggable=true]').count(), 0, 'nothing can be dragged yet');
   });
 
-  await t.test('drag: legal roles light up, say what comes along, and take the node', async () => {
+  await t.test('dragging highlights valid roles and binds the node', async () => {
     await propose(ada);
     await ada.locator('.board[data-planner=here]').waitFor();
     const asked = [];
@@ -52,9 +52,9 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const to = await center(target);
     await ada.mouse.move(to.x, to.y, { steps: 8 });
     const said = target.locator('.said');
-    await said.filter({ hasText: 'brings' }).waitFor();
+    await said.filter({ hasText: 'also adds' }).waitFor();
     const promise = await said.textContent();
-    for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'in its order']) {
+    for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'Wave ']) {
       assert.ok(promise.includes(part), `"${promise}" says ${part}`);
     }
     await ada.mouse.move(to.x + 1, to.y);
@@ -71,7 +71,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     assert.deepEqual(asked, [], 'the page planned by itself');
   });
 
-  await t.test('what is there already refuses, with the reason', async () => {
+  await t.test('an existing noderole rejects the drop', async () => {
     const from = await center(ada.locator('.tray').getByRole('button', { name: 'n1', exact: true }));
     await ada.mouse.move(from.x, from.y);
     await ada.mouse.down();
@@ -86,7 +86,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\b1\s+edit\b/);
   });
 
-  await t.test('undo names what it takes back, redo brings it again', async () => {
+  await t.test('undo and redo name their edit', async () => {
     const undo = ada.getByRole('button', { name: /^Undo “bind n1 to app-check”/ });
     await undo.waitFor();
     await ada.locator('h1').click();
@@ -97,9 +97,9 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await chip(ada, 'app-check', 'n1').waitFor();
   });
 
-  await t.test('the author submits, and may not approve what they wrote', async () => {
+  await t.test('the author submits and cannot approve', async () => {
     review = await submit(ada, 'A first application');
-    await ada.getByText('You wrote part of this change, so somebody else has to review it.').waitFor();
+    await ada.getByText('You wrote part of this change, so another person must review it.').waitFor();
     assert.ok(await ada.getByRole('button', { name: 'Approve' }).isDisabled());
     assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled());
     // A request without the button gets the same response.
@@ -116,7 +116,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await visit(bo, '/reviews');
     await bo.getByRole('link', { name: 'A first application' }).click();
     await bo.getByRole('heading', { name: 'A first application' }).waitFor();
-    for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'brought by', 'joins web']) {
+    for (const part of ['Adds app-check on n1', 'n1.demo.gantry.internal', 'required by', 'joins web']) {
       await bo.getByText(part).filter({ visible: true }).first().waitFor();
     }
     await bo.locator('.tabs').getByRole('link', { name: /^Waves/ }).click();
@@ -133,10 +133,10 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await ada.locator('[data-noderole]').first().waitFor();
     await watchStates(ada);
     await bo.getByRole('button', { name: 'Commit' }).click();
-    await bo.getByRole('link', { name: 'Watch it run' }).waitFor();
+    await bo.getByRole('link', { name: 'Watch progress' }).waitFor();
   });
 
-  await t.test('the board moves by itself until all is ACTIVE', async () => {
+  await t.test('the board updates until all steps are ACTIVE', async () => {
     for (const role of ['base-files', 'runtime', 'app', 'app-check']) await waitForState(ada, role, 'n1', 'active');
     await ada.getByText('COMMITTED', { exact: true }).waitFor();
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
@@ -145,7 +145,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     assertQuiet(ada, /403/); // the response to the request without the button
   });
 
-  await t.test('a run shows its log and its wall', async () => {
+  await t.test('a run shows its log and output', async () => {
     await chip(ada, 'app', 'n1').click();
     const panel = ada.getByRole('complementary', { name: 'app on n1' });
     await panel.getByText('ACTIVE').first().waitFor();
@@ -157,11 +157,11 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const download = ada.waitForEvent('download');
     await ada.getByRole('link', { name: 'Download' }).click();
     assert.match((await download).suggestedFilename(), /^run-\d+\.log$/);
-    await ada.getByRole('searchbox', { name: 'Search in the log' }).fill('STARTED');
+    await ada.getByRole('searchbox', { name: 'Search the log' }).fill('STARTED');
     await ada.getByText('1 line', { exact: true }).or(ada.getByText(/^1 of 1, line \d+$/)).waitFor();
   });
 
-  await t.test('the failing role fails: ERROR with its reason, and what waits for it is BLOCKED', async () => {
+  await t.test('a failed step shows ERROR and blocks its children', async () => {
     await visit(ada, '/deployments/web');
     await propose(ada);
     await putRoleData(ada, 'app-check', { check: { fail: true } });
@@ -186,7 +186,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     const panel = ada.getByRole('complementary', { name: 'app-check on n1' });
     await panel.getByText('told to fail').first().waitFor();
     await screenshot(ada, 'story-error');
-    await panel.getByLabel('Try again').fill('Perhaps it was the weather');
+    await panel.getByLabel('Reason for the retry').fill('Perhaps it was the weather');
     await panel.getByRole('button', { name: 'Retry' }).click();
     await panel.getByRole('link', { name: /^failed run/ }).nth(1).waitFor();
     await ada.keyboard.press('Escape');
@@ -196,7 +196,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
     await ada.getByRole('link', { name: 'Close' }).click();
   });
 
-  await t.test('a reviewed change of data mends it', async () => {
+  await t.test('a reviewed change of data repairs the step', async () => {
     await propose(ada);
     await putRoleData(ada, 'app-check', { check: { fail: false } });
     review = await submit(ada, 'Mend it');
@@ -211,7 +211,7 @@ test('from a drag to ACTIVE, to ERROR, and back', { timeout: 600_000 }, async (t
   assertQuiet(bo);
 });
 
-test('the keyboard alone binds, and says what happens', { timeout: 120_000 }, async () => {
+test('the keyboard binds nodes with announcements', { timeout: 120_000 }, async () => {
   const page = await asSignedIn();
   await visit(page, '/deployments/web');
   await propose(page);
@@ -224,7 +224,7 @@ test('the keyboard alone binds, and says what happens', { timeout: 120_000 }, as
   await page.keyboard.press('Space');
   await hear('Enter');
   await page.keyboard.press('Escape');
-  await hear('Put back');
+  await hear('Cancelled');
   await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
 
   await page.keyboard.press('Space');
@@ -236,18 +236,18 @@ test('the keyboard alone binds, and says what happens', { timeout: 120_000 }, as
   assert.match(await heard(), /\+ \d+ noderole/);
   await page.locator('[data-over]').and(row(page, 'metrics')).waitFor();
   await page.keyboard.press('Enter');
-  await hear(`${name} bound to metrics`);
+  await hear(`binds ${name} to metrics`);
   await chip(page, 'metrics', name).waitFor();
 
   await page.keyboard.press('Control+z');
-  await hear(`Taken back: bind ${name} to metrics`);
+  await hear(`Undone: bind ${name} to metrics`);
   await chip(page, 'metrics', name).waitFor({ state: 'detached' });
   await discard(page);
   assertQuiet(page);
   await page.context().close();
 });
 
-test('Bind to… takes a selection, and offers the valid ones of it', { timeout: 120_000 }, async () => {
+test('Bind to… offers the valid nodes of a selection', { timeout: 120_000 }, async () => {
   const page = await asSignedIn();
   await visit(page, '/deployments/web');
   await propose(page);
@@ -258,8 +258,8 @@ test('Bind to… takes a selection, and offers the valid ones of it', { timeout:
   const dialog = page.getByRole('dialog', { name: 'Bind 3 nodes to' });
   await dialog.getByLabel('Role', { exact: true }).fill('app');
   await dialog.getByRole('radio', { name: /^app / }).check();
-  await dialog.getByText(/2 of 3 can be bound\. Not n1/).first().waitFor();
-  await dialog.getByRole('button', { name: 'Bind the valid 2 of 3' }).click();
+  await dialog.getByText(/2 of 3 can be bound\. Cannot bind n1/).first().waitFor();
+  await dialog.getByRole('button', { name: 'Bind 2 of 3 nodes' }).click();
   await chip(page, 'app', 'n3').waitFor();
   await chip(page, 'app', 'n4').waitFor();
 
@@ -269,9 +269,9 @@ test('Bind to… takes a selection, and offers the valid ones of it', { timeout:
     if (await node.count()) await node.click();
   }
   await page.locator('.tray').getByRole('button', { name: 'n6', exact: true }).dragTo(row(page, 'app').locator('.cell'));
-  const question = page.getByRole('dialog', { name: /Bind the valid \d of \d to app\?/ });
+  const question = page.getByRole('dialog', { name: /Bind \d of \d nodes to app\?/ });
   await question.getByText(/n3/).waitFor();
-  await question.getByRole('button', { name: 'Put all back' }).click();
+  await question.getByRole('button', { name: 'Cancel' }).click();
   await question.waitFor({ state: 'hidden' });
   await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
 

@@ -31,58 +31,58 @@ async function ask(page, path) {
   return answer.json();
 }
 
-test('what waits says why, until nothing does', { timeout: 600_000 }, async (t) => {
+test('pending steps show their reasons until none remain', { timeout: 600_000 }, async (t) => {
   const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   const [review] = (await ask(bo, 'submissions')).reviews;
   const deployment = review.deployment;
 
-  await t.test('a deployment that is held starts nothing, and the page says who holds it', async () => {
+  await t.test('a deployment on hold starts nothing', async () => {
     await tell(ada, `deployments/${deployment}/hold`, { held: true, reason: 'disks are being changed' });
     await commit(bo, review.submission);
     await visit(ada, '/waiting');
-    const held = ada.getByRole('region', { name: 'Deployment held' });
-    await held.getByText(`Deployment ${deployment} is held by`).first().waitFor();
-    await held.getByText(/^freed by/).waitFor();
+    const held = ada.getByRole('region', { name: 'Deployment on hold' });
+    await held.getByText(`Deployment ${deployment} was put on hold by`).first().waitFor();
+    await held.getByText(/^resolved by/).waitFor();
     await held.getByRole('link', { name: deployment, exact: true }).last().waitFor();
-    const line = ada.getByRole('region', { name: 'In line behind other steps' });
+    const line = ada.getByRole('region', { name: 'Waiting for other steps' });
     await line.getByText(/Waits for \d+ parents?: /).first().waitFor();
-    await ada.getByRole('navigation', { name: 'What steps wait for' }).getByRole('link', { name: /^Deployment held/ }).click();
+    await ada.getByRole('navigation', { name: 'Pending reasons' }).getByRole('link', { name: /^Deployment on hold/ }).click();
     await ada.waitForURL(/reason=held/);
     await line.waitFor({ state: 'detached' });
     await held.waitFor();
     const told = await ask(ada, `waiting?deployment=${deployment}&reason=held`);
     assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].freed_by[0].name, deployment);
-    await held.getByRole('link', { name: 'Waits since' }).click();
+    await held.getByRole('link', { name: 'Pending since' }).click();
     await ada.waitForURL(/reason=held&sort=-since/);
     await held.locator('th[aria-sort="descending"]').waitFor();
   });
 
-  await t.test('boards, nodes and steps lead there', async () => {
+  await t.test('boards, nodes and steps link to pending steps', async () => {
     await visit(ada, `/deployments/${deployment}`);
-    await ada.getByRole('link', { name: 'Why not yet' }).last().click();
+    await ada.getByRole('link', { name: 'Pending' }).last().click();
     await ada.waitForURL(new RegExp(`/waiting\\?deployment=${deployment}`));
-    await ada.getByRole('region', { name: 'Deployment held' }).getByRole('link', { name: /\./ }).first().click();
+    await ada.getByRole('region', { name: 'Deployment on hold' }).getByRole('link', { name: /\./ }).first().click();
     await ada.waitForURL(/\/waiting\?node=/);
-    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await visit(ada, '/waiting?deployment=edge-that-is-not');
-    await ada.getByText('There is no deployment').first().waitFor();
+    await ada.getByText('does not exist').first().waitFor();
   });
 
-  await t.test('it fits in every width, and is for everybody', async () => {
+  await t.test('the page is accessible on every screen width', async () => {
     await visit(ada, '/waiting');
-    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await eachLook(ada, () => assertFits(ada));
     await assertAccessible(ada);
     await screenshot(ada, 'waiting');
   });
 
-  await t.test('when it is released the page empties by itself', async () => {
+  await t.test('release empties the page', async () => {
     await visit(ada, '/waiting');
-    await ada.getByRole('region', { name: 'Deployment held' }).waitFor();
+    await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await ada.evaluate(() => (window.neverReloaded = true));
     await tell(ada, `deployments/${deployment}/hold`, { held: false, reason: 'disks are in' });
-    await ada.getByText('Nothing waits').waitFor({ timeout: 120_000 });
+    await ada.getByText('No pending steps').waitFor({ timeout: 120_000 });
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
     assertQuiet(ada, /404/); // the unknown deployment
   });

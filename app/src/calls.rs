@@ -5,9 +5,9 @@
 //! accept a form, so that they work without JavaScript. The others accept JSON.
 #![expect(
     missing_docs,
-    reason = "the macro makes a struct of each function's arguments, whose names say what they are"
+    reason = "the macro generates a struct from the arguments of each function"
 )]
-#![expect(clippy::too_many_arguments, reason = "a form's fields are arguments, one each")]
+#![expect(clippy::too_many_arguments, reason = "each field of a form is one argument")]
 
 pub mod oversight;
 pub mod people;
@@ -80,7 +80,7 @@ mod server {
     pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
         let text = text.trim();
         text.parse().map_err(|_| {
-            Problem::invalid(format!("{field}: {text:?} is no number that fits there."))
+            Problem::invalid(format!("Invalid value for {field}: {text:?} is not a whole number or is out of range. Enter another number."))
         })
     }
 }
@@ -570,7 +570,7 @@ pub async fn propose_change(
     let edits = change.edits(node);
     if edits.is_empty() {
         return answer(Err(api::Problem::invalid(
-            "Nothing differs from the node's connection and hints.",
+            "The change is empty: it equals the connection and the hints of the node. Change at least one field.",
         )));
     }
     let proposal = answer(console()?.propose_on_node(node).await)?;
@@ -607,7 +607,7 @@ fn way_of(
 
 #[cfg(feature = "ssr")]
 fn hints_of(text: &str) -> Result<serde_json::Value, api::Problem> {
-    let told = |why: String| api::Problem::invalid(format!("hints: {why}"));
+    let told = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
     crate::check::read(text)
         .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }

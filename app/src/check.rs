@@ -34,7 +34,7 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     if !value.is_object() {
         return Err(Fault::new(
             "",
-            format!("Data is a JSON object, {{…}}, and this is {}.", kind(&value)),
+            format!("Data must be a JSON object, {{…}}, not {}.", kind(&value)),
         ));
     }
     Ok(value)
@@ -99,10 +99,10 @@ impl Purpose {
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "text",
-        Value::Array(_) => "a list",
+        Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
 }
@@ -299,7 +299,7 @@ mod tests {
         let fault = read("{\n  \"a\": 1\n  \"b\": 2\n}").unwrap_err();
         assert_eq!(fault.at, "line 3, column 3");
         assert!(fault.detail.contains("expected `,`"), "{}", fault.detail);
-        assert!(read("[1]").unwrap_err().detail.contains("a list"));
+        assert!(read("[1]").unwrap_err().detail.contains("an array"));
         assert_eq!(read(" \n").unwrap(), json!({}));
     }
 
@@ -310,10 +310,10 @@ mod tests {
     #[test]
     fn invalid_data_is_rejected_like_on_the_server() {
         for (typed, at, part) in [
-            ("{\"n\": 9007199254740992}", "/n", "too large to be exact"),
+            ("{\"n\": 9007199254740992}", "/n", "too large to be stored exactly"),
             ("{\"t\": \"\u{202e}x\"}", "/t", "U+202E"),
             ("{\"\u{200b}\": 1}", "/", "U+200B"),
-            ("{\"p\": {\"$secret\": \"db\"}}", "/p", "no reference to a secret"),
+            ("{\"p\": {\"$secret\": \"db\"}}", "/p", "not a valid reference to a secret"),
         ] {
             let fault = purpose(vec![]).faults(&read(typed).unwrap()).remove(0);
             assert!(fault.at == at && fault.detail.contains(part), "{typed}: {fault:?}");
@@ -321,18 +321,21 @@ mod tests {
         for lost in ["1e-400", "9007199254740993", "0.10000000000000001"] {
             let fault = read(&format!("{{\n \"n\": {lost}}}")).unwrap_err();
             assert!(
-                fault.at == "line 2, column 7" && fault.detail.contains("can't be stored exactly"),
+                fault.at == "line 2, column 7" && fault.detail.contains("cannot be stored exactly"),
                 "{fault:?}"
             );
         }
         assert_eq!(
             Simple::Number.value("1e-400"),
             json!("1e-400"),
-            "it stays text, which the check names"
+            "an inexact number stays text, so the check reports it"
         );
         assert_eq!(Simple::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
-        assert!(twice.at.starts_with("line 3") && twice.detail.contains("twice"), "{twice:?}");
+        assert!(
+            twice.at.starts_with("line 3") && twice.detail.contains("duplicate key"),
+            "{twice:?}"
+        );
     }
 
     #[test]
@@ -340,7 +343,7 @@ mod tests {
         let of =
             purpose(vec![attrib("/x/y", json!({"type": "seq", "sequence": [{"type": "int"}]}))]);
         let found = of.faults(&json!({"x": {"y": [1, "z"]}}));
-        assert_eq!(found, [Fault::new("/x/y/1", "is a text, and should be a whole number")]);
+        assert_eq!(found, [Fault::new("/x/y/1", "is a string, but must be an integer")]);
         let secret = json!({"x": {"$secret": "db", "version": 1}});
         assert_eq!(purpose(vec![attrib("/x", json!({"type": "str"}))]).faults(&secret), []);
         // The template sets the required key.
@@ -387,7 +390,7 @@ mod tests {
         while let Entry::Fields(fields) = entry(&at, depth) {
             (at, depth) = (fields[0].schema.clone(), depth + 1);
         }
-        assert_eq!(depth, NESTED, "and no schema makes a page without end");
+        assert_eq!(depth, NESTED, "nested schemas are limited");
     }
 
     #[test]

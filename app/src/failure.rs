@@ -31,8 +31,8 @@ impl FromServerFnError for Failure {
             E::Request(_) | E::Response(_) => Problem::new(
                 503,
                 UNREACHABLE,
-                "The server can't be reached",
-                "What you see may be old, and nothing was changed by this. It is tried again when you do.",
+                "Cannot reach the server",
+                "This page may be outdated, and your last action may have had no effect. Check your connection, then try again.",
             ),
             E::Deserialization(_)
             | E::Args(_)
@@ -41,8 +41,8 @@ impl FromServerFnError for Failure {
             | E::UnsupportedRequestMethod(_) => Problem::new(
                 400,
                 OTHER_VERSION,
-                "This page and the server don't understand each other",
-                "Most likely the server is of another version than this page. Reload the page.",
+                "This page does not match the version of the server",
+                "The server was probably updated after this page was loaded. Reload the page.",
             ),
             E::MiddlewareError(_) | E::ServerError(_) | E::Registration(_) => Problem::internal(),
         };

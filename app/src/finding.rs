@@ -38,7 +38,7 @@ pub const RAIL: [(&str, Icon, &str); 12] = [
     (places::GRAPH, Icon::Graph, "Graph"),
     (places::REVIEWS, Icon::Review, "Reviews"),
     (places::RUNS, Icon::Run, "Runs"),
-    (places::WAITING, Icon::Queued, "Why not yet"),
+    (places::WAITING, Icon::Queued, "Pending"),
     (places::BLUEPRINTS, Icon::Blueprint, "Blueprints"),
     (places::CATALOG, Icon::Catalog, "Catalog"),
     (places::WORKERS, Icon::Worker, "Workers"),
@@ -52,7 +52,7 @@ pub const ALWAYS_SEEN: usize = 6;
 /// Pages below those of the navigation, which search also finds.
 const WITHIN: [(&str, Icon, &str); 7] = [
     (places::ROLES, Icon::Bind, "Roles"),
-    (places::ROLE_GRAPH, Icon::Graph, "How roles hang together"),
+    (places::ROLE_GRAPH, Icon::Graph, "Dependencies of roles"),
     (places::IMPORTS, Icon::Catalog, "Imports"),
     (places::ACCOUNT, Icon::Person, "My account"),
     (places::PEOPLE, Icon::Person, "People"),
@@ -88,9 +88,9 @@ pub fn commands(text: &str) -> Vec<Choice> {
             Icon::Proposed,
             Act::Go(places::DEPLOYMENTS.to_owned()),
         ),
-        ("Colours: light", Icon::Light, Act::Colours(Some("light"))),
-        ("Colours: dark", Icon::Dark, Act::Colours(Some("dark"))),
-        ("Colours: as the system", Icon::System, Act::Colours(None)),
+        ("Theme: light", Icon::Light, Act::Colours(Some("light"))),
+        ("Theme: dark", Icon::Dark, Act::Colours(Some("dark"))),
+        ("Theme: system", Icon::System, Act::Colours(None)),
         ("Sign out", Icon::Leave, Act::SignOut),
     ];
     let command = |(name, icon, act): (&str, Icon, Act)| Choice {
@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(names(pages("NOD")), ["Nodes"]);
         assert_eq!(pages("").len(), RAIL.len() + WITHIN.len());
         assert_eq!(names(pages("polic")), ["Policy"]);
-        assert_eq!(names(pages("roles")), ["Roles", "How roles hang together"]);
-        assert_eq!(names(commands("dark")), ["Colours: dark"]);
+        assert_eq!(names(pages("roles")), ["Roles", "Dependencies of roles"]);
+        assert_eq!(names(commands("dark")), ["Theme: dark"]);
         assert!(pages("zzz").is_empty() && commands("zzz").is_empty());
     }
 

@@ -23,7 +23,7 @@
 
 #[cfg(not(erase_components))]
 compile_error!(
-    "compile with `--cfg erase_components`, as .cargo/config.toml does: is RUSTFLAGS set?"
+    "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml applies."
 );
 
 #[cfg(feature = "ssr")]

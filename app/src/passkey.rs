@@ -34,10 +34,10 @@ async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String
     // `JSON.stringify` calls `toJSON` of the credential.
     let text = JSON::stringify(&credential).map_err(|error| explained(&error))?;
     serde_json::from_str(&String::from(text))
-        .map_err(|error| format!("The browser's answer is not JSON: {error}."))
+        .map_err(|error| format!("Cannot read the passkey: the response of the browser is not valid JSON ({error}). Try again."))
 }
 
-const NO_SUPPORT: &str = "Passkeys do not work here: open Gantry over HTTPS or at http://localhost, in a current browser.";
+const NO_SUPPORT: &str = "Passkeys do not work on this page. Open Gantry over HTTPS or at http://localhost, in a current browser.";
 
 /// Returns `None` if the browser lacks the function or hides it from this page.
 fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>, JsValue> {
@@ -63,17 +63,18 @@ fn explained(error: &JsValue) -> String {
         |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
     match text("name").as_deref() {
         Some("NotAllowedError") => {
-            "The passkey was not used: you cancelled, or the time ran out. Try again.".to_owned()
+            "The passkey was not used: you cancelled the request, or it timed out. Try again."
+                .to_owned()
         }
         Some("InvalidStateError") => {
-            "This device has a passkey of yours already. Use that one, or another device."
+            "This device already has a passkey of yours. Use that passkey or another device."
                 .to_owned()
         }
         Some("SecurityError") => {
             "Passkeys do not work at this address. Open Gantry at its public address.".to_owned()
         }
         _ => format!(
-            "The browser refused: {}.",
+            "The browser rejected the request: {}.",
             text("message").unwrap_or_default().trim_end_matches('.')
         ),
     }

@@ -39,7 +39,7 @@ fn wants_page(request: &Parts) -> bool {
 pub(crate) fn can_show(what: &str, instead: &str) -> Result<(), api::Problem> {
     match use_context::<Parts>().is_some_and(|request| wants_page(&request)) {
         true => Err(api::Problem::invalid(format!(
-            "Without scripts {what} can’t be shown, and it would be shown only once. None was made: ask {instead}."
+            "Cannot create {what}: it is shown only once, and this needs JavaScript. Enable JavaScript or use {instead}."
         ))),
         false => Ok(()),
     }

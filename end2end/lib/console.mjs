@@ -40,7 +40,7 @@ export async function propose(page) {
 /** Opens the menu with other edits on the current board and chooses one. */
 export async function more(page, what) {
   await page.locator('.head').getByRole('button', { name: 'More…' }).click();
-  await page.getByRole('dialog', { name: /^Propose on / }).getByRole('button', { name: new RegExp(`^${what}`) }).click();
+  await page.getByRole('dialog', { name: /^Propose changes on / }).getByRole('button', { name: new RegExp(`^${what}`) }).click();
 }
 
 /** Discards the open proposal, for the next test. */
@@ -55,8 +55,8 @@ export async function putRoleData(page, role, data) {
   await page.getByRole('button', { name: `Data of ${role}`, exact: true }).click();
   const dialog = page.getByRole('dialog', { name: `Data of ${role}` });
   await dialog.getByLabel('As JSON').fill(JSON.stringify(data));
-  await dialog.getByText('Reads as data and fits the role.').waitFor();
-  await dialog.getByRole('button', { name: 'Put into the proposal' }).click();
+  await dialog.getByText('Valid JSON that matches the schemas of the role.').waitFor();
+  await dialog.getByRole('button', { name: 'Add to the proposal' }).click();
   await dialog.waitFor({ state: 'hidden' });
   await page.getByRole('button', { name: /^Undo “.*data/i }).waitFor();
 }
@@ -79,5 +79,5 @@ export async function commit(page, review, parts = []) {
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByText('1 of 1 approval').waitFor();
   await page.getByRole('button', { name: 'Commit' }).click();
-  await page.getByRole('link', { name: 'Watch it run' }).waitFor();
+  await page.getByRole('link', { name: 'Watch progress' }).waitFor();
 }

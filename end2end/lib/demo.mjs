@@ -16,7 +16,7 @@ export async function settle(page) {
   await visit(page, review);
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  const watch = page.getByRole('link', { name: 'Watch it run' });
+  const watch = page.getByRole('link', { name: 'Watch progress' });
   await watch.waitFor();
   const board = await watch.getAttribute('href');
   const target = await newest(page);

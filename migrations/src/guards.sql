@@ -25,8 +25,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION guard_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  RAISE EXCEPTION 'rows of % are never changed or removed', TG_TABLE_NAME
-    USING ERRCODE = 'GY001', HINT = 'Add a row that supersedes it.';
+  RAISE EXCEPTION 'Rows of table % are append-only and can never be changed or deleted',
+    TG_TABLE_NAME
+    USING ERRCODE = 'GY001', HINT = 'Insert a row that supersedes it.';
 END $$;
 
 DO $$
@@ -70,7 +71,7 @@ BEGIN
   SELECT convert_from(o.body, 'UTF8')::jsonb INTO root FROM object o WHERE o.hash = root_hash AND o.kind = 'root';
   IF root IS NULL OR jsonb_typeof(root -> 'deployments') IS DISTINCT FROM 'object'
      OR jsonb_typeof(root -> 'nodes') IS DISTINCT FROM 'object' OR root - ARRAY['deployments', 'nodes', 'kind'] <> '{}' THEN
-    RAISE EXCEPTION 'object % is not a root', encode(root_hash, 'hex') USING ERRCODE = 'GY010';
+    RAISE EXCEPTION 'Object % is not a root', encode(root_hash, 'hex') USING ERRCODE = 'GY010';
   END IF;
   RETURN QUERY
     SELECT 'deployment'::text, d.key::uuid, decode(d.value, 'hex') FROM jsonb_each_text(root -> 'deployments') d
@@ -87,7 +88,8 @@ BEGIN
      (SELECT '{"deployments":{' || coalesce(string_agg(r.entry, ',' ORDER BY r.id) FILTER (WHERE r.kind = 'deployment'), '')
         || '},"nodes":{' || coalesce(string_agg(r.entry, ',' ORDER BY r.id) FILTER (WHERE r.kind = 'node'), '') || '}}'
       FROM (SELECT kind, id, format('"%s":"%s"', id, encode(hash, 'hex')) AS entry FROM root_documents(root_hash)) r) THEN
-    RAISE EXCEPTION 'the root % is not written canonically', encode(root_hash, 'hex') USING ERRCODE = 'GY010';
+    RAISE EXCEPTION 'Root % is not in canonical form', encode(root_hash, 'hex')
+      USING ERRCODE = 'GY010';
   END IF;
 END $$;
 
@@ -335,12 +337,13 @@ BEGIN
   END IF;
   -- An older snapshot would still show an admin whom another transaction has removed.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'an admin is taken away by a transaction that sees what others commit meanwhile' USING ERRCODE = 'GY024';
+    RAISE EXCEPTION 'An admin can only be removed in a READ COMMITTED transaction'
+      USING ERRCODE = 'GY024';
   END IF;
   PERFORM pg_advisory_xact_lock(6);
   IF NOT EXISTS (SELECT FROM person p WHERE p.id <> OLD.id AND p.kind = 'human' AND NOT p.disabled AND 'admin' = ANY (p.permissions)) THEN
-    RAISE EXCEPTION '% is the last admin', OLD.name
-      USING ERRCODE = 'GY024', HINT = 'Make somebody else an admin first.';
+    RAISE EXCEPTION 'Account % is the last admin', OLD.name
+      USING ERRCODE = 'GY024', HINT = 'Make another person an admin first.';
   END IF;
   RETURN NEW;
 END $$;
@@ -351,8 +354,8 @@ CREATE TRIGGER guard_admins BEFORE UPDATE OF disabled, permissions ON person FOR
 CREATE OR REPLACE FUNCTION guard_name() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.name = 'gantry' AND (TG_OP = 'INSERT' OR OLD.name <> NEW.name) THEN
-    RAISE EXCEPTION 'a person can''t be called gantry'
-      USING ERRCODE = 'GY026', HINT = 'Gantry itself is called so where it is told who did what: choose another name.';
+    RAISE EXCEPTION 'A person cannot have the name "gantry"'
+      USING ERRCODE = 'GY026', HINT = 'Gantry uses this name for itself. Choose another name.';
   END IF;
   RETURN NEW;
 END $$;
@@ -376,8 +379,8 @@ BEGIN
     RETURN OLD;
   END IF;
   IF NOT EXISTS (SELECT FROM deployment d WHERE d.id = NEW.deployment_id AND NOT d.system AND d.removed_in IS NULL) THEN
-    RAISE EXCEPTION 'a permission in a part of the tree names a deployment that is there, below the first'
-      USING ERRCODE = 'GY025', HINT = 'Leave the deployment out: then it is given everywhere.';
+    RAISE EXCEPTION 'A permission can only be granted in an existing deployment below system'
+      USING ERRCODE = 'GY025', HINT = 'Omit the deployment to grant the permission everywhere.';
   END IF;
   RETURN NEW;
 END $$;
@@ -402,23 +405,27 @@ BEGIN
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   SELECT * INTO parent_target FROM target WHERE number = new_target.parent;
   IF s.epoch <> h.epoch THEN
-    RAISE EXCEPTION 'submission % was made in epoch %, and this is epoch %', s.id, s.epoch, h.epoch
-      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: submit it again.';
+    RAISE EXCEPTION 'Review % is from epoch %, but the current epoch is %', s.id, s.epoch, h.epoch
+      USING ERRCODE = 'GY008',
+        HINT = 'A backup was restored since then. Submit the proposal again.';
   END IF;
   IF p.state <> 'open' OR p.version <> s.version THEN
-    RAISE EXCEPTION 'proposal % is % at version %, submission % is of version %', p.id, p.state, p.version, s.id, s.version
-      USING ERRCODE = 'GY005', HINT = 'Review and commit the newest submission.';
+    RAISE EXCEPTION 'Proposal % is % at version %, but review % is of version %', p.id, p.state,
+      p.version, s.id, s.version
+      USING ERRCODE = 'GY005', HINT = 'Review and commit the newest version.';
   END IF;
   IF s.policy_number <> h.policy_number THEN
-    RAISE EXCEPTION 'submission % was made under policy %, policy % is in force', s.id, s.policy_number, h.policy_number
-      USING ERRCODE = 'GY006', HINT = 'Submit it again.';
+    RAISE EXCEPTION 'Review % was submitted under policy %, but policy % is in force', s.id,
+      s.policy_number, h.policy_number
+      USING ERRCODE = 'GY006', HINT = 'Submit the proposal again.';
   END IF;
   IF new_target.enabled <> parent_target.enabled THEN
-    RAISE EXCEPTION 'a change does not touch the execution switch' USING ERRCODE = 'GY003';
+    RAISE EXCEPTION 'A change cannot turn execution on or off' USING ERRCODE = 'GY003';
   END IF;
   -- A plan without changes has not been checked either.
   IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM submission_document d WHERE d.submission_id = s.id) THEN
-    RAISE EXCEPTION 'submission % changes nothing', s.id USING ERRCODE = 'GY009', HINT = 'Plan it again.';
+    RAISE EXCEPTION 'Review % changes nothing', s.id USING ERRCODE = 'GY009',
+      HINT = 'Submit the proposal again.';
   END IF;
 
   -- Everyone who edited or submitted the committed proposal is an author, listed or not.
@@ -427,8 +434,8 @@ BEGIN
       SELECT FROM edit e WHERE e.proposal_id = p.id AND (e.actor = a.id AND NOT e.undone OR a.id = ANY (e.touched_by))))
     AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = a.id);
   IF named IS NOT NULL OR NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id) THEN
-    RAISE EXCEPTION 'submission % does not list its authors (%)', s.id, coalesce(named, 'none listed')
-      USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+    RAISE EXCEPTION 'Review % does not list these authors: %', s.id, coalesce(named, 'all')
+      USING ERRCODE = 'GY009', HINT = 'Submit the proposal again.';
   END IF;
 
   -- The base is unchanged and contains every deployment that the review writes.
@@ -436,14 +443,15 @@ BEGIN
   FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id
   WHERE b.submission_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION 'what submission % was planned upon has changed since: %', s.id, named
-      USING ERRCODE = 'GY004', HINT = 'Submit it again: it is then planned upon what is there now.';
+    RAISE EXCEPTION 'Deployments that review % is based on have changed since: %', s.id, named
+      USING ERRCODE = 'GY004', HINT = 'Submit the proposal again to plan it on the current target.';
   END IF;
   SELECT string_agg(d.name, ', ' ORDER BY d.name) INTO named
   FROM written_by(s.id) w JOIN deployment d ON d.id = w.deployment_id
   WHERE NOT EXISTS (SELECT FROM submission_base b WHERE b.submission_id = s.id AND b.deployment_id = d.id);
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION 'submission % changes deployments outside its base: %', s.id, named USING ERRCODE = 'GY009';
+    RAISE EXCEPTION 'Review % changes deployments outside its base: %', s.id, named
+      USING ERRCODE = 'GY009';
   END IF;
 
   -- The documents that the review replaces are unchanged since planning, and the new root differs
@@ -460,11 +468,13 @@ BEGIN
               (TABLE changed EXCEPT TABLE listed) UNION (TABLE listed EXCEPT TABLE changed) LIMIT 5) x)
     INTO named, others;
     IF named IS NOT NULL THEN
-      RAISE EXCEPTION 'documents that submission % replaces have changed since: %', s.id, named
-        USING ERRCODE = 'GY004', HINT = 'Submit it again: it is then planned upon what is there now.';
+      RAISE EXCEPTION 'Documents that review % replaces have changed since: %', s.id, named
+        USING ERRCODE = 'GY004',
+          HINT = 'Submit the proposal again to plan it on the current target.';
     END IF;
     IF others IS NOT NULL THEN
-      RAISE EXCEPTION 'the new root differs from target % in other documents than submission % lists: %',
+      RAISE EXCEPTION
+        'The new root differs from target % in other documents than review % lists: %',
         new_target.parent, s.id, others USING ERRCODE = 'GY010';
     END IF;
     PERFORM check_canonical(new_target.root);
@@ -474,8 +484,8 @@ BEGIN
   IF NOT s.risk @> ARRAY['removal', 'rerun', 'move', 'secret', 'connection'] THEN
     SELECT string_agg(r.risk, ', ') INTO named FROM risks_of_documents(s.id) r WHERE r.risk <> ALL (s.risk);
     IF named IS NOT NULL THEN
-      RAISE EXCEPTION 'submission % leaves out what makes it riskier: %', s.id, named
-        USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+      RAISE EXCEPTION 'Review % does not list these risks: %', s.id, named
+        USING ERRCODE = 'GY009', HINT = 'Submit the proposal again.';
     END IF;
   END IF;
 
@@ -486,8 +496,10 @@ BEGIN
   demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
   -- A deployment may have got a new parent since the review was submitted.
   IF NOT demanded AND asks_signature(s.id) THEN
-    RAISE EXCEPTION 'the approvals of submission % must be signed by now, and it was made before that', s.id
-      USING ERRCODE = 'GY060', HINT = 'Submit it again.';
+    RAISE EXCEPTION
+      'The approvals of review % must now be signed, but it was submitted before that rule '
+      'applied', s.id
+      USING ERRCODE = 'GY060', HINT = 'Submit the proposal again.';
   END IF;
   WITH last AS (
     SELECT DISTINCT ON (v.person_id) v.id, v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
@@ -504,22 +516,28 @@ BEGIN
          string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.unsigned AND NOT c.barred)
   INTO approving, named, others, unsigned FROM counted c;
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION '% asked for changes to submission % or rejected it', named, s.id
-      USING ERRCODE = 'GY007', HINT = 'Change it, or let them decide again.';
+    RAISE EXCEPTION 'Objections by % block review %', named, s.id
+      USING ERRCODE = 'GY007', HINT = 'Change the proposal, or ask them to approve it.';
   END IF;
   IF approving < s.approvals_needed AND others IS NOT NULL THEN
-    RAISE EXCEPTION 'submission % has % of % approvals; an author gave access to %, so theirs do not count', s.id, approving,
+    RAISE EXCEPTION
+      'Review % has % of % approvals. Approvals by % do not count, because an author gave them '
+      'access', s.id, approving,
       s.approvals_needed, others
-      USING ERRCODE = 'GY040', HINT = 'Another reviewer has to approve it, or another admin confirms that access.';
+      USING ERRCODE = 'GY040',
+        HINT = 'Ask another reviewer to approve it, or another admin to confirm that access.';
   END IF;
   IF approving < s.approvals_needed AND unsigned IS NOT NULL THEN
-    RAISE EXCEPTION 'submission % has % of % signed approvals; % approved it without a confirmed passkey', s.id, approving,
+    RAISE EXCEPTION
+      'Review % has % of % signed approvals. Approvals by % are not signed with a confirmed '
+      'passkey', s.id, approving,
       s.approvals_needed, unsigned
-      USING ERRCODE = 'GY060', HINT = 'They approve it again and sign with a confirmed passkey.';
+      USING ERRCODE = 'GY060',
+        HINT = 'Ask them to approve it again and to sign with a confirmed passkey.';
   END IF;
   IF approving < s.approvals_needed THEN
-    RAISE EXCEPTION 'submission % has % of % approvals', s.id, approving, s.approvals_needed
-      USING ERRCODE = 'GY007', HINT = 'Somebody who may review and is not an author has to approve it.';
+    RAISE EXCEPTION 'Review % has % of % approvals', s.id, approving, s.approvals_needed
+      USING ERRCODE = 'GY007', HINT = 'Ask a reviewer who is not an author to approve it.';
   END IF;
 
   -- Threads belong to the proposal: a new review does not settle questions on an earlier one.
@@ -527,8 +545,11 @@ BEGIN
   FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
   JOIN person who ON who.id = c.person_id WHERE o.proposal_id = p.id;
   IF threads > 0 THEN
-    RAISE EXCEPTION 'proposal % has % open threads, by %', p.id, threads, named
-      USING ERRCODE = 'GY017', HINT = 'Whoever opened them, or another reviewer, resolves them.';
+    RAISE EXCEPTION 'Proposal % has % open threads, started by %', p.id, threads, named
+      USING ERRCODE = 'GY017',
+        HINT =
+          'Ask the people who started the threads, or a reviewer who is not an author, to resolve '
+          'them.';
   END IF;
 END $$;
 
@@ -540,7 +561,8 @@ DECLARE
 BEGIN
   -- An older snapshot would miss verdicts given since.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'a target is inserted by a transaction that sees what others commit meanwhile, and this one is %',
+    RAISE EXCEPTION
+      'A target can only be inserted in a READ COMMITTED transaction, and this one is %',
       current_setting('transaction_isolation')
       USING ERRCODE = 'GY003', HINT = 'Begin a READ COMMITTED transaction.';
   END IF;
@@ -548,12 +570,13 @@ BEGIN
   NEW.xid := pg_current_xact_id();
   NEW.committed_at := now();
   IF NEW.epoch <> h.epoch THEN
-    RAISE EXCEPTION 'the target is of epoch %, and this is epoch %', NEW.epoch, h.epoch
-      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: read the head again.';
+    RAISE EXCEPTION 'The target is from epoch %, but the current epoch is %', NEW.epoch, h.epoch
+      USING ERRCODE = 'GY008', HINT = 'A backup was restored since then. Read the head again.';
   END IF;
   IF coalesce(NEW.parent, 0) <> h.number THEN
-    RAISE EXCEPTION 'target % has parent %, but the head is %', NEW.number, coalesce(NEW.parent, 0), h.number
-      USING ERRCODE = 'GY003', HINT = 'Somebody committed meanwhile: try again.';
+    RAISE EXCEPTION 'Target % has parent %, but the head is %', NEW.number, coalesce(NEW.parent, 0),
+      h.number
+      USING ERRCODE = 'GY003', HINT = 'Another target was committed in the meantime. Try again.';
   END IF;
   IF NEW.kind = 'genesis' THEN
     PERFORM check_canonical(NEW.root);
@@ -565,23 +588,27 @@ BEGIN
   IF NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.committed_by AND NOT p.disabled AND CASE NEW.kind
       WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.submission_id))
       ELSE 'operator' = ANY (p.permissions) END) THEN
-    RAISE EXCEPTION '% may not make target %',
-      coalesce((SELECT name FROM person WHERE id = NEW.committed_by), 'nobody'), NEW.number
-      USING ERRCODE = 'GY019', HINT = 'That takes an enabled account with the operator permission everywhere, or for a change operator or reviewer wherever it changes something.';
+    RAISE EXCEPTION 'Account % may not commit target %',
+      coalesce((SELECT name FROM person WHERE id = NEW.committed_by), 'unknown'), NEW.number
+      USING ERRCODE = 'GY019',
+        HINT =
+          'An account needs the operator permission everywhere. For a change, operator or '
+          'reviewer in all its deployments is enough.';
   END IF;
   SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
   -- The rows of a change are compared once, at its end. So a transaction can commit only one
   -- change.
   IF NEW.kind = 'change' AND EXISTS (SELECT FROM target t WHERE t.xid = pg_current_xact_id() AND t.epoch = h.epoch AND t.kind <> 'switch') THEN
-    RAISE EXCEPTION 'a transaction commits one change' USING ERRCODE = 'GY003', HINT = 'Commit the next one in its own transaction.';
+    RAISE EXCEPTION 'A transaction can commit only one change' USING ERRCODE = 'GY003',
+      HINT = 'Commit the next change in a new transaction.';
   END IF;
   IF NEW.kind = 'change' THEN
     PERFORM guard_target_change(NEW, h);
     RETURN NEW;
   END IF;
   IF NEW.root <> parent_target.root OR NEW.enabled = parent_target.enabled THEN
-    RAISE EXCEPTION 'a switch repeats its parent''s root and turns execution on or off'
-      USING ERRCODE = 'GY003', HINT = 'Execution may be switched that way already.';
+    RAISE EXCEPTION 'A switch must keep the root of its parent and turn execution on or off'
+      USING ERRCODE = 'GY003', HINT = 'Execution may already be in that state.';
   END IF;
   RETURN NEW;
 END $$;
@@ -597,7 +624,8 @@ DECLARE
 BEGIN
   SELECT * INTO h FROM head;
   IF h.number <> NEW.number OR h.enabled <> NEW.enabled OR h.policy_number = 0 THEN
-    RAISE EXCEPTION 'target % was inserted, but the head is % (policy %)', NEW.number, h.number, h.policy_number
+    RAISE EXCEPTION 'Target % was inserted, but the head is % (policy %)', NEW.number, h.number,
+      h.policy_number
       USING ERRCODE = 'GY014';
   END IF;
   IF NEW.kind = 'switch' THEN
@@ -612,19 +640,23 @@ BEGIN
   ELSE
     IF NOT EXISTS (SELECT FROM proposal p JOIN submission s ON s.proposal_id = p.id
                    WHERE s.id = NEW.submission_id AND p.state = 'committed') THEN
-      RAISE EXCEPTION 'target % was inserted, but its proposal is not closed', NEW.number USING ERRCODE = 'GY014';
+      RAISE EXCEPTION 'Target % was inserted, but its proposal is not closed', NEW.number
+        USING ERRCODE = 'GY014';
     END IF;
     -- The approved policy and the jig switches in the document of *system* are in force.
     IF (SELECT y.hash FROM policy y WHERE y.number = h.policy_number) IS DISTINCT FROM
        (SELECT coalesce(s.new_policy_hash, y.hash) FROM submission s JOIN policy y ON y.number = s.policy_number
         WHERE s.id = NEW.submission_id) AND NOT is_owner() THEN
-      RAISE EXCEPTION 'target % was inserted, but the policy in force is not the one that it brings', NEW.number USING ERRCODE = 'GY014';
+      RAISE EXCEPTION 'Target % was inserted, but the policy in force is not the approved one',
+        NEW.number USING ERRCODE = 'GY014';
     END IF;
     SELECT string_agg(j.name, ', ') INTO named FROM jig j, deployment d
     WHERE d.system AND EXISTS (SELECT FROM submission_document x WHERE x.submission_id = NEW.submission_id AND x.kind = 'deployment' AND x.id = d.id)
       AND j.active = (jigs_off(d.doc) ? j.name);
     IF named IS NOT NULL AND NOT is_owner() THEN
-      RAISE EXCEPTION 'target % was inserted, but these jigs do not match the document of system: %', NEW.number, named
+      RAISE EXCEPTION
+        'Target % was inserted, but these jigs do not match the document of system: %',
+        NEW.number, named
         USING ERRCODE = 'GY014';
     END IF;
     SELECT string_agg(x.what, ', ') INTO named FROM (
@@ -654,7 +686,8 @@ BEGIN
       WHERE dep.head_no <> NEW.number LIMIT 5) x;
   END IF;
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION 'target % was inserted, but not projected: %', NEW.number, named USING ERRCODE = 'GY014';
+    RAISE EXCEPTION 'Target % was inserted, but these rows do not match its documents: %',
+      NEW.number, named USING ERRCODE = 'GY014';
   END IF;
   RETURN NULL;
 END $$;
@@ -666,24 +699,26 @@ BEGIN
   IF (NEW.number, NEW.enabled) IS DISTINCT FROM (OLD.number, OLD.enabled) AND NOT EXISTS (
     SELECT FROM target t WHERE t.number = NEW.number AND t.parent IS NOT DISTINCT FROM nullif(OLD.number, 0)
       AND t.enabled = NEW.enabled AND t.xid = pg_current_xact_id()) THEN
-    RAISE EXCEPTION 'the head moves only to a target that this transaction has inserted' USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'The head can only move to a target that this transaction inserted'
+      USING ERRCODE = 'GY002';
   END IF;
   IF NEW.policy_number <> OLD.policy_number AND NOT (
     EXISTS (SELECT FROM policy p JOIN target t ON t.xid = pg_current_xact_id() AND t.epoch = NEW.epoch
             LEFT JOIN submission s ON s.id = t.submission_id
             WHERE p.number = NEW.policy_number AND (t.kind = 'genesis' OR s.new_policy_hash = p.hash))) THEN
-    RAISE EXCEPTION 'policy % does not come into force outside a commit that brings it', NEW.policy_number
+    RAISE EXCEPTION 'Policy % can only come into force with the commit that introduces it',
+      NEW.policy_number
       USING ERRCODE = 'GY002';
   END IF;
   IF NEW.epoch < OLD.epoch THEN
-    RAISE EXCEPTION 'epochs only rise' USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'The epoch can only rise' USING ERRCODE = 'GY002';
   END IF;
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_head BEFORE UPDATE ON head FOR EACH ROW EXECUTE FUNCTION guard_head();
 CREATE OR REPLACE FUNCTION guard_head_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'head has one row for ever' USING ERRCODE = 'GY001';
+  RAISE EXCEPTION 'The row of table head cannot be deleted' USING ERRCODE = 'GY001';
 END $$;
 CREATE TRIGGER guard_head_stays BEFORE DELETE OR TRUNCATE ON head FOR EACH STATEMENT EXECUTE FUNCTION guard_head_stays();
 
@@ -694,10 +729,11 @@ BEGIN
   SELECT t.number INTO NEW.target FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
   WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR s.new_policy_hash = NEW.hash);
   IF NEW.target IS NULL THEN
-    RAISE EXCEPTION 'a policy comes only with a commit that brings it' USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'A policy can only be inserted by the commit that introduces it'
+      USING ERRCODE = 'GY002';
   END IF;
   IF (approvals_asked(NEW.hash, '{}') >= 1) IS NOT TRUE THEN
-    RAISE EXCEPTION 'a policy asks for at least one approval' USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'A policy must require at least one approval' USING ERRCODE = 'GY002';
   END IF;
   RETURN NEW;
 END $$;
@@ -715,16 +751,17 @@ CREATE TRIGGER guard_policy BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTIO
 CREATE OR REPLACE FUNCTION guard_proposal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF OLD.state <> 'open' THEN
-    RAISE EXCEPTION 'proposal % is % and stays so', OLD.id, OLD.state
+    RAISE EXCEPTION 'Proposal % is % and can no longer change', OLD.id, OLD.state
       USING ERRCODE = 'GY016', HINT = 'Open another proposal.';
   END IF;
   IF NEW.version < OLD.version THEN
-    RAISE EXCEPTION 'versions of a proposal only rise' USING ERRCODE = 'GY016';
+    RAISE EXCEPTION 'The version of a proposal can only rise' USING ERRCODE = 'GY016';
   END IF;
   IF NEW.state = 'committed' AND NOT EXISTS (
     SELECT FROM target t JOIN submission s ON s.id = t.submission_id
     WHERE t.xid = pg_current_xact_id() AND s.proposal_id = NEW.id) THEN
-    RAISE EXCEPTION 'proposal % is committed only together with its target', NEW.id USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'Proposal % can only be committed together with its target', NEW.id
+      USING ERRCODE = 'GY002';
   END IF;
   RETURN NEW;
 END $$;
@@ -735,14 +772,16 @@ DECLARE p proposal;
 BEGIN
   SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
   IF p.state <> 'open' THEN
-    RAISE EXCEPTION 'proposal % is % and takes no edits', p.id, p.state
+    RAISE EXCEPTION 'Proposal % is % and accepts no edits', p.id, p.state
       USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
   END IF;
   IF TG_OP = 'UPDATE' AND OLD.dropped AND NOT (NEW.dropped AND NEW.undone) THEN
-    RAISE EXCEPTION 'edit % of proposal % was followed by another one and does not come back', NEW.seq, p.id USING ERRCODE = 'GY016';
+    RAISE EXCEPTION 'Edit % of proposal % cannot be redone, because another edit followed it',
+      NEW.seq, p.id USING ERRCODE = 'GY016';
   END IF;
   IF TG_OP = 'UPDATE' AND NOT OLD.touched_by <@ NEW.touched_by THEN
-    RAISE EXCEPTION 'whoever shaped edit % of proposal % stays its author', NEW.seq, p.id USING ERRCODE = 'GY001';
+    RAISE EXCEPTION 'Authors of edit % of proposal % cannot be removed', NEW.seq, p.id
+      USING ERRCODE = 'GY001';
   END IF;
   RETURN NEW;
 END $$;
@@ -759,18 +798,19 @@ BEGIN
   NEW.xid := pg_current_xact_id();
   NEW.created_at := now();
   IF p.state <> 'open' OR p.version <> NEW.version THEN
-    RAISE EXCEPTION 'proposal % is % at version %, not %', p.id, p.state, p.version, NEW.version
-      USING ERRCODE = 'GY005', HINT = 'Read it again and submit its newest version.';
+    RAISE EXCEPTION 'Proposal % is % at version %, not %', p.id, p.state, p.version, NEW.version
+      USING ERRCODE = 'GY005', HINT = 'Reload the proposal and submit its newest version.';
   END IF;
   IF NEW.policy_number <> h.policy_number THEN
-    RAISE EXCEPTION 'policy % is in force, not %', h.policy_number, NEW.policy_number USING ERRCODE = 'GY006';
+    RAISE EXCEPTION 'Policy % is in force, not policy %', h.policy_number, NEW.policy_number
+      USING ERRCODE = 'GY006';
   END IF;
   IF p.node_id IS NOT NULL AND NEW.new_policy_hash IS NOT NULL THEN
-    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: the policy'
-      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+    RAISE EXCEPTION 'The proposal is for one node, but it also changes the policy'
+      USING ERRCODE = 'GY022', HINT = 'Open a proposal for the deployment instead.';
   END IF;
   IF NEW.epoch <> h.epoch THEN
-    RAISE EXCEPTION 'this is epoch %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
+    RAISE EXCEPTION 'The current epoch is %, not %', h.epoch, NEW.epoch USING ERRCODE = 'GY008';
   END IF;
   -- A policy change must satisfy both the old and the new policy. An unreadable policy requires
   -- 1,000 approvals.
@@ -778,7 +818,8 @@ BEGIN
                   CASE WHEN NEW.new_policy_hash IS NOT NULL THEN coalesce(approvals_asked(NEW.new_policy_hash, NEW.risk), 1000) END)
   INTO asked FROM policy y WHERE y.number = NEW.policy_number;
   IF (NEW.approvals_needed >= asked) IS NOT TRUE THEN
-    RAISE EXCEPTION 'policy % asks for % approvals, the submission for %', NEW.policy_number, asked, NEW.approvals_needed
+    RAISE EXCEPTION 'Policy % requires % approvals, but the review requires %', NEW.policy_number,
+      asked, NEW.approvals_needed
       USING ERRCODE = 'GY009';
   END IF;
   RETURN NEW;
@@ -790,8 +831,8 @@ SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM submission s JOIN head h ON h.epoch = s.epoch
                  WHERE s.id = NEW.submission_id AND s.xid = pg_current_xact_id()) THEN
-    RAISE EXCEPTION 'submission % is made, nothing is added to it', NEW.submission_id
-      USING ERRCODE = 'GY013', HINT = 'Submit it again.';
+    RAISE EXCEPTION 'Review % is already submitted and cannot be extended', NEW.submission_id
+      USING ERRCODE = 'GY013', HINT = 'Submit the proposal again.';
   END IF;
   RETURN NEW;
 END $$;
@@ -811,8 +852,8 @@ BEGIN
     FROM added a JOIN submission s ON s.id = a.submission_id JOIN proposal p ON p.id = s.proposal_id
     WHERE p.node_id IS NOT NULL AND NOT keeps_to_node(a.kind, a.id, a.old_hash, a.new_hash, p.node_id) LIMIT 5) x;
   IF beyond IS NOT NULL THEN
-    RAISE EXCEPTION 'the proposal is on one node, and its submission changes more than that: %', beyond
-      USING ERRCODE = 'GY022', HINT = 'Propose it on the deployment.';
+    RAISE EXCEPTION 'The proposal is for one node, but it also changes: %', beyond
+      USING ERRCODE = 'GY022', HINT = 'Open a proposal for the deployment instead.';
   END IF;
   RETURN NULL;
 END $$;
@@ -846,8 +887,9 @@ BEGIN
   IF p.state <> 'open' OR p.version <> NEW.version
      OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.before_id AND s.version >= NEW.version)
      OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.after_id AND s.version <> NEW.version) THEN
-    RAISE EXCEPTION 'proposal % is % at version %, and was not planned anew as version %', p.id, p.state, p.version, NEW.version
-      USING ERRCODE = 'GY005', HINT = 'Read it again.';
+    RAISE EXCEPTION 'Proposal % is % at version %, and was not replanned as version %', p.id,
+      p.state, p.version, NEW.version
+      USING ERRCODE = 'GY005', HINT = 'Reload the proposal.';
   END IF;
   RETURN NEW;
 END $$;
@@ -866,33 +908,41 @@ BEGIN
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   SELECT * INTO h FROM head;
   IF NEW.person_id IS NULL THEN
-    RAISE EXCEPTION 'no policy pre-approves anything' USING ERRCODE = 'GY012', HINT = 'A person has to review it.';
+    RAISE EXCEPTION 'A policy cannot give a verdict' USING ERRCODE = 'GY012',
+      HINT = 'Ask a person to review the change.';
   END IF;
   -- Waits for transactions that disable this person or change their access.
   SELECT * INTO who FROM person WHERE id = NEW.person_id FOR SHARE;
   NEW.at := clock_timestamp();
   IF s.xid = pg_current_xact_id() THEN
-    RAISE EXCEPTION 'nobody has seen submission % yet', s.id
-      USING ERRCODE = 'GY013', HINT = 'It is judged once it is made.';
+    RAISE EXCEPTION 'Review % was submitted in this transaction, so it cannot have a verdict yet',
+      s.id
+      USING ERRCODE = 'GY013', HINT = 'Give the verdict in a later transaction.';
   END IF;
   IF who.id = s.created_by
      OR EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
      OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id
                   AND (e.actor = who.id AND NOT e.undone OR who.id = ANY (e.touched_by))) THEN
-    RAISE EXCEPTION '% wrote part of submission %', who.name, s.id
-      USING ERRCODE = 'GY011', HINT = 'Somebody else has to review it.';
+    RAISE EXCEPTION 'Account % is an author of review % and cannot give a verdict on it', who.name,
+      s.id
+      USING ERRCODE = 'GY011', HINT = 'Ask another reviewer.';
   END IF;
   IF NOT may_review(who, places_of(s.id)) THEN
-    RAISE EXCEPTION '% may not review', coalesce(who.name, NEW.person_id::text)
-      USING ERRCODE = 'GY012', HINT = 'Reviewers are people, enabled, and have the reviewer permission wherever the change does something.';
+    RAISE EXCEPTION 'Account % may not review this change', coalesce(who.name, NEW.person_id::text)
+      USING ERRCODE = 'GY012',
+        HINT =
+          'A reviewer must be an enabled person with the reviewer permission in all deployments '
+          'that the change touches.';
   END IF;
   IF p.state <> 'open' OR p.version <> s.version THEN
-    RAISE EXCEPTION 'proposal % is % at version %, submission % is of version %', p.id, p.state, p.version, s.id, s.version
-      USING ERRCODE = 'GY005', HINT = 'Review the newest submission.';
+    RAISE EXCEPTION 'Proposal % is % at version %, but review % is of version %', p.id, p.state,
+      p.version, s.id, s.version
+      USING ERRCODE = 'GY005', HINT = 'Give your verdict on the newest review of the proposal.';
   END IF;
   IF s.epoch <> h.epoch THEN
-    RAISE EXCEPTION 'submission % was made in epoch %, and this is epoch %', s.id, s.epoch, h.epoch
-      USING ERRCODE = 'GY008', HINT = 'A backup was restored since: submit it again.';
+    RAISE EXCEPTION 'Review % is from epoch %, but the current epoch is %', s.id, s.epoch, h.epoch
+      USING ERRCODE = 'GY008',
+        HINT = 'A backup was restored since then. Submit the proposal again.';
   END IF;
   RETURN NEW;
 END $$;
@@ -918,18 +968,19 @@ BEGIN
   SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   IF p.state <> 'open' THEN
-    RAISE EXCEPTION 'proposal % is %, and so is its discussion', p.id, p.state
+    RAISE EXCEPTION 'Proposal % is %, so its discussion is closed', p.id, p.state
       USING ERRCODE = 'GY005', HINT = 'Open another proposal.';
   END IF;
   IF TG_OP = 'INSERT' THEN
     NEW.at := now();
     IF NEW.resolved_by IS NOT NULL THEN
-      RAISE EXCEPTION 'a thread begins open' USING ERRCODE = 'GY018';
+      RAISE EXCEPTION 'A new comment cannot be resolved' USING ERRCODE = 'GY018';
     END IF;
     IF NEW.thread_id IS NOT NULL AND NOT EXISTS (
       SELECT FROM comment t JOIN submission o ON o.id = t.submission_id
       WHERE t.id = NEW.thread_id AND t.thread_id IS NULL AND o.proposal_id = p.id) THEN
-      RAISE EXCEPTION 'comment % opens no thread of proposal %', NEW.thread_id, p.id USING ERRCODE = 'GY018';
+      RAISE EXCEPTION 'Comment % does not start a thread of proposal %', NEW.thread_id, p.id
+        USING ERRCODE = 'GY018';
     END IF;
     SELECT * INTO who FROM person WHERE id = NEW.person_id;
   ELSIF NEW.resolved_by IS NULL THEN
@@ -938,20 +989,24 @@ BEGIN
     END IF;
     SELECT * INTO who FROM person WHERE id = acting_person();
     IF NOT FOUND OR NOT acting_as_operator() THEN
-      RAISE EXCEPTION 'cannot open thread % again: the transaction does not act for a person who may', OLD.id
-        USING ERRCODE = 'GY035', HINT = 'Sign in, or use a token with the scope operator.';
+      RAISE EXCEPTION 'Cannot reopen thread %: the transaction does not act for an operator', OLD.id
+        USING ERRCODE = 'GY035', HINT = 'Sign in, or use a token with the operator scope.';
     END IF;
   ELSE
     NEW.resolved_at := now();
     SELECT * INTO who FROM person WHERE id = NEW.resolved_by;
     IF who.id <> OLD.person_id AND (NOT may_review(who, places_of(s.id)) OR is_author(p.id, who.id)) THEN
-      RAISE EXCEPTION '% neither opened thread % nor could approve the change', who.name, OLD.id
-        USING ERRCODE = 'GY018', HINT = 'Whoever opened it, or a reviewer who is no author, resolves it.';
+      RAISE EXCEPTION 'Account % neither started thread % nor may approve the change', who.name,
+        OLD.id
+        USING ERRCODE = 'GY018',
+          HINT =
+            'Ask the person who started it, or a reviewer who is not an author, to resolve it.';
     END IF;
   END IF;
   IF who.disabled OR NOT may_in(who, ARRAY['operator', 'reviewer'], ARRAY[p.deployment_id]) THEN
-    RAISE EXCEPTION '% may not take part in a discussion', who.name
-      USING ERRCODE = 'GY018', HINT = 'That takes the operator or the reviewer permission.';
+    RAISE EXCEPTION 'Account % may not take part in this discussion', who.name
+      USING ERRCODE = 'GY018',
+        HINT = 'This requires the operator or reviewer permission in the deployment.';
   END IF;
   RETURN NEW;
 END $$;
@@ -964,8 +1019,8 @@ CREATE TRIGGER guard_comment BEFORE INSERT OR UPDATE ON comment FOR EACH ROW EXE
 CREATE OR REPLACE FUNCTION guard_intent() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT committing() THEN
-    RAISE EXCEPTION 'what % say is intent: only a commit changes it', TG_TABLE_NAME
-      USING ERRCODE = 'GY002', HINT = 'Make a proposal, have it reviewed, commit it.';
+    RAISE EXCEPTION 'Table % contains intent, which only a commit can change', TG_TABLE_NAME
+      USING ERRCODE = 'GY002', HINT = 'Open a proposal, have it reviewed, and commit it.';
   END IF;
   RETURN NULL;
 END $$;
@@ -979,8 +1034,9 @@ CREATE TRIGGER guard_intent BEFORE TRUNCATE
 -- Removed ids never recur. Otherwise approvals and runs of two different things would mix.
 CREATE OR REPLACE FUNCTION guard_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  RAISE EXCEPTION '% % was removed as of target %, and its id never comes back', TG_TABLE_NAME, OLD.id, OLD.removed_in
-    USING ERRCODE = 'GY016', HINT = 'Make it anew, with an id of its own.';
+  RAISE EXCEPTION 'Cannot change % %: it was removed by target %', TG_TABLE_NAME, OLD.id,
+    OLD.removed_in
+    USING ERRCODE = 'GY016', HINT = 'Create it again with a new id.';
 END $$;
 CREATE TRIGGER guard_removed BEFORE UPDATE OF id, parent, name, system, phantom, doc, removed_in ON deployment FOR EACH ROW
   WHEN (OLD.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removed();
@@ -998,8 +1054,8 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
 CREATE OR REPLACE FUNCTION guard_step_gone() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT committing() THEN
-    RAISE EXCEPTION 'step % comes or goes only by a commit', OLD.id
-      USING ERRCODE = 'GY002', HINT = 'Make a proposal, have it reviewed, commit it.';
+    RAISE EXCEPTION 'Only a commit can add or remove step %', OLD.id
+      USING ERRCODE = 'GY002', HINT = 'Open a proposal, have it reviewed, and commit it.';
   END IF;
   RETURN NEW;
 END $$;
@@ -1023,7 +1079,7 @@ BEGIN
     SELECT FROM target t JOIN head h ON h.epoch = t.epoch
     LEFT JOIN submission_document d ON d.submission_id = t.submission_id AND d.kind = TG_TABLE_NAME AND d.id = NEW.id
     WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR (d.id IS NOT NULL AND d.new_hash IS NOT DISTINCT FROM NEW.doc))) THEN
-    RAISE EXCEPTION 'the document of % % is not one that the submission lists', TG_TABLE_NAME, NEW.id
+    RAISE EXCEPTION 'The document of % % is not listed in the review', TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY010';
   END IF;
   RETURN NULL;
@@ -1042,7 +1098,8 @@ SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR 'destructive' = ANY (s.risk))) THEN
-    RAISE EXCEPTION 'step % is destructive, and its submission names no such risk', NEW.id USING ERRCODE = 'GY009';
+    RAISE EXCEPTION 'Step % is destructive, but the review does not list that risk', NEW.id
+      USING ERRCODE = 'GY009';
   END IF;
   RETURN NULL;
 END $$;
@@ -1073,7 +1130,8 @@ END $$;
 CREATE OR REPLACE FUNCTION guard_rerun() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT public.names_risk('rerun') THEN
-    RAISE EXCEPTION 'step % runs again, and its submission names no such risk', NEW.id USING ERRCODE = 'GY009';
+    RAISE EXCEPTION 'Step % runs again, but the review does not list that risk', NEW.id
+      USING ERRCODE = 'GY009';
   END IF;
   RETURN NULL;
 END $$;
@@ -1084,7 +1142,8 @@ CREATE TRIGGER guard_rerun AFTER UPDATE OF generation ON step FOR EACH ROW
 CREATE OR REPLACE FUNCTION guard_removal() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT public.names_risk('removal') THEN
-    RAISE EXCEPTION '% % is removed, and its submission names no such risk', TG_TABLE_NAME, OLD.id USING ERRCODE = 'GY009';
+    RAISE EXCEPTION 'Cannot remove % %: the review does not list that risk', TG_TABLE_NAME, OLD.id
+      USING ERRCODE = 'GY009';
   END IF;
   RETURN NULL;
 END $$;
@@ -1114,7 +1173,8 @@ BEGIN
       UNION
       SELECT d.parent FROM above a JOIN deployment d ON d.id = a.id WHERE d.parent IS NOT NULL)
     SELECT FROM above WHERE id = OLD.deployment_id) AND NOT names_risk('move') THEN
-    RAISE EXCEPTION 'node % leaves its deployment, and its submission names no such risk', NEW.fqdn USING ERRCODE = 'GY009';
+    RAISE EXCEPTION 'Node % leaves its deployment, but the review does not list that risk', NEW.fqdn
+      USING ERRCODE = 'GY009';
   END IF;
   RETURN NULL;
 END $$;
@@ -1130,8 +1190,8 @@ BEGIN
     WHERE t.xid = pg_current_xact_id() AND 'halt' = ANY (s.risk)) THEN
     RETURN NULL;
   END IF;
-  RAISE EXCEPTION 'a jig is switched off, and the submission names no such risk'
-    USING ERRCODE = 'GY009', HINT = 'Submit it again.';
+  RAISE EXCEPTION 'A jig is turned off, but the review does not list that risk'
+    USING ERRCODE = 'GY009', HINT = 'Submit the proposal again.';
 END $$;
 CREATE OR REPLACE FUNCTION jigs_off(doc bytea) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
@@ -1150,8 +1210,8 @@ BEGIN
     SELECT d.parent, up.n + 1 FROM up JOIN deployment d ON d.id = up.id WHERE d.parent IS NOT NULL AND up.n < 16
   ) SELECT max(n) INTO above FROM up;
   IF above >= 16 THEN
-    RAISE EXCEPTION 'deployment % would be the 17th of those one below the other, and there may be 16', NEW.name
-      USING ERRCODE = 'GY021', HINT = 'Make it further up.';
+    RAISE EXCEPTION 'Deployment % would be at level 17 of the tree, and the limit is 16', NEW.name
+      USING ERRCODE = 'GY021', HINT = 'Choose a parent that is higher in the tree.';
   END IF;
   RETURN NULL;
 END $$;
@@ -1169,8 +1229,10 @@ DECLARE
 BEGIN
   IF (n.doc IS NOT NULL OR n.phantom OR n.removed_in IS NOT NULL
       OR NOT EXISTS (SELECT FROM deployment d WHERE d.id = n.deployment_id AND d.system)) AND NOT committing() THEN
-    RAISE EXCEPTION 'node %: only bare nodes of the system deployment come and go without a commit', n.fqdn
-      USING ERRCODE = 'GY002', HINT = 'Add it to the system deployment and move it by a proposal.';
+    RAISE EXCEPTION
+      'Only a commit can add or delete node %, because it is not a bare node in system', n.fqdn
+      USING ERRCODE = 'GY002',
+        HINT = 'Add it to the system deployment, and move it with a proposal.';
   END IF;
   RETURN n;
 END $$;
@@ -1181,8 +1243,9 @@ CREATE TRIGGER guard_node BEFORE INSERT OR DELETE ON node FOR EACH ROW EXECUTE F
 CREATE OR REPLACE FUNCTION guard_node_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT committing() AND (OLD.doc IS NOT NULL OR OLD.phantom OR NEW.removed_in IS DISTINCT FROM (SELECT number FROM head)) THEN
-    RAISE EXCEPTION 'node %: only bare records are taken out without a commit', OLD.fqdn
-      USING ERRCODE = 'GY002', HINT = 'Make a proposal that gives it up, have it reviewed, commit it.';
+    RAISE EXCEPTION 'Node % can only be removed by a commit', OLD.fqdn
+      USING ERRCODE = 'GY002',
+        HINT = 'Open a proposal that removes the node, have it reviewed, and commit it.';
   END IF;
   RETURN NEW;
 END $$;
@@ -1204,7 +1267,9 @@ BEGIN
     AND (x.root = ANY (above) OR (x.root >= (NEW.root || '/') COLLATE "C" AND x.root < (NEW.root || '0') COLLATE "C"))
   ORDER BY x.root LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION '% and the folder of %, %, lie in one another: give this node a folder of its own', NEW.root, other.fqdn, other.root
+    RAISE EXCEPTION
+      'Root folder % overlaps with that of node % (%). Give this node another root folder',
+      NEW.root, other.fqdn, other.root
       USING ERRCODE = 'GY020';
   END IF;
   RETURN NULL;
@@ -1231,7 +1296,9 @@ BEGIN
       AND lower(x.address::text)::jsonb ? a.address AND coalesce(x.connection ->> 'port', '22') = port
     ORDER BY a.place, x.fqdn LIMIT 1;
     IF FOUND THEN
-      RAISE EXCEPTION '% at port % is where the node % is reached: two records of one machine would not know of each other. Change or take out that one, or give this one another address or port',
+      RAISE EXCEPTION
+        'Address % with port % already belongs to node %. Change or remove that node, or use '
+        'another address or port',
         other.address, port, other.fqdn USING ERRCODE = 'GY023';
     END IF;
   END IF;
@@ -1241,7 +1308,9 @@ BEGIN
     WHERE x.removed_in IS NULL AND x.macs <> '{}' AND x.id <> NEW.id AND x.macs && NEW.macs AND a.mac = ANY (x.macs)
     ORDER BY a.place, x.fqdn LIMIT 1;
     IF FOUND THEN
-      RAISE EXCEPTION '% is a network card of the node % already, so this is the same machine, or one of the two is mistaken: change or take out that one, or leave the address out here',
+      RAISE EXCEPTION
+        'MAC address % already belongs to node %. Change or remove that node, or omit the MAC '
+        'address',
         other.mac, other.fqdn USING ERRCODE = 'GY023';
     END IF;
   END IF;
@@ -1293,7 +1362,8 @@ CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, 
 
 CREATE OR REPLACE FUNCTION guard_run() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'what a run is about never changes' USING ERRCODE = 'GY015', HINT = 'End it; the next claim makes another.';
+  RAISE EXCEPTION 'The identity of a run can never change' USING ERRCODE = 'GY015',
+    HINT = 'End the run. The next claim creates another one.';
 END $$;
 CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
   OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at, cause, cause_by, failures ON run
@@ -1302,7 +1372,7 @@ CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
 CREATE OR REPLACE FUNCTION guard_run_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF NEW.state <> 'ended' OR NEW.ended_at <> OLD.ended_at THEN
-    RAISE EXCEPTION 'run % has ended', OLD.id USING ERRCODE = 'GY016';
+    RAISE EXCEPTION 'Run % has ended and can no longer change', OLD.id USING ERRCODE = 'GY016';
   END IF;
   RETURN NEW;
 END $$;
@@ -1312,7 +1382,8 @@ CREATE OR REPLACE FUNCTION guard_token() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF (OLD.used_at IS NOT NULL AND NEW.used_at IS DISTINCT FROM OLD.used_at)
      OR (OLD.revoked_at IS NOT NULL AND NEW.revoked_at IS NULL) THEN
-    RAISE EXCEPTION 'this token is used or revoked' USING ERRCODE = 'GY016', HINT = 'Make another.';
+    RAISE EXCEPTION 'This token was already used or revoked' USING ERRCODE = 'GY016',
+      HINT = 'Create another one.';
   END IF;
   RETURN NEW;
 END $$;

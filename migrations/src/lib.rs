@@ -182,26 +182,31 @@ const GUARDS: &str = concat!(
 #[non_exhaustive]
 pub enum Error {
     /// Configured roles do not exist.
-    #[error("these database roles do not exist: {}. As a superuser of the database, run: {}", .0.join(", "), creation(.0))]
+    #[error(
+        "these database roles do not exist: {}. As a superuser of the database, run: {}",
+        .0.join(", "),
+        creation(.0)
+    )]
     MissingRoles(Vec<String>),
     /// A restricted role has the privileges of the owner.
     #[error(
-        "the role {0:?} has the rights of the role that migrates. Set GANTRY_OWNER_URL to the owner's address, and use separate \
-         roles for the server, the workers and monitoring"
+        "the role {0:?} has the rights of the owner role. Set GANTRY_OWNER_URL to the URL of the \
+         owner role, and use separate roles for the server, the workers and monitoring"
     )]
     RoleIsOwner(String),
     /// A restricted role has the privileges of another restricted role.
     #[error(
-        "the role {0:?} has the rights of {1:?}: the server, the workers and monitoring need a separate role each"
+        "the role {0:?} has the rights of the role {1:?}. Use separate roles for the server, the \
+         workers and monitoring"
     )]
     SharedRole(String, String),
     /// The database has migrations that this build does not know.
-    #[error("this build is older than the database: {0}")]
+    #[error("the database is newer than this version of Gantry: {0}. Install a newer version")]
     Newer(String),
     /// PostgreSQL rejected a statement of a migration.
-    #[error("the database refused a migration: {0}")]
+    #[error("the database rejected a migration: {0}")]
     Database(#[from] DbErr),
-    #[error("the owner's database can't be reached: {0}")]
+    #[error("cannot connect to the database as the owner role: {0}")]
     Unreachable(#[from] sqlx::Error),
 }
 

@@ -61,7 +61,8 @@ CREATE TABLE policy (
   created_by  uuid REFERENCES person,
   created_at  timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE policy IS 'Versions of the gate''s policy; the current one is head.policy_number. Append-only.';
+COMMENT ON TABLE policy IS
+  'Versions of the gate''s policy. The current one is head.policy_number. Append-only.';
 
 CREATE TABLE barclamp (
   name         text NOT NULL,
@@ -72,7 +73,8 @@ CREATE TABLE barclamp (
   PRIMARY KEY (name, version)
 );
 CREATE INDEX barclamp_hash ON barclamp (hash);
-COMMENT ON TABLE barclamp IS 'What was imported. Same name and version never get other content. Append-only.';
+COMMENT ON TABLE barclamp IS
+  'All imported versions. The content of a version never changes. Append-only.';
 
 -- Target history ----------------------------------------------------------------------------------
 
@@ -93,7 +95,7 @@ CREATE TABLE target (
   CONSTRAINT target_change_has_submission CHECK ((kind = 'change') = (submission_id IS NOT NULL))
 );
 CREATE INDEX target_xid ON target (xid);
-COMMENT ON TABLE target IS 'The one line of targets. Append-only; every insert is checked by guard_target().';
+COMMENT ON TABLE target IS 'The target history. Append-only. guard_target() checks every insert.';
 
 CREATE TABLE head (
   singleton      boolean PRIMARY KEY DEFAULT true CHECK (singleton),
@@ -103,7 +105,8 @@ CREATE TABLE head (
   epoch          bigint NOT NULL DEFAULT 1 CHECK (epoch > 0)
 );
 INSERT INTO head DEFAULT VALUES;
-COMMENT ON TABLE head IS 'One row: the current target, the execution switch, the policy in force, the epoch.';
+COMMENT ON TABLE head IS
+  'One row: the current target, the execution switch, the policy in force and the epoch.';
 
 -- The cluster -------------------------------------------------------------------------------------
 
@@ -127,7 +130,8 @@ CREATE TABLE deployment (
 CREATE UNIQUE INDEX deployment_name ON deployment (name) WHERE removed_in IS NULL;
 CREATE UNIQUE INDEX deployment_one_system ON deployment (system) WHERE system;
 CREATE INDEX deployment_parent ON deployment (parent);
-COMMENT ON COLUMN deployment.head_no IS 'The target that last changed this deployment''s document or one of its nodes''.';
+COMMENT ON COLUMN deployment.head_no IS
+  'The target that last changed the document of this deployment or of one of its nodes.';
 
 CREATE TABLE node (
   id             uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -159,8 +163,10 @@ CREATE TABLE node (
 );
 CREATE UNIQUE INDEX node_fqdn ON node (fqdn) WHERE removed_in IS NULL;
 CREATE INDEX node_deployment ON node (deployment_id);
-COMMENT ON COLUMN node.doc IS 'NULL: a bare record without any intent; such rows come and go without a review.';
-COMMENT ON COLUMN node.connection IS 'How a worker reaches it: root folder for local, user and key reference for ssh.';
+COMMENT ON COLUMN node.doc IS
+  'NULL: a bare record without intent. Such rows are added and removed without a review.';
+COMMENT ON COLUMN node.connection IS
+  'How a worker reaches the node: the root folder of a local node, user and key reference for SSH.';
 
 -- A deployment and its phantom node reference each other. The node is inserted second.
 ALTER TABLE deployment ADD CONSTRAINT deployment_phantom
@@ -195,7 +201,7 @@ CREATE TABLE token (
     CASE kind WHEN 'node' THEN node_id IS NOT NULL WHEN 'worker' THEN true ELSE person_id IS NOT NULL END)
 );
 CREATE INDEX token_person ON token (person_id);
-COMMENT ON COLUMN token.used_at IS 'sign_in: set by the one use that it has.';
+COMMENT ON COLUMN token.used_at IS 'sign_in: when the link was used. It works once.';
 
 -- A change and its review -------------------------------------------------------------------------
 
@@ -215,7 +221,7 @@ CREATE TABLE proposal (
 );
 CREATE UNIQUE INDEX proposal_one_personal ON proposal (deployment_id) WHERE state = 'open' AND kind = 'personal';
 CREATE INDEX proposal_deployment ON proposal (deployment_id, id DESC);
-COMMENT ON COLUMN proposal.version IS 'Raised by every edit, undo, redo and by planning anew on a moved base.';
+COMMENT ON COLUMN proposal.version IS 'Incremented by every edit, undo, redo and replan.';
 
 CREATE TABLE edit (
   proposal_id  bigint NOT NULL REFERENCES proposal,
@@ -248,8 +254,10 @@ CREATE TABLE submission (
   xid               xid8 NOT NULL DEFAULT pg_current_xact_id(),
   UNIQUE (proposal_id, version)
 );
-COMMENT ON COLUMN submission.root_hash IS 'The root as planned on the base; the committed one also has what siblings changed.';
-COMMENT ON COLUMN submission.new_policy_hash IS 'The policy that this change brings into force; NULL: it brings none.';
+COMMENT ON COLUMN submission.root_hash IS
+  'The root as planned on the base. The committed root also has changes of other deployments.';
+COMMENT ON COLUMN submission.new_policy_hash IS
+  'The policy that this change puts into force. NULL: none.';
 ALTER TABLE target ADD CONSTRAINT target_submission FOREIGN KEY (submission_id) REFERENCES submission;
 
 CREATE TABLE submission_base (
@@ -287,7 +295,8 @@ CREATE TABLE verdict (
   CONSTRAINT verdict_of_policy_approves CHECK (policy_number IS NULL OR kind = 'approve')
 );
 CREATE INDEX verdict_submission ON verdict (submission_id, id);
-COMMENT ON COLUMN verdict.policy_number IS 'Instead of a person: the policy in force that pre-approves this class.';
+COMMENT ON COLUMN verdict.policy_number IS
+  'Instead of a person: the policy that pre-approves this kind of change.';
 
 CREATE TABLE comment (
   id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -302,7 +311,8 @@ CREATE TABLE comment (
   CONSTRAINT comment_resolution_is_whole CHECK ((resolved_by IS NULL) = (resolved_at IS NULL))
 );
 CREATE INDEX comment_submission ON comment (submission_id, id);
-COMMENT ON COLUMN comment.thread_id IS 'The comment that opened the thread; NULL: this one does, and it is what gets resolved.';
+COMMENT ON COLUMN comment.thread_id IS
+  'The comment that started the thread. NULL: this comment starts a thread and can be resolved.';
 
 -- The graph: projected intent and progress --------------------------------------------------------
 
@@ -322,7 +332,7 @@ CREATE TABLE lane (
   mode           text NOT NULL DEFAULT 'rolling' CHECK (mode IN ('chunk', 'rolling')),
   UNIQUE (deployment_id, name)
 );
-COMMENT ON COLUMN lane.max_running IS 'NULL: no limit of its own.';
+COMMENT ON COLUMN lane.max_running IS 'NULL: no limit.';
 
 CREATE TABLE budget (
   id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -331,7 +341,8 @@ CREATE TABLE budget (
   max_down       int NOT NULL CHECK (max_down > 0),
   UNIQUE (deployment_id, name)
 );
-COMMENT ON COLUMN budget.max_down IS 'Nodes of the failure domain that may be down or worked on at once.';
+COMMENT ON COLUMN budget.max_down IS
+  'Nodes of the failure domain that may be down or in use by runs at once.';
 
 CREATE TABLE noderole (
   id             uuid PRIMARY KEY,
@@ -348,8 +359,8 @@ CREATE TABLE noderole (
   UNIQUE (node_id, role, instance)
 );
 CREATE INDEX noderole_deployment ON noderole (deployment_id, role);
-COMMENT ON COLUMN noderole.data IS 'Its own reviewed data.';
-COMMENT ON COLUMN noderole.doc IS 'Its part of the node''s document, as far as pages and workers need it.';
+COMMENT ON COLUMN noderole.data IS 'The noderole''s own reviewed data.';
+COMMENT ON COLUMN noderole.doc IS 'The part of the node''s document that pages and workers need.';
 
 CREATE TABLE step (
   id                  uuid PRIMARY KEY,
@@ -406,16 +417,22 @@ CREATE INDEX step_budget ON step (id) INCLUDE (budget_ids, node_id)
   WHERE budget_ids <> '{}' AND (state IN ('transition', 'error') OR failures > 0 OR NOT node_up);
 CREATE INDEX step_freezes ON step (node_id) WHERE state = 'error' AND freezes_node;
 CREATE INDEX step_node ON step (node_id, rank, id);
-COMMENT ON COLUMN step.rank IS 'The longest path from a root: everybody locks steps in the order (rank, id).';
-COMMENT ON COLUMN step.content_hash IS 'What the node''s ledger compares: role, own reviewed data, re-runs; never walls.';
-COMMENT ON COLUMN step.node_up IS 'Whether the node is alive (a phantom always is); written by the annealer''s transitions.';
-COMMENT ON COLUMN step.node_fits IS 'Kept by trigger, nobody else writes it: the node is available and as this step needs it.';
-COMMENT ON COLUMN step.pending IS 'Parents that the join still waits for.';
-COMMENT ON COLUMN step.satisfied IS 'Parents that satisfy a join other than all; 0 for all.';
-COMMENT ON COLUMN step.applied_generation IS 'The generation whose result is applied; 0: none yet.';
+COMMENT ON COLUMN step.rank IS
+  'The length of the longest path from a first step. Steps are always locked in the order '
+  '(rank, id).';
+COMMENT ON COLUMN step.content_hash IS
+  'The hash that the node''s ledger compares: role, own reviewed data and re-runs, but no output.';
+COMMENT ON COLUMN step.node_up IS
+  'Whether the node is alive. A phantom node always is. Written by the annealer''s transitions.';
+COMMENT ON COLUMN step.node_fits IS
+  'Whether the node is available and meets the needs of this step. Only triggers write it.';
+COMMENT ON COLUMN step.pending IS 'The number of parents that the join still waits for.';
+COMMENT ON COLUMN step.satisfied IS
+  'The number of parents that satisfy a join other than all. 0 for all.';
+COMMENT ON COLUMN step.applied_generation IS 'The generation whose result is applied. 0: none yet.';
 COMMENT ON COLUMN step.cause IS 'Why a re-run is due although a result is applied.';
-COMMENT ON COLUMN step.skipped IS 'The reason for leaving it out; NULL: it is not.';
-COMMENT ON COLUMN step.results IS 'What the last attempt returned, whatever its outcome.';
+COMMENT ON COLUMN step.skipped IS 'Why the step is skipped. NULL: it is not skipped.';
+COMMENT ON COLUMN step.results IS 'The result of the last attempt, independent of its outcome.';
 
 CREATE TABLE edge (
   child   uuid NOT NULL REFERENCES step,
@@ -443,7 +460,7 @@ CREATE TABLE worker (
   started_at   timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX worker_lease ON worker (lease_until);
-COMMENT ON COLUMN worker.jigs IS 'The jig classes that it can carry out.';
+COMMENT ON COLUMN worker.jigs IS 'The jig classes that the worker supports.';
 
 CREATE TABLE run (
   id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -479,7 +496,8 @@ CREATE INDEX run_queued ON run (id) WHERE state = 'queued';
 CREATE INDEX run_worker ON run (worker_id) WHERE ended_at IS NULL;
 CREATE INDEX run_step ON run (step_id, id DESC);
 CREATE INDEX run_node ON run (node_id, id DESC);
-COMMENT ON TABLE run IS 'One attempt at a step. Its id is the fencing token; a queued row is the queue''s entry.';
+COMMENT ON TABLE run IS
+  'One attempt at a step. Its id is the fencing token. The queue consists of the queued rows.';
 
 -- Partitioned by run, not by week. So (run_id, at_offset) stays a key, and a chunk that is sent
 -- twice is stored once. Reading a run's log touches one partition. Old logs are still removed by
@@ -492,7 +510,7 @@ CREATE TABLE run_log (
   PRIMARY KEY (run_id, at_offset)
 ) PARTITION BY RANGE (run_id);
 CREATE TABLE run_log_rest PARTITION OF run_log DEFAULT;
-COMMENT ON COLUMN run_log.at_offset IS 'Bytes of the run''s log before this piece.';
+COMMENT ON COLUMN run_log.at_offset IS 'The number of bytes in the run''s log before this chunk.';
 
 -- Journal and audit -------------------------------------------------------------------------------
 
@@ -508,7 +526,9 @@ CREATE TABLE event (
 CREATE INDEX event_journal ON event (xid, id);
 CREATE INDEX event_at ON event (at);
 COMMENT ON TABLE event IS
-  'The journal: read in the order (xid, id) and only below pg_snapshot_xmin(pg_current_snapshot()), so that nothing appears behind a reader.';
+  'The journal. Readers use the order (xid, id) and stay below '
+  'pg_snapshot_xmin(pg_current_snapshot()). Otherwise an event could appear at an earlier '
+  'position.';
 
 CREATE TABLE audit (
   id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -529,11 +549,12 @@ CREATE TABLE seal (
   hash       bytea NOT NULL UNIQUE CHECK (octet_length(hash) = 32),
   sealed_at  timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE seal IS 'The hash chain over the audit, made by seal_audit(); hash = sha256(prev_hash || content).';
+COMMENT ON TABLE seal IS
+  'The hash chain over the audit, written by seal_audit(). hash = sha256(prev_hash || content).';
 
 CREATE TABLE guard_version (
   singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   hash        bytea NOT NULL,
   applied_at  timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE guard_version IS 'SHA-256 of the guards.sql that was last applied.';
+COMMENT ON TABLE guard_version IS 'SHA-256 of the guards that were last applied.';

@@ -6,7 +6,8 @@ ALTER TABLE comment
   ADD CONSTRAINT comment_anchor_is_short CHECK (octet_length(anchor) <= 2000);
 CREATE INDEX comment_open ON comment (submission_id) WHERE thread_id IS NULL AND resolved_by IS NULL;
 CREATE INDEX comment_thread ON comment (thread_id) WHERE thread_id IS NOT NULL;
-COMMENT ON COLUMN comment.anchor IS 'The change that the thread speaks of (engine::blueprint::Anchor); empty: the whole.';
+COMMENT ON COLUMN comment.anchor IS
+  'The change that the thread is about (engine::blueprint::Anchor). Empty: the whole review.';
 
 CREATE TABLE look (
   person_id      uuid NOT NULL REFERENCES person,
@@ -17,4 +18,6 @@ CREATE TABLE look (
   PRIMARY KEY (person_id, proposal_id),
   CONSTRAINT look_goes_on CHECK (before_id < submission_id)
 );
-COMMENT ON TABLE look IS 'The newest submission of a proposal that a person has looked at, and the one that they saw before it.';
+COMMENT ON TABLE look IS
+  'The newest review of a proposal that a person has viewed, and the one that they viewed '
+  'before it.';

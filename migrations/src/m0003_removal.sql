@@ -6,4 +6,5 @@ ALTER TABLE step
   ADD CONSTRAINT step_state_check CHECK (state IN ('blocked', 'todo', 'transition', 'active', 'error', 'gone')),
   ADD CONSTRAINT step_gone_does_nothing CHECK (
     state <> 'gone' OR (pending = 0 AND failures = 0 AND cause IS NULL AND wall IS NULL AND budget_ids = '{}'));
-COMMENT ON COLUMN step.state IS 'gone: its noderole is not meant any more. Only commits write it or take it back.';
+COMMENT ON COLUMN step.state IS
+  'gone: its noderole is no longer part of the target. Only commits set or clear this state.';

@@ -6,7 +6,9 @@ ALTER TABLE proposal
   ADD CONSTRAINT proposal_node_scope CHECK ((kind = 'node_scoped') = (node_id IS NOT NULL) OR kind = 'discovery');
 CREATE UNIQUE INDEX proposal_one_for_node ON proposal (node_id) WHERE state = 'open' AND kind = 'node_scoped';
 CREATE INDEX proposal_open ON proposal (id) WHERE state = 'open';
-COMMENT ON COLUMN proposal.node_id IS 'The one node that it may touch; deployment_id is then where the node was when it was opened.';
+COMMENT ON COLUMN proposal.node_id IS
+  'The only node that the proposal may change. deployment_id is then the deployment of that '
+  'node when the proposal was opened.';
 
 -- Lets foreign keys below require the same proposal.
 ALTER TABLE submission ADD CONSTRAINT submission_of_proposal UNIQUE (id, proposal_id);
@@ -26,6 +28,7 @@ CREATE TABLE replan (
   CONSTRAINT replan_goes_on CHECK (before_id < after_id),
   CONSTRAINT replan_came_to_one CHECK ((after_id IS NULL) = (refused <> '[]'))
 );
-COMMENT ON TABLE replan IS 'A submission whose base moved, and what planning its edits anew came to. Append-only; each once.';
-COMMENT ON COLUMN replan.after_id IS 'NULL: the proposal is back with its authors.';
-COMMENT ON COLUMN replan.version IS 'The version of the proposal from then on.';
+COMMENT ON TABLE replan IS
+  'A review whose base changed, and the result of replanning it. Append-only, one row per review.';
+COMMENT ON COLUMN replan.after_id IS 'NULL: the proposal was sent back to its authors.';
+COMMENT ON COLUMN replan.version IS 'The version of the proposal after the replan.';

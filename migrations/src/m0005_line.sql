@@ -5,7 +5,8 @@ CREATE TABLE target_deployment (
   number         bigint NOT NULL REFERENCES target,
   PRIMARY KEY (deployment_id, number)
 );
-COMMENT ON TABLE target_deployment IS 'The deployments that a target wrote. A switch writes none. Append-only; only commits add to it.';
+COMMENT ON TABLE target_deployment IS
+  'The deployments that a target changed. A switch changes none. Append-only, written by commits.';
 
 -- For older targets, three sources are known: the deployment of the proposal, the deployments of
 -- changed documents, and the last target of each deployment.

@@ -9,5 +9,7 @@ CREATE TABLE opened (
   at             timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (person_id, proposal_id, kind, document_id)
 );
-COMMENT ON TABLE opened IS 'The change of a document, in any submission of a proposal, that a person opened last.';
-COMMENT ON COLUMN opened.content IS 'Of the change as it was shown (engine::blueprint::opened): another one counts as not opened.';
+COMMENT ON TABLE opened IS
+  'The change of a document, in any review of a proposal, that a person last viewed.';
+COMMENT ON COLUMN opened.content IS
+  'The hash of the viewed change (engine::blueprint::opened). Another change counts as not viewed.';

@@ -3,4 +3,5 @@
 
 ALTER TABLE edit ADD COLUMN dropped boolean NOT NULL DEFAULT false;
 ALTER TABLE edit ADD CONSTRAINT edit_dropped_is_undone CHECK (undone OR NOT dropped);
-COMMENT ON COLUMN edit.dropped IS 'Another edit was made after this one was taken back: redo passes it by.';
+COMMENT ON COLUMN edit.dropped IS
+  'Another edit was made after this one was undone. Redo skips it.';

@@ -5,5 +5,9 @@
 ALTER TABLE node ADD COLUMN root text COLLATE "C" GENERATED ALWAYS AS (
   CASE WHEN transport = 'local' THEN nullif(rtrim(regexp_replace(connection ->> 'root', '/+', '/', 'g'), '/'), '') END) STORED;
 CREATE INDEX node_root ON node (root) WHERE root IS NOT NULL AND removed_in IS NULL;
-COMMENT ON COLUMN node.root IS 'Of local nodes: no two of them that are there lie in one another, else they would share locks, ledgers and services.';
-COMMENT ON COLUMN node.removed_in IS 'The target that removed it; of a bare record that was taken out: the target in force then.';
+COMMENT ON COLUMN node.root IS
+  'The root folder of a local node. Folders of nodes may not overlap, because these would share '
+  'locks, ledgers and services.';
+COMMENT ON COLUMN node.removed_in IS
+  'The target that removed the node. For a bare record: the target in force when it was '
+  'removed.';

@@ -1,7 +1,8 @@
 -- The target that introduced each policy. It tells which policy was in force at any target.
 
 ALTER TABLE policy ADD COLUMN target bigint UNIQUE REFERENCES target;
-COMMENT ON COLUMN policy.target IS 'The target that brought it; until the next one it is in force. Set by guard_policy().';
+COMMENT ON COLUMN policy.target IS
+  'The target that introduced the policy. Set by guard_policy().';
 
 -- Genesis introduced the first policy, and the commit of a review that names it each other one. The
 -- owner changes these append-only rows here, once.

@@ -12,5 +12,6 @@ CREATE TABLE left_out (
   FOREIGN KEY (proposal_id, last_edit) REFERENCES edit (proposal_id, seq),
   CONSTRAINT left_out_edits_rise CHECK (last_edit >= first_edit)
 );
-COMMENT ON TABLE left_out IS 'It holds for as long as one of the edits that restore counts. Append-only.';
-COMMENT ON COLUMN left_out.more IS 'How many things more were left out than are named.';
+COMMENT ON TABLE left_out IS
+  'Parts that a restore omits. Valid while one of the restoring edits is valid. Append-only.';
+COMMENT ON COLUMN left_out.more IS 'The number of omitted parts that are not listed.';

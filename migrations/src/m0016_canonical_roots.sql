@@ -16,7 +16,7 @@ BEGIN
                   FROM jsonb_each_text(body::jsonb -> kind) d) AS entries
     FROM unnest(ARRAY['deployments', 'nodes']) AS kind) k;
   IF body <> format('{"deployments":{%s},"nodes":{%s}}', VARIADIC entries) THEN
-    RAISE EXCEPTION 'the root of the newest target is not written canonically'
-      USING HINT = 'Gantry never writes such a root: look who else writes to this database, and restore a backup from before.';
+    RAISE EXCEPTION 'The root of the newest target is not in canonical form'
+      USING HINT = 'Gantry never writes such a root. Find the other program that writes to this database, and restore an earlier backup.';
   END IF;
 END $$;

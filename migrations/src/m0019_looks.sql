@@ -3,8 +3,10 @@
 ALTER TABLE node
   ADD COLUMN looked_at timestamptz,
   ADD COLUMN look_against int NOT NULL DEFAULT 0 CHECK (look_against >= 0);
-COMMENT ON COLUMN node.looked_at IS 'When somebody looked last, or began to; NULL: look as soon as possible.';
-COMMENT ON COLUMN node.look_against IS 'Looks in a row that said otherwise than alive does (engine::alive).';
+COMMENT ON COLUMN node.looked_at IS
+  'When the last health check ended or began. NULL: check as soon as possible.';
+COMMENT ON COLUMN node.look_against IS
+  'The number of consecutive health checks that contradict alive (engine::alive).';
 -- Workers query the due nodes every second. A local node is as alive as its machine and never due.
 CREATE INDEX node_due ON node (looked_at NULLS FIRST) WHERE transport = 'ssh' AND removed_in IS NULL;
 
@@ -18,5 +20,6 @@ CREATE TABLE node_look (
   by        text NOT NULL,
   PRIMARY KEY (node_id, at)
 );
-COMMENT ON TABLE node_look IS 'What came of the last looks at a node; the oldest go.';
-COMMENT ON COLUMN node_look.said IS 'Why it was not reached.';
+COMMENT ON TABLE node_look IS
+  'The results of the last health checks of a node. The oldest are deleted.';
+COMMENT ON COLUMN node_look.said IS 'Why the health check failed.';

@@ -7,7 +7,7 @@ CREATE TABLE event_forgotten (
   xid       xid8 NOT NULL,
   id        bigint NOT NULL
 );
-COMMENT ON TABLE event_forgotten IS 'The last place, in the order of the journal, that was removed from it.';
+COMMENT ON TABLE event_forgotten IS 'The last deleted position, in the order of the journal.';
 INSERT INTO event_forgotten (xid, id)
 SELECT coalesce(oldest.xid, '0'), coalesce(oldest.id - 1, 0)
 FROM (SELECT) one LEFT JOIN LATERAL (SELECT xid, id FROM event WHERE id > 1 ORDER BY xid, id LIMIT 1) oldest

@@ -13,10 +13,14 @@ ALTER TABLE node
   ADD COLUMN joined_at timestamptz,
   ADD CONSTRAINT node_unavailability_is_whole CHECK (
     (unavailable_at IS NULL) = (unavailable_reason IS NULL) AND (unavailable_at IS NULL OR NOT available));
-COMMENT ON COLUMN node.version IS 'Raised whenever people change the record: what they say of the machine, not what it is at.';
-COMMENT ON COLUMN node.hints IS 'What a role may want to know before it first runs here; no intent, so it is settled with the first commit.';
-COMMENT ON COLUMN node.facts IS 'What is known of it: all of node_fact in one, what roles found before what it says of itself.';
-COMMENT ON COLUMN node.joined_at IS 'When a worker last found out what runs there.';
+COMMENT ON COLUMN node.version IS
+  'Incremented when a person changes the record. The actual state of the machine does not '
+  'change it.';
+COMMENT ON COLUMN node.hints IS
+  'Input for roles before their first run. Not intent, so the first commit fixes it.';
+COMMENT ON COLUMN node.facts IS
+  'All facts of node_fact, merged. Facts from roles take precedence over reports of the node.';
+COMMENT ON COLUMN node.joined_at IS 'When a worker last checked the running processes of the node.';
 
 CREATE TABLE node_fact (
   node_id   uuid NOT NULL REFERENCES node ON DELETE CASCADE,
@@ -28,7 +32,8 @@ CREATE TABLE node_fact (
   PRIMARY KEY (node_id, source),
   CONSTRAINT node_fact_has_a_witness CHECK ((source = 'node') = (run_id IS NULL) AND (run_id IS NULL) <> (token_id IS NULL))
 );
-COMMENT ON TABLE node_fact IS 'What is known of a node, by who says it: itself, or a role that looked. The last word of each.';
+COMMENT ON TABLE node_fact IS
+  'The facts of a node by source: the node itself, or a role. One row per source, the newest.';
 
 CREATE TABLE node_report (
   id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -40,6 +45,6 @@ CREATE TABLE node_report (
   address   text NOT NULL DEFAULT '' CHECK (length(address) <= 100)
 );
 CREATE INDEX node_report_node ON node_report (node_id, id DESC);
-COMMENT ON TABLE node_report IS 'The last reports of a node about itself; the oldest go.';
+COMMENT ON TABLE node_report IS 'The last reports of a node about itself. The oldest are deleted.';
 
 CREATE INDEX token_node ON token (node_id, created_at DESC) WHERE kind = 'node';

@@ -13,14 +13,20 @@ CREATE INDEX step_rests ON step (rank, id)
 
 ALTER TABLE deployment
   ADD COLUMN priority int NOT NULL DEFAULT 0 CHECK (priority BETWEEN -100 AND 100);
-COMMENT ON COLUMN deployment.priority IS 'Progress, set by an operator: added to the priority of each of its steps when runs are claimed.';
+COMMENT ON COLUMN deployment.priority IS
+  'Progress, set by an operator. A claim adds it to the priority of each step in the deployment.';
 
 ALTER TABLE step ADD COLUMN cause_by text CHECK (length(cause_by) <= 200);
-COMMENT ON COLUMN step.cause_by IS 'Who asked for the re-run that cause names; NULL: nobody did, or a commit, whose target names its review.';
+COMMENT ON COLUMN step.cause_by IS
+  'The person who requested the re-run that cause names. NULL: no person, or a commit, whose '
+  'target names its review.';
 
 ALTER TABLE run
   ADD COLUMN cause_by text,
   ADD COLUMN failures int NOT NULL DEFAULT 0 CHECK (failures >= 0),
   ADD COLUMN superseded boolean NOT NULL DEFAULT false;
-COMMENT ON COLUMN run.superseded IS 'A commit changed its step and asked to end it: the step goes on with what is meant now.';
-COMMENT ON COLUMN run.failures IS 'Failures of its step before it that were retried: it is attempt failures + 1.';
+COMMENT ON COLUMN run.superseded IS
+  'A commit changed the step and cancelled this run. The step continues with the new target.';
+COMMENT ON COLUMN run.failures IS
+  'The number of failed attempts of the step that were retried before. This run is attempt '
+  'failures + 1.';

@@ -13,9 +13,12 @@ WHERE macs <> '{}';
 -- Host names are case-insensitive. Older records have both cases.
 CREATE INDEX node_address ON node USING gin ((lower(address::text)::jsonb)) WHERE transport = 'ssh' AND removed_in IS NULL;
 CREATE INDEX node_macs ON node USING gin (macs) WHERE macs <> '{}' AND removed_in IS NULL;
-COMMENT ON COLUMN node.macs IS 'Addresses of its network cards, each in the spelling 00:25:90:aa:00:01 (engine::cluster::mac_address).';
+COMMENT ON COLUMN node.macs IS
+  'The MAC addresses of the node in the form 00:25:90:aa:00:01 (engine::cluster::mac_address).';
 
-COMMENT ON COLUMN node.look_against IS 'What speaks against alive, in looks: those in a row that said otherwise; a report counts as all but the last of them (engine::alive).';
+COMMENT ON COLUMN node.look_against IS
+  'The number of consecutive health checks that contradict alive. A report counts as all but '
+  'the last of them (engine::alive).';
 
 -- An error about a missing permission names some admins.
 CREATE INDEX person_admins ON person (name) WHERE kind = 'human' AND NOT disabled AND 'admin' = ANY (permissions);

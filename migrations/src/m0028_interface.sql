@@ -19,10 +19,12 @@ CREATE TABLE idempotency (
          ELSE headers IS NOT NULL AND (body IS NULL) = (withheld IS NOT NULL) END)
 );
 CREATE INDEX idempotency_age ON idempotency (claimed_at);
-COMMENT ON TABLE idempotency IS 'Answers to requests that carried an idempotency key, for 24 hours. status NULL: it is being carried out.';
+COMMENT ON TABLE idempotency IS
+  'Responses to requests with an idempotency key, for 24 hours. status NULL: the request is '
+  'still running.';
 
 ALTER TABLE worker ADD COLUMN heard_at timestamptz NOT NULL DEFAULT now();
-COMMENT ON COLUMN worker.heard_at IS 'When it renewed its lease last.';
+COMMENT ON COLUMN worker.heard_at IS 'When the worker last renewed its lease.';
 CREATE INDEX worker_started ON worker (started_at DESC, id DESC);
 
 -- Lists start with the newest row, so each filter column is indexed with the id.

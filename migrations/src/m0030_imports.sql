@@ -8,8 +8,9 @@ CREATE TABLE import_report (
   report  jsonb NOT NULL CHECK (jsonb_typeof(report->'barclamps') = 'array')
 );
 CREATE INDEX import_report_barclamps ON import_report USING gin ((report->'barclamps') jsonb_path_ops);
-COMMENT ON TABLE import_report IS 'What each import brought, of people and of Gantry itself where something was new. Append-only.';
-COMMENT ON COLUMN import_report.by IS 'NULL: Gantry itself, what it ships.';
+COMMENT ON TABLE import_report IS
+  'Reports of imports by people, and by Gantry itself if it added something. Append-only.';
+COMMENT ON COLUMN import_report.by IS 'NULL: Gantry itself imported a barclamp that it ships.';
 
 -- Reports for earlier imports. Their findings were shown to the importer and not stored.
 INSERT INTO import_report (at, by, report)

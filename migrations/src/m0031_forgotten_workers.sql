@@ -2,4 +2,5 @@
 CREATE INDEX run_by_worker ON run (worker_id) WHERE worker_id IS NOT NULL;
 
 COMMENT ON TABLE import_report IS
-  'What each import brought, of people and of Gantry itself where something was new. Nothing is changed; of each barclamp the newest 100 are kept.';
+  'Reports of imports by people, and by Gantry itself if it added something. Rows never '
+  'change. The newest 100 of each barclamp are retained.';

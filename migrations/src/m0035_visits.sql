@@ -8,7 +8,8 @@ CREATE TABLE visit (
   at         timestamptz NOT NULL
 );
 COMMENT ON TABLE visit IS
-  'When a person was last here: signed in, came by a session or by a token. As exact as what is noted of those (a minute).';
+  'The last visit of a person: a sign-in, or a request with a session or token. Accurate to '
+  'one minute.';
 
 INSERT INTO visit (person_id, at)
 SELECT v.person_id, max(v.at) FROM (

@@ -5,4 +5,4 @@ CREATE TABLE acting (
   person_id  uuid NOT NULL REFERENCES person,
   token_id   uuid REFERENCES token
 );
-COMMENT ON COLUMN acting.token_id IS 'The API token that was presented; NULL: a session.';
+COMMENT ON COLUMN acting.token_id IS 'The presented API token. NULL: a session.';

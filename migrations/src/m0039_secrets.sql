@@ -2,4 +2,5 @@
 -- itself decides which secrets a run receives.
 ALTER TABLE worker ADD COLUMN secrets jsonb NOT NULL DEFAULT '[]'
   CONSTRAINT worker_secrets_are_a_list CHECK (jsonb_typeof(secrets) = 'array' AND jsonb_array_length(secrets) <= 1000);
-COMMENT ON COLUMN worker.secrets IS 'Names, versions and descriptors of the secrets in its folder.';
+COMMENT ON COLUMN worker.secrets IS
+  'Names, versions and descriptors of the secrets in the worker''s folder.';

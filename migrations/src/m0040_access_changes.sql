@@ -15,12 +15,17 @@ CREATE TABLE access_change (
   CONSTRAINT access_change_needs_another CHECK (confirmed_by <> by AND confirmed_by <> person_id)
 );
 CREATE INDEX access_change_person ON access_change (person_id, at);
-COMMENT ON COLUMN access_change.by IS 'The admin; NULL: the owner of the installation, by `gantry admin` or `gantry up`.';
-COMMENT ON COLUMN access_change.dismissed_at IS 'When the person dismissed the notice about it.';
+COMMENT ON COLUMN access_change.by IS
+  'The admin. NULL: the owner of the installation, with `gantry admin` or `gantry up`.';
+COMMENT ON COLUMN access_change.dismissed_at IS
+  'When the person dismissed the notice about the change.';
 
 ALTER TABLE person ADD COLUMN verdicts_void_to bigint NOT NULL DEFAULT 0;
-COMMENT ON COLUMN person.verdicts_void_to IS 'Verdicts up to this id are void: the account was disabled after them.';
+COMMENT ON COLUMN person.verdicts_void_to IS
+  'Verdicts up to this id are void, because the account was disabled after them.';
 UPDATE person SET verdicts_void_to = coalesce((SELECT max(id) FROM verdict), 0) WHERE disabled;
 
 ALTER TABLE session ADD COLUMN link_by uuid REFERENCES person;
-COMMENT ON COLUMN session.link_by IS 'The admin who made the link that began it, until a password is set: it may do nothing else before.';
+COMMENT ON COLUMN session.link_by IS
+  'The admin who created the link that began the session, until a password is set. Until then, '
+  'the session can do nothing else.';

@@ -2,11 +2,15 @@
 -- in that transaction.
 
 ALTER TABLE run ADD COLUMN ended_xid xid8;
-COMMENT ON COLUMN run.ended_xid IS 'The transaction that ended it; written by a trigger. NULL: open, or ended before this column existed.';
+COMMENT ON COLUMN run.ended_xid IS
+  'The transaction that ended the run, written by a trigger. NULL: the run is open, or it '
+  'ended before this column existed.';
 
 -- At most one row, because commits are serialized.
 CREATE TABLE projected (
   number  bigint NOT NULL REFERENCES target,
   xid     xid8 NOT NULL
 );
-COMMENT ON TABLE projected IS 'The last commit whose rows were compared with its documents: its transaction changes no intent after that.';
+COMMENT ON TABLE projected IS
+  'The last commit whose rows were compared with its documents. Its transaction cannot change '
+  'intent after that.';

@@ -9,7 +9,9 @@ CREATE TABLE totp (
   last_step     bigint NOT NULL DEFAULT 0,
   session_id    uuid
 );
-COMMENT ON COLUMN totp.session_id IS 'The session that set it up: only that one sees the secret again and confirms it.';
+COMMENT ON COLUMN totp.session_id IS
+  'The session that set up the app. Only this session can read the secret again and confirm '
+  'the app.';
 
 -- When the session verified its second factor. Older sessions count as verified.
 ALTER TABLE session ADD COLUMN factor_at timestamptz;
@@ -21,4 +23,5 @@ ALTER TABLE access_change ADD CONSTRAINT access_change_kind_check
   CHECK (kind IN ('created', 'granted', 'enabled', 'link', 'reset', 'factor_removed'));
 
 ALTER TABLE acting ADD COLUMN pending boolean NOT NULL DEFAULT false;
-COMMENT ON COLUMN acting.pending IS 'The session lacks its second factor: the transaction may only present or enrol one.';
+COMMENT ON COLUMN acting.pending IS
+  'The session lacks its second factor. The transaction may only verify or enrol one.';

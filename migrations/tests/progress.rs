@@ -215,7 +215,11 @@ async fn only_person_retries_destructive_step() {
     assert_refused("of storage", world.app_as(world.eve, retry).await, Refusal::StepMoved);
     grant_operator(&world, world.eve, world.web).await;
     world.app_as(world.eve, retry).await.unwrap();
-    assert_refused("its retry names nobody", world.app(&with_cause(N1)).await, Refusal::RunNotDue);
+    assert_refused(
+        "its retry names no person",
+        world.app(&with_cause(N1)).await,
+        Refusal::RunNotDue,
+    );
 }
 
 async fn grant_operator(world: &World, person: Uuid, place: Uuid) {

@@ -27,12 +27,15 @@ use passkeys::Site;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// It is not of the form `https://HOST[:PORT]`.
-    #[error("{0:?} is no public address: write it like https://gantry.example.com, without a path")]
+    #[error(
+        "{0:?} is not a valid public address: use the form https://gantry.example.com, without \
+        a path"
+    )]
     Form(String),
     /// Sessions would be sent unencrypted.
     #[error(
-        "{0:?} is plain HTTP to another machine, and sessions could be read on the way: put a proxy with HTTPS in front \
-         and give its address, or use a loopback address and a tunnel (ssh -L)"
+        "{0:?} uses unencrypted HTTP to another machine, which exposes sessions. Use the address \
+         of a proxy with HTTPS, or a loopback address with a tunnel (ssh -L)"
     )]
     Plain(String),
 }

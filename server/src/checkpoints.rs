@@ -49,7 +49,7 @@ impl FromStr for Destination {
         match text.split_once("://") {
             Some(("http" | "https", rest)) if !rest.is_empty() => Ok(Self::Url(text.to_owned())),
             Some(_) => Err("the URL must begin with https:// or http://".to_owned()),
-            None if text.is_empty() => Err("give a file or a URL".to_owned()),
+            None if text.is_empty() => Err("the value is empty: use a file or a URL".to_owned()),
             None => Ok(Self::File(text.into())),
         }
     }
@@ -81,7 +81,7 @@ pub(crate) async fn until_stopped(
             let written = round(&control, &key, &to, &mut last).await;
             metrics.swept("checkpoint", written.is_ok());
             if let Err(error) = written {
-                tracing::error!("no checkpoint of the audit was written: {error}");
+                tracing::error!("cannot write an audit checkpoint: {error}");
             }
         }
     };
@@ -138,7 +138,7 @@ fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
 
 /// `None` if the file is missing or empty.
 fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
-    let failed = |error: std::io::Error| format!("{} can't be read: {error}", path.display());
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
@@ -156,16 +156,19 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
 fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     let failed = |why: &str| {
         format!(
-            "the last checkpoint cannot be read from the URL of audit_checkpoints: {why}. The URL must answer GET with the last \
-             checkpoint, or with 404 or 405 if it only stores checkpoints"
+            "cannot read the last checkpoint from the URL of audit_checkpoints: {why}. The URL \
+             must answer GET with the last checkpoint, or with 404 or 405 if it only stores \
+             checkpoints"
         )
     };
     let answer = match agent().get(url).call() {
         Err(ureq::Error::StatusCode(status @ (404 | 405 | 501))) => {
             tracing::warn!(
-                "The URL of audit_checkpoints does not return the last checkpoint (status {status}). The server cannot detect that the \
-                 audit was cut or computed again before this start. Use a URL that answers GET with the last checkpoint, or verify an \
-                 export against the checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+                "The URL of audit_checkpoints does not return the last checkpoint (status \
+                 {status}). The server cannot detect whether the audit was cut or recomputed \
+                 before this start. Use a URL that answers GET with the last checkpoint. You can \
+                 also verify an export against the checkpoints: gantry audit verify EXPORT \
+                 --checkpoints FILE --key PUBLIC."
             );
             return Ok(None);
         }
@@ -174,7 +177,7 @@ fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
     let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
     let body = body.map_err(|error| failed(&without_url(&error)))?;
     // The parser's error would quote parts of the answer.
-    last_line(&body).map_err(|_| failed("the last line of its answer is not a checkpoint"))
+    last_line(&body).map_err(|_| failed("the last line of the response is not a checkpoint"))
 }
 
 fn last_line(text: &[u8]) -> Result<Option<Checkpoint>, serde_json::Error> {
@@ -188,7 +191,7 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
         file.write_all(format!("{line}\n").as_bytes())?;
         file.sync_data()
     };
-    write().map_err(|error: std::io::Error| format!("{} can't be written: {error}", path.display()))
+    write().map_err(|error: std::io::Error| format!("cannot write {}: {error}", path.display()))
 }
 
 fn post(url: &str, line: &str) -> Result<(), String> {
@@ -208,7 +211,7 @@ fn without_url(error: &ureq::Error) -> String {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
             "the URL, or the one that it redirects to, is not valid".to_owned()
         }
-        ureq::Error::Protocol(_) => "the answer is not valid HTTP".to_owned(),
+        ureq::Error::Protocol(_) => "the response is not valid HTTP".to_owned(),
         error => error.to_string(),
     }
 }
@@ -431,7 +434,7 @@ mod tests {
     async fn checkpoint_that_disagrees_stops_signing() {
         let stranger = SigningKey::generate().unwrap();
         for (own, change, why) in [
-            (true, CUT, "are missing: the chain had them"),
+            (true, CUT, "is missing: the chain had it"),
             (true, RECOMPUTED, "the chain was computed again"),
             (false, "SELECT 1", "The last checkpoint has no valid signature by audit_key"),
         ] {
@@ -480,7 +483,7 @@ mod tests {
                 Some("HTTP/1.1 302 Found\r\nlocation: canary-4718://host/\r\n\r\n".to_owned()),
                 "is not valid",
             ),
-            (ok("<html>canary-4718</html>"), "the last line of its answer is not a checkpoint"),
+            (ok("<html>canary-4718</html>"), "the last line of the response is not a checkpoint"),
             (ok(&"x".repeat(large)), "larger than"),
             (None, "timeout"),
         ] {

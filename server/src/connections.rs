@@ -77,7 +77,7 @@ pub(crate) async fn serve(
         let connection = answering.watch(http.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, %from, "a connection ended before its time");
+                tracing::debug!(%error, %from, "a connection ended early");
             }
             drop(place);
         });
@@ -96,7 +96,7 @@ async fn next_of(
     // Answers are written whole, so Nagle's algorithm would only delay them. The call fails if the
     // connection is already closed. The connection ends then, and must not block the next accept.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, %from, "a connection was over when it was taken");
+        tracing::debug!(%error, %from, "a connection was closed before it was accepted");
     }
     Ok((place, stream, from))
 }
@@ -112,7 +112,7 @@ async fn after(error: io::Error) {
     if given_up.contains(&error.kind()) {
         return;
     }
-    tracing::warn!(%error, "no connection can be taken at this moment: trying again in a second");
+    tracing::warn!(%error, "cannot accept connections, retrying in one second");
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 

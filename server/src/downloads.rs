@@ -20,14 +20,15 @@ use crate::state::AppState;
 pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem> {
     state.downloads.take(person).map_err(|full| match full {
         Full::ForAll => Problem::unavailable(
-            "This server sends as many downloads as it does at once. Try again in a moment.",
+            "The server has reached its limit of concurrent downloads. Try again in a moment.",
         ),
         Full::ForOne => Problem::new(
             429,
             "too_many_downloads",
             "Too many downloads",
             format!(
-                "You have {} downloads under way. Let one end, then begin this one.",
+                "You already have {} running downloads, which is the limit. Wait until one ends, \
+                 then try again.",
                 limits::DOWNLOADS_EACH
             ),
         )

@@ -56,7 +56,7 @@ pub(crate) enum FeedError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The feed has not read anything since the server's start.
-    #[error("the feed has not reached the journal yet")]
+    #[error("the feed has not read the journal yet")]
     NotThere,
 }
 
@@ -226,7 +226,7 @@ impl Reader {
     async fn run(self) {
         loop {
             if let Err(error) = self.follow().await {
-                tracing::warn!(%error, "the journal can't be read; trying again");
+                tracing::warn!(%error, "cannot read the journal, retrying");
                 tokio::time::sleep(AWAY).await;
             }
         }

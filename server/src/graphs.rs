@@ -21,18 +21,18 @@ use crate::session::SignedIn;
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    let about = "The words are those of the page's address. What is too much for one answer is left folded, and `cut` says so. A \
-         vertex (`focus`, `from`, `to`) that the graph does not have is refused (404).";
+    let about = "The parameters are the same as in the URL of the page. If the graph is too large, \
+        some vertices stay folded, and `cut` reports it. An unknown vertex in `focus`, `from` or \
+        `to` returns 404.";
     all.get(
         "/deployments/{name}/graph",
         of_deployment,
-        op("getDeploymentGraph", "How the noderoles of a deployment hang together").about(about),
+        op("getDeploymentGraph", "Get the graph of a deployment").about(about),
     )
     .get(
         "/submissions/{id}/graph",
         of_review,
-        op("getSubmissionGraph", "What a review changes and one step around it, as a graph")
-            .about(about),
+        op("getSubmissionGraph", "Get the graph of a review").about(about),
     )
 }
 
@@ -73,7 +73,7 @@ fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Optio
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
     let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
     found.map(Some).ok_or_else(|| {
-        Problem::invalid(format!("{field}: {text:?} is none of {}.", known.join(", ")))
+        Problem::invalid(format!("Invalid `{field}`: {text:?} is not one of {}.", known.join(", ")))
     })
 }
 
@@ -90,7 +90,12 @@ impl TryFrom<GraphWanted> for GraphWish {
 
     fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
         let role = |name: &str| {
-            RoleName::parse(name).map_err(|error| Problem::invalid(format!("roles: {error}.")))
+            RoleName::parse(name).map_err(|error| {
+                Problem::invalid(format!(
+                    "Invalid `roles`: \
+                {error}."
+                ))
+            })
         };
         let way = one_of(
             "way",
@@ -109,24 +114,31 @@ impl TryFrom<GraphWanted> for GraphWish {
             (None, Some(from), None) => Some(TrailWish::From(from)),
             (None, None, None) => None,
             (None, None, Some(_)) => {
-                return Err(Problem::invalid("to: say from which vertex, too, as from."));
+                return Err(Problem::invalid(
+                    "Invalid `to`: it requires `from`. Add the vertex at \
+                    which the path begins.",
+                ));
             }
             (Some(_), _, _) => {
                 return Err(Problem::invalid(
-                    "longest: leave from and to out: one of both is marked.",
+                    "Invalid `longest`: it cannot be combined with `from` or `to`. Omit one of \
+                     them.",
                 ));
             }
         };
         if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
             return Err(Problem::invalid(
-                "way, steps: they are of a focus. Say on which vertex, too, as focus.",
+                "Invalid `way` or `steps`: they require `focus`. Add a vertex as `focus`.",
             ));
         }
         if wanted.steps == Some(0) {
-            return Err(Problem::invalid("steps: at least one edge away."));
+            return Err(Problem::invalid("Invalid `steps`: it must be at least 1."));
         }
         if only_trail && trail.is_none() {
-            return Err(Problem::invalid("only: nothing is marked. Say from and to, or longest."));
+            return Err(Problem::invalid(
+                "Invalid `only`: nothing is highlighted. Add `from` and \
+                `to`, or `longest`.",
+            ));
         }
         Ok(Self {
             roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
@@ -157,7 +169,8 @@ async fn of_review(
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.target.is_some() {
-        let detail = "target: a review changes what is meant now. Leave it out, or ask for the graph of the deployment.";
+        let detail = "Invalid `target`: a review always changes the current target. Omit it, or \
+            request the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
     Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
@@ -210,16 +223,16 @@ mod tests {
     #[test]
     fn invalid_parameter_error_lists_valid_values() {
         for (query, said) in [
-            ("way=left", "none of up, down, both"),
-            ("longest=far", "none of count, time"),
-            ("only=all", "none of trail"),
-            ("only=trail", "nothing is marked"),
-            ("to=role:app", "say from which vertex"),
-            ("longest=time&from=role:app", "leave from and to out"),
-            ("focus=role:app&steps=0", "at least one"),
-            ("way=up", "as focus"),
-            ("steps=2", "as focus"),
-            ("roles=App!", "roles:"),
+            ("way=left", "not one of up, down, both"),
+            ("longest=far", "not one of count, time"),
+            ("only=all", "not one of trail"),
+            ("only=trail", "nothing is highlighted"),
+            ("to=role:app", "it requires `from`"),
+            ("longest=time&from=role:app", "combined with `from` or `to`"),
+            ("focus=role:app&steps=0", "at least 1"),
+            ("way=up", "as `focus`"),
+            ("steps=2", "as `focus`"),
+            ("roles=App!", "`roles`:"),
         ] {
             let problem = wish(query).expect_err(query);
             assert_eq!(problem.status, 400);

@@ -172,9 +172,10 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
         return Refusal(Problem::new(
             StatusCode::MISDIRECTED_REQUEST.as_u16(),
             "other_host",
-            "Another server's name",
+            "Unknown host name",
             format!(
-                "This server answers to {}. Start it with the public address that people use.",
+                "The host name of the request is unknown. This server's address is {}. Use it, or \
+                 start the server with another public address.",
                 state.address
             ),
         ))
@@ -185,8 +186,9 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
         return Refusal(Problem::new(
             403,
             "other_origin",
-            "Sent by another page",
-            "A request that changes something has to come from this server's own pages; a program sends the header X-Gantry: 1.",
+            "Cross-site request rejected",
+            "Changes are accepted only from this server's own pages. API clients must send the \
+             header X-Gantry: 1.",
         ))
         .into_response();
     }

@@ -39,9 +39,10 @@ pub(crate) async fn ready(State(state): State<AppState>) -> Result<&'static str,
     let answers = matches!(tokio::time::timeout(ANSWER, ask).await, Ok(Ok(_)));
     match answers && !state.stopping.is_cancelled() {
         true => Ok("ready\n"),
-        false => {
-            Err(Problem::unavailable("The database does not answer, or this server is stopping.")
-                .into())
-        }
+        false => Err(Problem::unavailable(
+            "The database is not available, or this server is stopping. \
+                Try again in a moment.",
+        )
+        .into()),
     }
 }

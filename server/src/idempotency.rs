@@ -86,7 +86,7 @@ async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                tracing::warn!(%error, "the claim of an idempotency key can't be renewed")
+                tracing::warn!(%error, "cannot renew the claim of an idempotency key")
             }
         }
     }
@@ -113,12 +113,15 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
     let mut connection =
         state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
     match claim_key(&mut connection, &key).await.map_err(|error| away(&error))? {
-        Claimed::Yours(claim) => Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim)))),
+        Claimed::Yours(claim) => {
+            Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim))))
+        }
         Claimed::Answered(kept) => Ok(Turn::Answer(again(kept))),
         Claimed::UnderWay(seconds) => {
             let problem = Problem::conflict(
                 "under_way",
-                "A request with this idempotency key is being carried out. Send it again later: it gets the answer then.",
+                "A request with this idempotency key is still running. Send it again later to get \
+                 its response.",
             );
             // The request usually ends long before its claim expires.
             Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(MOMENT))))
@@ -126,8 +129,9 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
         Claimed::Other => Err(Refusal(Problem::new(
             422,
             "key_of_another",
-            "This key stands for another request",
-            "Another request of yours carried this Idempotency-Key within the last 24 hours. Give each request a key of its own.",
+            "Idempotency key already used",
+            "You used this Idempotency-Key for another request within the last 24 hours. Use a new \
+             key for each request.",
         ))),
         Claimed::TooMany(seconds) => Err(Refusal(
             Problem::new(
@@ -135,7 +139,8 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                 "too_many_keys",
                 "Too many idempotency keys",
                 format!(
-                    "You used {} keys within 24 hours. Send requests that may be done twice without one.",
+                    "You used {} keys within 24 hours, which is the limit. Omit the key for \
+                     requests that may run twice.",
                     store::idempotency::MOST_KEYS
                 ),
             )
@@ -146,9 +151,9 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
 
 /// The database did not answer, so nothing was executed.
 fn away(error: &StoreError) -> Refusal {
-    tracing::warn!(%error, "an idempotency key can't be claimed");
+    tracing::warn!(%error, "cannot claim an idempotency key");
     Refusal(Problem::unavailable(
-        "The database does not answer at the moment. Nothing was done; send it again.",
+        "The database is not available. Nothing was changed. Send the request again.",
     ))
 }
 
@@ -160,7 +165,8 @@ fn word(headers: &HeaderMap) -> Result<String, Problem> {
     };
     only.filter(fits).map(str::to_owned).ok_or_else(|| {
         Problem::invalid(format!(
-            "Idempotency-Key: send one, of 1 to {LONGEST_KEY} visible characters, such as a UUID."
+            "Invalid Idempotency-Key: send one key of 1 to {LONGEST_KEY} visible ASCII characters, \
+             such as a UUID."
         ))
     })
 }
@@ -180,13 +186,15 @@ fn again(kept: Kept) -> Response {
         }
         Err(Withheld::Secret) => Refusal(Problem::conflict(
             "shown_once",
-            "It was done by the first request with this key, and its answer showed a secret, which is kept nowhere. If that answer did not \
-             reach you, take back what was made and make another one, with another key.",
+            "The first request with this key succeeded. Its response contained a secret, which is \
+             not stored. If you did not receive it, revoke the result and create another one with \
+             a new key.",
         ))
         .into_response(),
         Err(Withheld::Large) => Refusal(Problem::conflict(
             "answer_not_kept",
-            "It was done by the first request with this key, and its answer was too large to be kept. Look at what it was about.",
+            "The first request with this key succeeded, but its response was too large to store. \
+             Fetch the result with a GET request.",
         ))
         .into_response(),
     };
@@ -226,7 +234,7 @@ async fn note(
         }
     };
     if let Err(error) = noted.await {
-        tracing::warn!(%error, "an answer can't be kept under its idempotency key");
+        tracing::warn!(%error, "cannot store a response under its idempotency key");
     }
     Response::from_parts(parts, Body::from(bytes))
 }

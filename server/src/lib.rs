@@ -120,9 +120,9 @@ pub struct Config {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// There is no safe address to reach the server.
-    #[error("say under which address people reach this server: {0}")]
+    #[error("Invalid public address: {0}.")]
     Address(#[from] AddressError),
-    #[error("the web server can't go on: {0}")]
+    #[error("The web server failed: {0}.")]
     Listener(#[from] std::io::Error),
 }
 
@@ -173,7 +173,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = serving => {}
-        () = too_late => tracing::info!("answers that are still open are cut off"),
+        () = too_late => tracing::info!("cancelling responses that are still open"),
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
     }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
         return Refusal(Problem::unavailable(
-            "This server answers as many requests as it can. Try again in a moment.",
+            "The server has reached its limit of concurrent requests. Try again in a moment.",
         ))
         .into_response();
     };
@@ -240,15 +240,16 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
         Ok(Err(ended)) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Refusal(Problem::unknown_outcome(
-                "This server is stopping. Look whether it was done before you try again.",
+                "The server is stopping. Check whether the request took effect before you try \
+                 again.",
             ))
             .into_response(),
         },
         Err(_) => Refusal(Problem::new(
             504,
             "too_slow",
-            "This took too long",
-            "The answer did not come in time. What was asked may have been done: look before you try again.",
+            "Request timed out",
+            "The request took too long and may have taken effect. Check before you try again.",
         ))
         .into_response(),
     }

@@ -80,8 +80,8 @@ pub(crate) async fn events(
     let after = place(&headers, &wanted.after)?;
     let permit = state.streams.take(actor.person).map_err(full)?;
     let joined = state.feed.listen(after).await.map_err(|error| {
-        tracing::warn!(%error, "a stream can't begin");
-        Problem::unavailable("The journal can't be read at the moment. Try again in a moment.")
+        tracing::warn!(%error, "cannot start a stream");
+        Problem::unavailable("The journal is not available. Try again in a moment.")
     })?;
     let stream = stream(state, actor, topics, joined);
     let held = async_stream::stream! {
@@ -101,14 +101,15 @@ pub(crate) async fn events(
 fn full(full: Full) -> Problem {
     match full {
         Full::ForAll => Problem::unavailable(
-            "This server has as many live streams open as it takes. Close a tab, or try again later.",
+            "The server has reached its limit of live streams. Close a tab, or try again later.",
         ),
         Full::ForOne => Problem::new(
             429,
             "too_many_streams",
             "Too many live streams",
             format!(
-                "You have {} live streams open, in tabs and by programs. Close one, then open this one.",
+                "You already have {} open live streams, which is the limit. Close a tab or an API \
+                 client, then try again.",
                 limits::STREAMS_EACH
             ),
         )
@@ -125,7 +126,7 @@ fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> 
         text => text
             .parse()
             .map(Some)
-            .map_err(|error: NoPosition| Problem::invalid(format!("`after`: {error}."))),
+            .map_err(|error: NoPosition| Problem::invalid(format!("Invalid `after`: {error}."))),
     }
 }
 
@@ -139,10 +140,11 @@ impl Topics {
         let topics: BTreeSet<Topic> = named
             .map(str::parse)
             .collect::<Result<_, NotATopic>>()
-            .map_err(|error| Problem::invalid(format!("`topics`: {error}.")))?;
+            .map_err(|error| Problem::invalid(format!("Invalid `topics`: {error}.")))?;
         match topics.len() > MAX_TOPICS {
             true => Err(Problem::invalid(format!(
-                "A stream takes at most {MAX_TOPICS} topics; open another or name none."
+                "Too many topics: a stream can have at most {MAX_TOPICS}. Open another stream, or \
+                 omit the topics."
             ))),
             false => Ok(Self(topics)),
         }

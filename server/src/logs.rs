@@ -124,7 +124,8 @@ fn bytes(
             let pieces = running::read_log_span(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
                 // Breaking off the download is better than omitting a part.
-                Err(StoreError::corrupt(format!("the log of run {run}"), format!("there is nothing at byte {offset}")))?;
+                Err(StoreError::corrupt(format!("the log of run {run}"), format!("byte {offset} is \
+                    missing")))?;
             }
             for piece in pieces {
                 let skip = usize::try_from(offset.saturating_sub(piece.at_offset.unsigned_abs())).unwrap_or(usize::MAX);

@@ -33,67 +33,59 @@ use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    all.get("/nodes/{id}", node, op("getNode", "A node, by its name or its id"))
+    all.get("/nodes/{id}", node, op("getNode", "Get a node"))
         .patch(
             "/nodes/{id}",
             change,
-            op("changeNode", "Change what people say of a node").on_version().also(&[428]),
+            op("changeNode", "Change the record of a node").on_version().also(&[428]),
         )
         .delete(
             "/nodes/{id}",
             take_out,
-            op("takeOutNode", "Take out the record of a node that no target speaks of")
-                .on_version(),
+            op("takeOutNode", "Remove a node that is not part of a blueprint").on_version(),
         )
-        .get(
-            "/nodes/{id}/looks",
-            looks,
-            op("listLooks", "What workers saw of a node, newest first or as asked"),
-        )
+        .get("/nodes/{id}/looks", looks, op("listLooks", "List the health checks of a node"))
         .get(
             "/nodes/{id}/noderoles",
             noderoles,
-            op(
-                "listNodeNoderoles",
-                "What a node carries, in the order in which it runs or as asked",
-            ),
+            op("listNodeNoderoles", "List the noderoles of a node"),
         )
         .put(
             "/nodes/{id}/availability",
             availability,
-            op("setAvailability", "Take a node out of service, or bring it back").on_version(),
+            op("setAvailability", "Start or end the maintenance of a node").on_version(),
         )
         .post(
             "/nodes/{id}/tokens",
             mint,
-            op("mintNodeToken", "Make a token that a node reports with; shown once")
-                .on_version()
-                .secret(),
+            op("mintNodeToken", "Create a token for a node").on_version().secret(),
         )
         .delete(
             "/nodes/{id}/tokens/{token}",
             revoke,
-            op("revokeNodeToken", "Revoke a node's token").on_version(),
+            op("revokeNodeToken", "Revoke a token of a node").on_version(),
         )
         .post(
             "/self/startup",
             startup,
-            op("reportStartup", "A machine says that it has started").body(limits::REPORT_BODY),
+            op("reportStartup", "Report the startup of the calling node").body(limits::REPORT_BODY),
         )
         .post(
             "/self/shutdown",
             shutdown,
-            op("reportShutdown", "A machine says that it stops").body(limits::REPORT_BODY),
+            op("reportShutdown", "Report the shutdown of the calling node")
+                .body(limits::REPORT_BODY),
         )
         .post(
             "/self/bootenv",
             bootenv,
-            op("reportBootenv", "A machine says what it boots").body(limits::REPORT_BODY),
+            op("reportBootenv", "Report the boot environment of the calling node")
+                .body(limits::REPORT_BODY),
         )
         .put(
             "/self/facts",
             facts,
-            op("reportFacts", "A machine says what it is").body(limits::REPORT_BODY),
+            op("reportFacts", "Report the facts of the calling node").body(limits::REPORT_BODY),
         )
 }
 
@@ -119,7 +111,7 @@ impl FromRequestParts<AppState> for Machine {
 
 impl Asks for Machine {
     fn ask(sketch: &mut Sketch<'_>) {
-        let said = "Its id or its name.";
+        let said = "ID or name of the node.";
         sketch
             .places
             .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
@@ -151,8 +143,9 @@ async fn change(
         Problem::new(
             428,
             "version_wanted",
-            "Say which version this is made on",
-            "Send the ETag of the node as you looked at it: If-Match: \"3\". So nobody's change is lost by another's.",
+            "Version required",
+            "Send the ETag of the node that you fetched: If-Match: \"3\". The version protects \
+             changes by other people.",
         )
     })?;
     let version = state.control.change_node(&actor, node, on, change).await?;

@@ -126,7 +126,7 @@ impl Default for Metrics {
         let to = &mut inner.process;
         to.register(
             "build",
-            "Which build this is",
+            "Build information",
             Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         let started = FloatGauge::default();
@@ -134,19 +134,19 @@ impl Default for Metrics {
         started.set(now.as_secs_f64());
         to.register_with_unit(
             "start_time",
-            "When this server started, since 1970",
+            "Start time of the server, in seconds since the Unix epoch",
             Unit::Seconds,
             started,
         );
-        to.register("http_requests", "Requests that were answered", inner.answered.clone());
-        let took = "How long it took until answers began";
+        to.register("http_requests", "Completed requests", inner.answered.clone());
+        let took = "Time until the response began";
         to.register_with_unit("http_request_duration", took, Unit::Seconds, inner.took.clone());
         to.register(
             "http_requests_underway",
-            "Requests whose answers have not begun",
+            "Requests without a response yet",
             inner.underway.clone(),
         );
-        to.register("streams_open", "Live streams that are open", inner.streams.clone());
+        to.register("streams_open", "Open live streams", inner.streams.clone());
         to.register(
             "database_connections",
             "Connections of this server's pool, by state",
@@ -154,13 +154,13 @@ impl Default for Metrics {
         );
         to.register(
             "database_connections_most",
-            "Connections that the pool may have",
+            "Maximum number of connections in the pool",
             inner.pool_most.clone(),
         );
-        to.register("database_up", "Whether the database told its numbers", inner.up.clone());
+        to.register("database_up", "Whether the database returned its metrics", inner.up.clone());
         to.register(
             "sweeps",
-            "Rounds of what the server looks after by itself",
+            "Rounds of background tasks, by task and outcome",
             inner.sweeps.clone(),
         );
         Self(Arc::new(inner))
@@ -313,18 +313,14 @@ fn of_database(numbers: &Numbers) -> Registry {
     by_state("steps", "Steps by state", &states);
     by_state(
         "runs_open",
-        "Runs that are open, by state",
+        "Open runs by state",
         &[("queued", tally.queued), ("running", tally.running)],
     );
     let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
-    by_state(
-        "nodes",
-        "Machines; those that are dead, and those that are out of service, among all",
-        &nodes,
-    );
+    by_state("nodes", "Nodes: all, dead, and in maintenance", &nodes);
     by_state(
         "deployments",
-        "Deployments; those that are held among all",
+        "Deployments: all, and on hold",
         &[("held", tally.held), ("all", tally.deployments)],
     );
     let mut one = |name: &str, help: &str, value: i64| {
@@ -332,17 +328,12 @@ fn of_database(numbers: &Numbers) -> Registry {
         gauge.set(value);
         to.register(name, help, gauge);
     };
-    one("workers_alive", "Workers that are heard", tally.workers);
-    one("workers_capacity", "Runs that these take at once", tally.capacity);
-    one("reviews_open", "Reviews that are open, at most 1000 counted", tally.open_reviews);
+    one("workers_alive", "Workers that are alive", tally.workers);
+    one("workers_capacity", "Maximum number of runs of these workers at once", tally.capacity);
+    one("reviews_open", "Open reviews, counted up to 1000", tally.open_reviews);
     let age = FloatGauge::default();
     age.set(tally.oldest_age);
-    to.register_with_unit(
-        "queue_oldest_age",
-        "How long the oldest queued run has waited",
-        Unit::Seconds,
-        age,
-    );
+    to.register_with_unit("queue_oldest_age", "Age of the oldest queued run", Unit::Seconds, age);
     to
 }
 
@@ -359,7 +350,8 @@ impl MetricsToken {
 /// The token is too short, so it could be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the token for metrics is too short: take at least {} characters, such as the output of `openssl rand -hex 16`",
+    "The metrics token is too short. Use at least {} characters, for example the output of \
+     `openssl rand -hex 16`.",
     limits::METRICS_TOKEN
 )]
 pub struct MetricsTokenError;
@@ -386,8 +378,8 @@ fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
             false => Err(Problem::new(
                 401,
                 "no_metrics_token",
-                "This token does not show metrics",
-                "Send the token that the server was given for it: Authorization: Bearer TOKEN.",
+                "Invalid metrics token",
+                "Send the value of GANTRY_METRICS_TOKEN: Authorization: Bearer TOKEN.",
             )),
         };
     }
@@ -400,8 +392,8 @@ fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
     match is_near && is_ours && direct {
         true => Ok(()),
         false => Err(Problem::forbidden(
-            "Without a token metrics are for this machine alone, and not through a proxy. Start the server with \
-             GANTRY_METRICS_TOKEN to collect them from elsewhere.",
+            "Without a token, metrics are available only on this machine and not through a proxy. \
+             Start the server with GANTRY_METRICS_TOKEN to read them from another machine.",
         )),
     }
 }

@@ -33,25 +33,30 @@ use crate::state::AppState;
 const LINES: &str = "application/jsonl";
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    all.get("/overview", overview, op("getOverview", "How it stands: counts, what is stuck, reviews, commits, the queue"))
-        .get("/search", search, op("search", "Things by what they are called, at most 8 of each kind").about(
-            "Deployments, nodes, roles, reviews and people by a part of their names or titles, runs and reviews by their numbers. People \
-             are found by admins alone.",
+    all.get("/overview", overview, op("getOverview", "Get the overview"))
+        .get("/search", search, op("search", "Search by name, title or number").about(
+            "Returns at most 8 results of each kind. Deployments, nodes, roles, reviews and people \
+             match by a part of their name or title. Runs and reviews match by number. Only admins \
+             find people.",
         ))
-        .get("/workers", workers, op("listWorkers", "Workers, those that started last first, 50 a page"))
-        .get("/workers/{id}", worker, op("getWorker", "A worker, and the runs that it holds"))
-        .get("/policy", policy, op("getPolicy", "The gate's policy that is in force").about(
-            "It is changed by a proposal, like everything that is meant. Its tag begins with its number.",
+        .get("/workers", workers, op("listWorkers", "List workers"))
+        .get("/workers/{id}", worker, op("getWorker", "Get a worker and its runs"))
+        .get("/policy", policy, op("getPolicy", "Get the policy in force").about(
+            "A proposal changes the policy, like all other desired state. The ETag begins with the \
+             number of the policy.",
         ))
-        .get("/audit", audit, op("listAudit", "The audit, newest first, 50 a page"))
-        .get("/audit/chain", chain, op("checkAudit", "Check a part of the audit's chain, at most 10,000 entries"))
-        .get("/audit/export", export, op("exportAudit", "The sealed audit as lines of JSON").content(&[LINES]).about(
-            "Each line has an entry's place, the link before it, its own link and the text that was sealed; the last line names the end. \
-             `gantry audit verify FILE` checks it without a server.",
+        .get("/audit", audit, op("listAudit", "List audit entries"))
+        .get("/audit/chain", chain, op("checkAudit", "Verify up to 10,000 entries of the audit \
+            chain"))
+        .get("/audit/export", export, op("exportAudit", "Export the sealed audit").content(&[LINES]).about(
+            "Each line is a JSON object. An entry has its position, the previous link, its own \
+             link and the sealed text. The last line has the end of the chain. `gantry audit \
+             verify FILE` verifies the export without a server.",
         ))
-        .get("/targets/{number}", target, op("getTarget", "A target, and how far reality has come").about(
-            "With `wait` it is answered once nothing more happens by itself, or when the time is over. When too many wait already, it is \
-             answered at once: ask again.",
+        .get("/targets/{number}", target, op("getTarget", "Get a target and its progress").about(
+            "With `wait`, the response is sent once nothing more happens automatically, or when the \
+             time is over. If too many requests are waiting, the response is immediate. Send the \
+             request again.",
         ))
 }
 
@@ -177,7 +182,7 @@ async fn target(
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::WAIT {
         return Err(Problem::invalid(format!(
-            "wait: at most {} seconds; then ask again.",
+            "Invalid `wait`: the limit is {} seconds. Send the request again after that time.",
             limits::WAIT.as_secs()
         ))
         .into());

@@ -30,7 +30,7 @@ impl Default for Patience {
 
 /// A body exceeded its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the body did not come in time")]
+#[error("the request body timed out")]
 pub(crate) struct TooLate;
 
 /// A body that ends with [`TooLate`] if it is not complete within this time.

@@ -25,68 +25,72 @@ use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    all.get("/people", people, op("listPeople", "People and service accounts, by name"))
-        .post("/people", add, op("addPerson", "Add a person, who gets a one-time link, or a service account").secret())
-        .get("/people/me", me, op("getMe", "Who asks: permissions, session, token"))
-        .get("/people/{id}", person, op("getPerson", "A person or service account, with the changes of their access"))
+    all.get("/people", people, op("listPeople", "List people and service accounts"))
+        .post("/people", add, op("addPerson", "Add a person or a service account").secret())
+        .get("/people/me", me, op("getMe", "Get your account"))
+        .get("/people/{id}", person, op("getPerson", "Get a person or a service account"))
         .patch(
             "/people/{id}/grants",
             change_grants,
-            op("changeGrants", "Say what somebody may, and where").on_version().also(&[428]),
+            op("changeGrants", "Change the permissions of a person").on_version().also(&[428]),
         )
         .post(
             "/people/{id}/disable",
             disable,
-            op("disablePerson", "Keep somebody out from now on, and take their tokens back").on_version(),
+            op("disablePerson", "Disable a person").on_version(),
         )
-        .post("/people/{id}/enable", enable, op("enablePerson", "Let somebody in again").on_version())
-        .post("/people/{id}/link", link, op("makeLink", "Make a one-time link for somebody").on_version().secret())
+        .post("/people/{id}/enable", enable, op("enablePerson", "Enable a person").on_version())
+        .post("/people/{id}/link", link, op("makeLink", "Create a sign-in link for a person").on_version().secret())
         .post(
             "/people/{id}/confirm",
             confirm,
-            op("confirmPerson", "Confirm a person's access as a second admin").about(
-                "Approvals by a person do not count on changes of the admin who gave the person access, until the policy's cooling \
-                 period is over or another admin confirms that access. An admin confirms neither access that they gave nor access \
-                 given by the admin who gave them theirs within that period.",
+            op("confirmPerson", "Confirm the access of a person as a second admin").about(
+                "If an admin gave a person access, approvals by this person do not count on \
+                 changes by that admin. They count again after the cooling period of the policy, \
+                 or once another admin confirms the access. You cannot confirm access that you \
+                 gave. You also cannot confirm access from an admin who gave you access within the \
+                 cooling period.",
             ),
         )
         .delete("/me/notices", dismiss_notices, op("dismissNotices", "Dismiss the notices of resets of your sign-in"))
-        .get("/me/sessions", sessions, op("listSessions", "Where one is signed in").about(
-            "Newest first or as asked. There are at most 100 sessions of a person: beyond that a sign-in ends the one that was not used \
-             for the longest time.",
+        .get("/me/sessions", sessions, op("listSessions", "List your sessions").about(
+            "A person can have at most 100 sessions. Each further sign-in ends the session that \
+             was unused for the longest time.",
         ))
-        .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "Sign out everywhere else"))
-        .delete("/me/sessions/{id}", end_session, op("endSession", "Sign out somewhere"))
-        .put("/me/password", set_password, op("setPassword", "Set or change one's password"))
+        .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "End all of your other \
+            sessions"))
+        .delete("/me/sessions/{id}", end_session, op("endSession", "End one of your sessions"))
+        .put("/me/password", set_password, op("setPassword", "Set or change your password"))
         .post(
             "/me/passkeys/options",
             passkey_options,
-            op("getPasskeyOptions", "Start the registration of a passkey").about(
-                "The browser makes the passkey with navigator.credentials.create. Passkeys need a host name: on this machine, open \
-                 Gantry at http://localhost.",
+            op("getPasskeyOptions", "Get the WebAuthn options to register a passkey").about(
+                "Pass the options to navigator.credentials.create in the browser. Passkeys require \
+                 a host name. On the server's own machine, open Gantry at http://localhost.",
             ),
         )
-        .post("/me/passkeys", register_passkey, op("registerPasskey", "Register the passkey that the browser made"))
+        .post("/me/passkeys", register_passkey, op("registerPasskey", "Register a passkey"))
         .delete("/passkeys/{id}", revoke_passkey, op("revokePasskey", "Revoke a passkey"))
         .post(
             "/passkeys/{id}/confirm/options",
             confirmation_options,
-            op("getConfirmationOptions", "Get what a passkey signs to confirm another one"),
+            op("getConfirmationOptions", "Get the WebAuthn options to confirm a passkey"),
         )
         .post(
             "/passkeys/{id}/confirm",
             confirm_passkey,
-            op("confirmPasskey", "Confirm a passkey with another one").about(
-                "A passkey counts for signed verdicts once it is confirmed by the owner of the database, by another passkey of its \
-                 person, or by a passkey of an admin. Compare the fingerprint with the person first.",
+            op("confirmPasskey", "Confirm a passkey with another passkey").about(
+                "Only a confirmed passkey can sign verdicts that count. The owner of the database, \
+                 another passkey of its person or a passkey of an admin can confirm it. Compare \
+                 the fingerprint with the person first.",
             ),
         )
-        .get("/tokens", tokens, op("listTokens", "Tokens of one's own, or of a service account").about(
-            "Those that hold first, or as asked. At most 100 are told of: all that are neither over nor taken back, of which a person has at \
-             most 50, and the newest of the others. Whether there was an older one, the audit says: `action=token.make`.",
+        .get("/tokens", tokens, op("listTokens", "List your tokens, or those of a service account").about(
+            "Returns at most 100 tokens: all valid ones, of which a person has at most 50, and the \
+             newest of the others. To find older tokens, filter the audit by `action=token.make`.",
         ))
-        .post("/tokens", make_token, op("makeToken", "Make a token, which is shown once").secret())
-        .delete("/tokens/{id}", revoke_token, op("revokeToken", "Take a token back"))
+        .post("/tokens", make_token, op("makeToken", "Create a token").secret())
+        .delete("/tokens/{id}", revoke_token, op("revokeToken", "Revoke a token"))
 }
 
 async fn people(
@@ -133,8 +137,9 @@ async fn change_grants(
         return Err(Refusal(Problem::new(
             428,
             "version_wanted",
-            "Say which version this is made on",
-            "Send the ETag of the person as you looked at them: If-Match: \"3\". So nothing is given or taken away that another admin decided meanwhile.",
+            "Version required",
+            "Send the ETag of the person that you fetched: If-Match: \"3\". The version protects \
+             changes by other admins.",
         )));
     };
     let seen = SeenPerson { person: id, version: Some(on) };

@@ -63,11 +63,12 @@ impl fmt::Display for Network {
 pub enum ProxiesError {
     /// An entry is neither an address nor a network.
     #[error(
-        "{0:?} is no address and no network: write 10.0.0.7, 10.0.0.0/24 or fd00::/8, with commas between them"
+        "{0:?} is not an IP address or network: use 10.0.0.7, 10.0.0.0/24 or fd00::/8, separated \
+         by commas"
     )]
     Form(String),
     /// The list is too long.
-    #[error("these are more than {} proxies: name their network", MOST)]
+    #[error("the list has more than {} proxies: use their network instead", MOST)]
     TooMany,
 }
 

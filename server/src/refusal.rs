@@ -58,7 +58,8 @@ impl Refusal {
         if self.0.code != SIGNED_OUT {
             return self;
         }
-        let detail = "Say who asks by a token, Authorization: Bearer gantry_..., or by the cookie of a session that holds.";
+        let detail = "Send a token (Authorization: Bearer gantry_...) or the cookie of a valid \
+            session.";
         Self(Problem { detail: detail.into(), ..self.0 })
     }
 }
@@ -80,10 +81,7 @@ impl From<Problem> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(Problem::invalid(format!(
-            "The address does not name anything: {}.",
-            wrong_in_path(&rejection)
-        )))
+        Self(Problem::invalid(format!("Invalid path: {}.", wrong_in_path(&rejection))))
     }
 }
 
@@ -102,7 +100,7 @@ impl From<FormRejection> for Refusal {
             _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
             // The library's text may quote the input, which may be a token.
             _ => Self(Problem::invalid(
-                "The form can't be read. Send it as application/x-www-form-urlencoded.",
+                "Cannot parse the form. Send it as application/x-www-form-urlencoded.",
             )),
         }
     }
@@ -113,7 +111,7 @@ impl From<BytesRejection> for Refusal {
         match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
             _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
-            _ => Self(Problem::invalid("The request ended before its body did. Send it again.")),
+            _ => Self(Problem::invalid("The request body is incomplete. Send the request again.")),
         }
     }
 }
@@ -142,8 +140,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
             return Err(Refusal(Problem::new(
                 415,
                 "not_json",
-                "Send JSON",
-                "Send the body as JSON and say so: Content-Type: application/json.",
+                "JSON required",
+                "The request body must be JSON. Send it with Content-Type: application/json.",
             )));
         }
         let bytes = Bytes::from_request(request, state).await?;
@@ -200,8 +198,7 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
     // serde_json appends the position to its text, but `at` has it already.
     let text = error.to_string();
     let detail = told(plain_words(text.split(" at line ").next().unwrap_or(&text)));
-    let mut problem =
-        Problem::invalid(format!("The body is not the JSON that is wanted here ({at}): {detail}."));
+    let mut problem = Problem::invalid(format!("Invalid JSON body ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
 }
@@ -216,7 +213,7 @@ fn wrong_in_path(rejection: &PathRejection) -> String {
         ErrorKind::ParseError { value, expected_type }
         | ErrorKind::ParseErrorAtKey { value, expected_type, .. }
         | ErrorKind::ParseErrorAtIndex { value, expected_type, .. } => {
-            not(value, kind_of_number(expected_type).unwrap_or("what is wanted there"))
+            not(value, kind_of_number(expected_type).unwrap_or("a valid value"))
         }
         ErrorKind::DeserializeError { value, message, .. } => match message.contains(NO_ID) {
             true => not(value, AN_ID),
@@ -228,7 +225,7 @@ fn wrong_in_path(rejection: &PathRejection) -> String {
 
 /// The library's error for an invalid id.
 const NO_ID: &str = "UUID parsing failed";
-const AN_ID: &str = "an id (an example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
+const AN_ID: &str = "an ID (example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
 
 /// A number type in plain words. `None` if the type is not a number.
 fn kind_of_number(kind: &str) -> Option<&'static str> {
@@ -236,7 +233,7 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
-        "u64" | "usize" | "u128" => "a whole number from 0 on",
+        "u64" | "usize" | "u128" => "a whole number of at least 0",
         "i8" => "a whole number from -128 to 127",
         "i16" => "a whole number from -32768 to 32767",
         "i32" => "a whole number from -2147483648 to 2147483647",
@@ -248,26 +245,27 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
 
 /// Messages of the JSON parser and their replacements.
 const OF_FORM: [(&str, &str); 12] = [
-    ("expected value", "there is no value where one is to be"),
-    ("expected ident", "only true, false and null are written without quotation marks"),
-    ("key must be a string", "the name of a field is to be in quotation marks"),
-    ("trailing comma", "nothing comes behind the last comma"),
-    ("trailing characters", "something stands behind its end"),
-    ("invalid number", "a number is not written as JSON has it"),
-    ("number out of range", "the number is too large"),
-    ("invalid escape", "there is no such escape; a backslash itself is written \\\\"),
+    ("expected value", "a value is missing"),
+    ("expected ident", "expected true, false, null or a string in quotation marks"),
+    ("key must be a string", "a field name must be in quotation marks"),
+    ("trailing comma", "trailing comma"),
+    ("trailing characters", "unexpected characters after the end of the JSON value"),
+    ("invalid number", "invalid number"),
+    ("number out of range", "number out of range"),
+    ("invalid escape", "invalid escape sequence (write a backslash as \\\\)"),
     (
         "unexpected end of hex escape",
-        "an escape ends too early: it is \\u and four hexadecimal digits",
+        "incomplete escape sequence (use \\u and four hexadecimal digits)",
     ),
     (
         "lone leading surrogate in hex escape",
-        "an escape is the first half of a character, without the second",
+        "the second half of a surrogate pair is missing in an escape sequence",
     ),
-    ("invalid unicode code point", "these bytes are no character of UTF-8"),
+    ("invalid unicode code point", "invalid UTF-8"),
     (
         "control character (\\u0000-\\u001F) found while parsing a string",
-        "a text has a line break or another such character in it; write it as an escape: \\n",
+        "a string contains a line break or another control character (write it as an escape \
+         sequence: \\n)",
     ),
 ];
 
@@ -286,43 +284,43 @@ fn listed(known: &str) -> String {
 /// clients.
 fn plain_words(text: &str) -> String {
     if let Some((before, _)) = text.split_once(NO_ID) {
-        return format!("{before}it is not {AN_ID}");
+        return format!("{before}it must be {AN_ID}");
     }
     if let Some((_, plain)) = OF_FORM.into_iter().find(|(said, _)| *said == text) {
         return plain.to_owned();
     }
     if let Some((place, field)) = said_of(text, "missing field ") {
-        return format!("{place}the field {field} is missing");
+        return format!("{place}missing field {field}");
     }
     if let Some((place, rest)) = said_of(text, "unknown field ")
         && let Some((field, known)) = rest.split_once(", expected ")
     {
-        return format!("{place}there is no field {field} here. There are: {}", listed(known));
+        return format!("{place}unknown field {field}. Valid fields: {}", listed(known));
     }
     if let Some((place, rest)) = said_of(text, "unknown variant ")
         && let Some((word, known)) = rest.split_once(", expected ")
     {
-        return format!("{place}{word} is none of the words for it. There are: {}", listed(known));
+        return format!("{place}{word} is not a valid value. Valid values: {}", listed(known));
     }
     let text = match text.strip_prefix("EOF while parsing") {
-        Some(_) => "it ends before it is whole",
+        Some(_) => "unexpected end of JSON input",
         None => text,
     };
     let text = text
-        .replace("invalid digit found in string", "it is not a whole number")
-        .replace("number too large to fit in target type", "the number is too large")
-        .replace("invalid type: sequence", "invalid type: list")
+        .replace("invalid digit found in string", "it must be a whole number")
+        .replace("number too large to fit in target type", "number out of range")
+        .replace("invalid type: sequence", "invalid type: array")
         .replace("invalid type: map", "invalid type: object");
     let Some((before, wanted)) = text.rsplit_once(", expected ") else { return text };
     let first = wanted.split(' ').next().unwrap_or_default();
     let plain = match wanted {
         "a map" => "an object",
-        "a sequence" => "a list",
+        "a sequence" => "an array",
         "a boolean" => "true or false",
-        "a string" => "a text",
+        "a string" => "a string",
         "a formatted UUID string" => AN_ID,
         _ if first == "struct" || wanted.starts_with("internally tagged enum") => "an object",
-        _ if first == "enum" => "one of the words for it",
+        _ if first == "enum" => "one of the valid values",
         wanted => kind_of_number(wanted).unwrap_or(wanted),
     };
     format!("{before}, expected {plain}")
@@ -331,38 +329,40 @@ fn plain_words(text: &str) -> String {
 /// The problem for a response that only has a status.
 fn of_status(status: StatusCode) -> Problem {
     match status {
-        StatusCode::NOT_FOUND => Problem::not_found("There is nothing at this address."),
+        StatusCode::NOT_FOUND => Problem::not_found("This path does not exist. Check the URL."),
         StatusCode::METHOD_NOT_ALLOWED => Problem::new(
             405,
             "method_not_allowed",
-            "Not this way",
-            "This address does not take that method.",
+            "Method not allowed",
+            "This path does not support the request method.",
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
             let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
             let detail = format!(
-                "A request's body may have at most {most} MiB, one to POST /api/v1/barclamps {import} MiB."
+                "The request body is too large. The limit is {most} MiB, or {import} MiB for POST \
+                 /api/v1/barclamps."
             );
-            Problem::new(413, "too_large", "Too large", detail)
+            Problem::new(413, "too_large", "Request body too large", detail)
         }
         StatusCode::REQUEST_TIMEOUT => {
             let most = crate::limits::BODY_TIME.as_secs();
             let detail = format!(
-                "A request's body has to be there within {most} seconds. Nothing was done; send it again."
+                "The request body did not arrive within {most} seconds. Nothing was changed. Send \
+                 the request again."
             );
-            Problem::new(408, "body_too_slow", "It came too slowly", detail)
+            Problem::new(408, "body_too_slow", "Request body timed out", detail)
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::new(
             415,
             "unsupported",
-            "Not in this form",
-            "The body has a type that is not taken here.",
+            "Unsupported media type",
+            "This path does not support the Content-Type of the body. Check that header.",
         ),
         status if status.is_client_error() => Problem::new(
             status.as_u16(),
             "refused",
-            status.canonical_reason().unwrap_or("Refused"),
-            "The request can't be taken as it is.",
+            status.canonical_reason().unwrap_or("Request rejected"),
+            "The server cannot process this request. Check its URL, headers and body.",
         ),
         status => Problem { status: status.as_u16(), ..Problem::internal() },
     }
@@ -377,7 +377,7 @@ fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
         allowed.split(',').map(str::trim).filter(|method| !method.is_empty()).collect();
     match (status, allowed.as_slice()) {
         (StatusCode::METHOD_NOT_ALLOWED, [_, ..]) => Problem {
-            detail: format!("{} It takes {}.", problem.detail, allowed.join(", ")),
+            detail: format!("{} Use one of: {}.", problem.detail, allowed.join(", ")),
             ..problem
         },
         _ => problem,
@@ -464,7 +464,7 @@ fn page(problem: &Problem) -> String {
         "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">\
          <title>{title} · Gantry</title></head><body><main><h1>{title}</h1><p>{detail}</p>\
-         <p><a href=\"/\">To the overview</a></p></main></body></html>"
+         <p><a href=\"/\">Go to the overview</a></p></main></body></html>"
     )
 }
 
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_by_field_and_place() {
+    fn invalid_value_names_field_and_position() {
         let cases = [
             r#"{"edits":[{"version":1},{"version":"x"}]}"#,
             "{\n  \"edits\": [,]\n}",
@@ -536,7 +536,7 @@ mod tests {
             ),
             (
                 "invalid type: sequence, expected internally tagged enum Edit",
-                "invalid type: list, expected an object",
+                "invalid type: array, expected an object",
             ),
             (
                 "invalid type: string \"x\", expected i64",
@@ -554,28 +554,25 @@ mod tests {
                 "invalid value: integer `-1`, expected u32",
                 "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
             ),
-            ("before: invalid digit found in string", "before: it is not a whole number"),
+            ("before: invalid digit found in string", "before: it must be a whole number"),
             (
                 "unknown field `a`, expected one of `b`, `c`",
-                "there is no field `a` here. There are: `b`, `c`",
+                "unknown field `a`. Valid fields: `b`, `c`",
             ),
             (
                 "x: unknown field `a`, expected `b` or `c`",
-                "x: there is no field `a` here. There are: `b`, `c`",
+                "x: unknown field `a`. Valid fields: `b`, `c`",
             ),
-            (
-                "unknown variant `a`, expected `b`",
-                "`a` is none of the words for it. There are: `b`",
-            ),
-            ("missing field `a`", "the field `a` is missing"),
+            ("unknown variant `a`, expected `b`", "`a` is not a valid value. Valid values: `b`"),
+            ("missing field `a`", "missing field `a`"),
             ("a text, missing field `a`", "a text, missing field `a`"),
-            ("EOF while parsing an object", "it ends before it is whole"),
+            ("EOF while parsing an object", "unexpected end of JSON input"),
         ] {
             assert_eq!(plain_words(said), told);
         }
         assert!(
             plain_words("UUID parsing failed: invalid character: found `x` at 0")
-                .starts_with("it is not an id")
+                .starts_with("it must be an ID")
         );
     }
 
@@ -583,17 +580,18 @@ mod tests {
     #[test]
     fn invalid_json_is_described_in_words() {
         for (sent, told) in [
-            (r#"{"a": }"#, "there is no value where one is to be"),
-            ("nothing", "only true, false and null are written without quotation marks"),
-            ("{1: 2}", "the name of a field is to be in quotation marks"),
-            ("[1,]", "nothing comes behind the last comma"),
-            ("{} {}", "something stands behind its end"),
-            ("[-]", "a number is not written as JSON has it"),
-            (r#"["\q"]"#, r"there is no such escape; a backslash itself is written \\"),
-            (r#"["\ud800"]"#, r"an escape ends too early: it is \u and four hexadecimal digits"),
+            (r#"{"a": }"#, "a value is missing"),
+            ("nothing", "expected true, false, null or a string in quotation marks"),
+            ("{1: 2}", "a field name must be in quotation marks"),
+            ("[1,]", "trailing comma"),
+            ("{} {}", "unexpected characters after the end of the JSON value"),
+            ("[-]", "invalid number"),
+            (r#"["\q"]"#, r"invalid escape sequence (write a backslash as \\)"),
+            (r#"["\ud800"]"#, r"incomplete escape sequence (use \u and four hexadecimal digits)"),
             (
                 "[\"a\nb\"]",
-                r"a text has a line break or another such character in it; write it as an escape: \n",
+                "a string contains a line break or another control character (write it as an \
+                 escape sequence: \\n)",
             ),
         ] {
             let Refusal(problem) =
@@ -601,7 +599,7 @@ mod tests {
             assert_eq!(problem.errors[0].detail, told, "{sent}");
         }
         let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");
-        assert_eq!(problem.errors[0].detail, "these bytes are no character of UTF-8");
+        assert_eq!(problem.errors[0].detail, "invalid UTF-8");
     }
 
     #[test]
@@ -616,6 +614,6 @@ mod tests {
         let twice = b"{\"data\": {\"a\": 1,\n\"a\": 2}}";
         let Refusal(problem) = read_json::<serde_json::Value>(twice).expect_err("it stands twice");
         assert!(problem.errors[0].at.starts_with("line 2"), "{problem:?}");
-        assert!(problem.detail.contains("stands twice"), "{problem:?}");
+        assert!(problem.detail.contains("duplicate key"), "{problem:?}");
     }
 }

@@ -61,71 +61,105 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
     let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
     let all = second_factor::operations(all);
-    people_rest::operations(overseeing::operations(machines::operations(graphs::operations(about_runs(all)))))
-        .get("/nodes", nodes, op("listNodes", "Nodes, by name or as asked, 50 a page"))
-        .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
-        .post("/nodes/many", add_nodes, op("addNodes", "Add nodes to the inventory, all or none").about(
-            "`text` has a node a line: its name, then fields, as in `web-7.rack1.example.com root=/srv/nodes/web-7`. docs/nodes.md has all of \
-             them. `errors` of a refusal names the lines that are wrong.",
-        ))
-        .get("/waiting", waiting, op("listWaiting", "What waits, and who or what frees it").about(
-            "Within each reason those that wait longest come first; with `sort=-since` those that began to wait last. The order holds for all \
-             that waits. 10,000 steps of each state are looked at for one answer, from the end at which the order begins: `more` says that \
-             a number counts those only, and a reason whose steps are all beyond them is not among `groups`.",
-        ))
-        .post("/execution", switch, op("switchExecution", "Turn execution off or on for all"))
-        .get("/barclamps", catalog, op("listBarclamps", "Barclamps that were imported, by content"))
-        .post("/barclamps", import, op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).also(&[422]).about(
-            "Adds what the files bring and changes nothing that runs. Names are paths; scripts lie beside the file of their barclamp.",
-        ))
-        .get("/roles", roles, op("listRoles", "Roles of the newest versions, by name, 50 a page"))
-        .get("/roles/{name}", role, op("getRole", "A role: what it needs, gives and forbids, and where it is bound"))
-        .get("/catalog/graph", role_graph, op("getRoleGraph", "How roles hang together"))
-        .get("/imports", imports, op("listImports", "What imports brought, newest first"))
-        .get("/scripts/{hash}", script, op("getScript", "A script of a role, by its content").content(&["text/plain"]))
-        .get("/watch", live::events, op("watch", "What happens, as server-sent events").content(&["text/event-stream"]).about(
-            "Messages have a `Live` as JSON in `data` and their place in `id`; `Last-Event-ID` goes before `after`. A message that says \
-             `reset` means: fetch everything again. Every 15 seconds an event `heartbeat` comes with the place up to which all was told.",
-        ))
-        .get("/openapi.json", openapi, op("getDocument", "This document").content(&["application/json"]))
+    people_rest::operations(overseeing::operations(machines::operations(graphs::operations(
+        about_runs(all),
+    ))))
+    .get("/nodes", nodes, op("listNodes", "List nodes"))
+    .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
+    .post(
+        "/nodes/many",
+        add_nodes,
+        op("addNodes", "Add several nodes to the inventory").about(
+            "`text` contains one node per line: its name, then fields, for example \
+             `web-7.rack1.example.com root=/srv/nodes/web-7`. docs/nodes.md lists all fields. If a \
+             line is invalid, no node is added, and `errors` lists the invalid lines.",
+        ),
+    )
+    .get(
+        "/waiting",
+        waiting,
+        op("listWaiting", "List pending steps").about(
+            "Steps are grouped by pending reason. Within a reason, the steps that have been \
+             pending longest come first. With `sort=-since`, the newest come first. Each response \
+             covers the first 10,000 steps of each state in this order. If `more` is true, a count \
+             covers only these steps. A reason is missing from `groups` if all of its steps come \
+             later.",
+        ),
+    )
+    .post("/execution", switch, op("switchExecution", "Turn execution on or off"))
+    .get("/barclamps", catalog, op("listBarclamps", "List imported barclamps"))
+    .post(
+        "/barclamps",
+        import,
+        op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).also(&[422]).about(
+            "Adds the content of the files to the catalog. Running steps do not change. The keys \
+             of `files` are paths. A script must be next to the file of its barclamp.",
+        ),
+    )
+    .get("/roles", roles, op("listRoles", "List roles"))
+    .get("/roles/{name}", role, op("getRole", "Get a role"))
+    .get("/catalog/graph", role_graph, op("getRoleGraph", "Get the dependency graph of roles"))
+    .get("/imports", imports, op("listImports", "List import reports"))
+    .get(
+        "/scripts/{hash}",
+        script,
+        op("getScript", "Get a script of a role").content(&["text/plain"]),
+    )
+    .get(
+        "/watch",
+        live::events,
+        op("watch", "Stream events").content(&["text/event-stream"]).about(
+            "Server-sent events. Each message has a `Live` object as JSON in `data` and its cursor \
+             in `id`. `Last-Event-ID` takes precedence over `after`. After a `reset` message, the \
+             client must fetch everything again. A `heartbeat` event every 15 seconds has the \
+             cursor up to which all events were sent.",
+        ),
+    )
+    .get(
+        "/openapi.json",
+        openapi,
+        op("getDocument", "Get the OpenAPI document").content(&["application/json"]),
+    )
 }
 
 fn about_deployments(all: Operations) -> Operations {
-    all.get("/deployments", deployments, op("listDeployments", "Deployments, from system down or as asked"))
-        .get("/deployments/{name}/board", board, op("getBoard", "A deployment's board: nodes, roles, steps"))
+    all.get("/deployments", deployments, op("listDeployments", "List deployments"))
+        .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
         .get(
             "/deployments/{name}/way",
             way,
-            op("getDeploymentWay", "How far reality has come to what a deployment says").about(
-                "Stuck by the same rule as a target: what is left waits for somebody. `GET /api/v1/waiting?deployment=` says for whom.",
+            op("getDeploymentWay", "Get the progress of a deployment").about(
+                "A deployment is stuck by the same rule as a target: all remaining steps wait for \
+                 a person. `GET /api/v1/waiting?deployment=` returns the reasons.",
             ),
         )
         .get(
             "/deployments/{name}/carriers",
             carriers,
-            op("getCarriers", "Every node that carries a role, or whether one does, where a board has the first of them")
-                .also(&[409])
-                .about("What a page ended with may be there no more when the next is asked for: `moved`, 409. Read it from its beginning then."),
+            op("getCarriers", "List the nodes that have a role").also(&[409]).about(
+                "If the last row of a page was removed, the request for the next page \
+                    returns 409 `moved`. Start again with the first page.",
+            ),
         )
         .post(
             "/deployments/{name}/proposals",
             propose,
-            op("openProposal", "Open a proposal on a deployment, or join the open one"),
+            op("openProposal", "Open a proposal for a deployment, or return the open one"),
         )
         .post(
             "/deployments/{name}/hold",
             hold,
-            op("holdDeployment", "Start no new runs in a deployment, or start them again"),
+            op("holdDeployment", "Put a deployment on hold, or end the hold"),
         )
         .post(
             "/deployments/{name}/priority",
             prioritise,
-            op("prioritiseDeployment", "Say which deployment's runs start first"),
+            op("prioritiseDeployment", "Set the priority of a deployment"),
         )
         .post(
             "/deployments/{name}/restore",
             restore,
-            op("restoreDeployment", "Propose what a deployment was at a target"),
+            op("restoreDeployment", "Propose to restore a deployment from a target"),
         )
 }
 
@@ -133,39 +167,34 @@ fn about_proposals(all: Operations) -> Operations {
     all.post(
         "/nodes/{id}/proposals",
         propose_on_node,
-        op("openNodeProposal", "Open a proposal on one node"),
+        op("openNodeProposal", "Open a proposal for a node"),
     )
-    .get("/proposals", proposals, op("listProposals", "Open proposals, newest first"))
-    .get(
-        "/proposals/{id}",
-        proposal,
-        op("getProposal", "An open proposal with its edits").also(&[409]),
-    )
+    .get("/proposals", proposals, op("listProposals", "List open proposals"))
+    .get("/proposals/{id}", proposal, op("getProposal", "Get an open proposal").also(&[409]))
     .get(
         "/proposals/{id}/noderole",
         drafted,
-        op("getDraftedNoderole", "A noderole's data as an open proposal would have it")
-            .also(&[409]),
+        op("getDraftedNoderole", "Get the data of a noderole in an open proposal").also(&[409]),
     )
     .post(
         "/proposals/{id}/edits",
         edit,
-        op("editProposal", "Append edits, all or none").on_version().also(&[422]),
+        op("editProposal", "Append edits to a proposal").on_version().also(&[422]),
     )
     .post(
         "/proposals/{id}/undo",
         undo,
-        op("undoEdit", "Take back the last edit").on_version().also(&[428]),
+        op("undoEdit", "Undo the last edit").on_version().also(&[428]),
     )
     .post(
         "/proposals/{id}/redo",
         redo,
-        op("redoEdit", "Bring back the last edit that was taken back").on_version().also(&[428]),
+        op("redoEdit", "Redo the last undone edit").on_version().also(&[428]),
     )
     .post(
         "/proposals/{id}/discard",
         discard,
-        op("discardProposal", "Close a proposal without a change").on_version().also(&[428]),
+        op("discardProposal", "Discard a proposal").on_version().also(&[428]),
     )
     .post(
         "/proposals/{id}/submit",
@@ -175,85 +204,79 @@ fn about_proposals(all: Operations) -> Operations {
     .post(
         "/proposals/{id}/foresee",
         foresee,
-        op("foreseeEdits", "What further edits would come to, without making them").also(&[422]),
+        op("foreseeEdits", "Preview the impact of edits").also(&[422]),
     )
     .get(
         "/proposals/{id}/report",
         report,
-        op("getProposalReport", "How a proposal was planned, stage by stage").also(&[409]),
+        op("getProposalReport", "Get the planning report of a proposal").also(&[409]),
     )
 }
 
 fn about_submissions(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/submissions", reviews, op("listSubmissions", "Reviews, newest first or as asked"))
-        .get("/submissions/{id}", review, op("getSubmission", "A review: the change, its gate, what is wrong with it"))
-        .get("/submissions/{id}/difference", review_difference, op("getSubmissionDifference", "What a review changes").content(DIFFERENCE))
-        .get("/submissions/{id}/consequences", consequences, op("getConsequences", "What would start, stop and wait once it is committed"))
-        .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "How it was planned").also(&[409]))
-        .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Approve, ask for changes, or reject"))
+    all.get("/submissions", reviews, op("listSubmissions", "List reviews"))
+        .get("/submissions/{id}", review, op("getSubmission", "Get a review"))
+        .get("/submissions/{id}/difference", review_difference, op("getSubmissionDifference", "Get \
+            the changes of a review").content(DIFFERENCE))
+        .get("/submissions/{id}/consequences", consequences, op("getConsequences", "Get the impact \
+            of a review"))
+        .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "Get the \
+            planning report of a review").also(&[409]))
+        .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Give a verdict on a review"))
         .post(
             "/submissions/{id}/verdicts/options",
             verdict_options,
-            op("getVerdictOptions", "Get what a passkey signs for a verdict").about(
-                "The browser signs the options with navigator.credentials.get. Send the nonce and the answer as the signature of the \
-                 verdict. The signature covers the change, its base, its policy, its risks and its authors.",
+            op("getVerdictOptions", "Get the WebAuthn options to sign a verdict").about(
+                "Pass the options to navigator.credentials.get in the browser. Send the nonce and \
+                 the result as the signature of the verdict. The signature covers the change, its \
+                 base, its policy, its risks and its authors.",
             ),
         )
-        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Make it the target").also(&[422]).about(
-            "The gate has to be open. The answer names the target and its `Location`, where its way to reality is followed.",
+        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Commit a review").also(&[422]).about(
+            "The gate must be open. The response contains the new target. `Location` is the URL of \
+             its progress.",
         ))
-        .get("/submissions/{id}/discussion", discussion, op("getDiscussion", "What was said about it"))
-        .post("/submissions/{id}/threads", open_thread, op("openThread", "Say something about one change of it"))
-        .get("/submissions/{id}/since", since_look, op("getSinceLook", "What differs since the reader looked last"))
-        .get("/submissions/{id}/opened", opened, op("getOpened", "Which of its changes the reader has opened"))
-        .post("/submissions/{id}/opened", open_changes, op("openChanges", "Note that the reader opened changes"))
-        .post("/submissions/{id}/look", look, op("lookAtSubmission", "Note that the reader has looked"))
-        .post("/threads/{id}/replies", reply, op("replyToThread", "Reply"))
+        .get("/submissions/{id}/discussion", discussion, op("getDiscussion", "Get the discussion \
+            of a review"))
+        .post("/submissions/{id}/threads", open_thread, op("openThread", "Start a thread on a \
+            review"))
+        .get("/submissions/{id}/since", since_look, op("getSinceLook", "Compare a review with the \
+            one that you last viewed"))
+        .get("/submissions/{id}/opened", opened, op("getOpened", "List the changes of a review \
+            that you viewed"))
+        .post("/submissions/{id}/opened", open_changes, op("openChanges", "Mark changes of a \
+            review as viewed"))
+        .post("/submissions/{id}/look", look, op("lookAtSubmission", "Mark a review as viewed"))
+        .post("/threads/{id}/replies", reply, op("replyToThread", "Reply to a thread"))
         .post("/threads/{id}/resolve", resolve, op("resolveThread", "Resolve a thread"))
-        .post("/threads/{id}/reopen", reopen, op("reopenThread", "Open a thread again"))
+        .post("/threads/{id}/reopen", reopen, op("reopenThread", "Reopen a thread"))
 }
 
 fn about_targets(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/targets", targets, op("listTargets", "The line of targets, newest first or as asked"))
-        .get(
-            "/targets/compare",
-            compare,
-            op("compareTargets", "What differs between two targets").content(DIFFERENCE),
-        )
+    all.get("/targets", targets, op("listTargets", "List targets")).get(
+        "/targets/compare",
+        compare,
+        op("compareTargets", "Compare two targets").content(DIFFERENCE),
+    )
 }
 
 fn about_runs(all: Operations) -> Operations {
-    all.get(
-        "/noderoles/{id}",
-        noderole,
-        op("getNoderole", "A role on a node: its state, why, and its data"),
-    )
-    .get(
-        "/noderoles/{id}/data",
-        noderole_values,
-        op("getNoderoleData", "What a run of it would see now"),
-    )
-    .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Try it again after an error"))
-    .get(
-        "/nodes/{id}/results",
-        results,
-        op(
-            "listResults",
-            "Results that are kept for a node, newest first or as asked, each by its beginning",
-        ),
-    )
-    .get("/runs", runs, op("listRuns", "Runs, newest first or as asked"))
-    .get("/runs/{id}", run, op("getRun", "A run"))
-    .get("/runs/{id}/data", run_values, op("getRunData", "What a run was told"))
-    .get("/runs/{id}/log", log, op("getRunLog", "A part of a run's log"))
-    .get(
-        "/runs/{id}/log/search",
-        search_log,
-        op("searchRunLog", "Lines of a run's log that have a text"),
-    )
-    .post("/runs/{id}/cancel", cancel, op("cancelRun", "End a run"))
+    all.get("/noderoles/{id}", noderole, op("getNoderole", "Get a noderole"))
+        .get(
+            "/noderoles/{id}/data",
+            noderole_values,
+            op("getNoderoleData", "Get the data that a run of a noderole would get now"),
+        )
+        .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Retry a failed noderole"))
+        .get("/nodes/{id}/results", results, op("listResults", "List the stored results of a node"))
+        .get("/runs", runs, op("listRuns", "List runs"))
+        .get("/runs/{id}", run, op("getRun", "Get a run"))
+        .get("/runs/{id}/data", run_values, op("getRunData", "Get the data that a run got"))
+        .get("/runs/{id}/log", log, op("getRunLog", "Get a part of a run's log"))
+        .get("/runs/{id}/log/search", search_log, op("searchRunLog", "Search a run's log"))
+        .post("/runs/{id}/cancel", cancel, op("cancelRun", "Cancel a run"))
 }
 
 /// The OpenAPI document, generated once per process.
@@ -277,17 +300,18 @@ fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, Problem> {
         (Some(other), Some(version)) if other != version => Err(Problem::new(
             412,
             "changed_meanwhile",
-            "It has changed meanwhile",
+            "Changed in the meantime",
             format!(
-                "If-Match names version {other}, and the body version {version}. Look at it again, and send one of both."
+                "If-Match names version {other}, but the body names version {version}. Fetch the \
+                 proposal again and send only one version."
             ),
         )),
         (None, None) => Err(Problem::new(
             428,
             "version_wanted",
-            "Say which version this is made on",
-            "Send the version of the proposal as you looked at it: If-Match: \"3\", or {\"version\": 3} as the body. So nothing is done to what \
-             somebody else made of it meanwhile.",
+            "Version required",
+            "Send the version of the proposal that you fetched: If-Match: \"3\", or {\"version\": \
+             3} in the body. The version protects changes by other people.",
         )),
         (Some(version), _) | (None, Some(version)) => Ok(version),
     }
@@ -453,7 +477,7 @@ fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
     small.ok_or_else(|| {
         D::Error::custom(format!(
-            "a priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+            "the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         ))
     })
 }
@@ -537,7 +561,8 @@ async fn review_report(
     Place(id): Place<SubmissionId>,
 ) -> Answer<Report> {
     let report = state.control.review_report(&actor, id).await?;
-    let why = "How it was planned is told for the newest version of an open proposal only.";
+    let why = "Only the newest version of an open proposal has a planning report. Open the newest \
+        review of the proposal.";
     Ok(Json(report.ok_or_else(|| Problem::conflict("not_planned", why))?))
 }
 
@@ -833,7 +858,7 @@ struct Pair {
     from: String,
     to: String,
     deployment: Option<String>,
-    /// For links, which can't set an Accept header.
+    /// Format of the response. For links, which can't set an `Accept` header.
     #[serde(rename = "as")]
     form: Option<Form>,
     /// Return documents after this one (JSON only).

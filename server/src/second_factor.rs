@@ -20,44 +20,66 @@ use crate::sign_in::own_place;
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    all.get("/me/second-factor", state, op("getSecondFactor", "Get your second factor and whether it is needed now"))
-        .post(
-            "/me/second-factor",
-            present,
-            op("presentSecondFactor", "Present a second factor").about(
-                "Send the code of your authenticator app, or the answer of a passkey to the options. Until then the session can do \
-                 nothing else. Each code works once. Wrong codes count like wrong passwords.",
+    all.get(
+        "/me/second-factor",
+        state,
+        op("getSecondFactor", "Get the state of your second factor"),
+    )
+    .post(
+        "/me/second-factor",
+        present,
+        op("presentSecondFactor", "Verify your second factor").about(
+            "Send a code from your authenticator app, or the response of a passkey. Until \
+                 then, the session can do nothing else. Each code works once. Wrong codes count as \
+                 failed sign-ins.",
+        ),
+    )
+    .post(
+        "/me/second-factor/options",
+        options,
+        op("getSecondFactorOptions", "Get the WebAuthn options to verify your second factor")
+            .about(
+                "Pass the options to navigator.credentials.get in the browser. They work \
+                    once and expire after five minutes.",
             ),
-        )
-        .post(
-            "/me/second-factor/options",
-            options,
-            op("getSecondFactorOptions", "Get the WebAuthn request options for your passkeys")
-                .about("The browser answers with navigator.credentials.get within five minutes. The options work once."),
-        )
-        .post(
-            "/me/totp",
-            start,
-            op("startTotp", "Set up an authenticator app; the secret is shown once")
-                .about("The app counts once you confirm it with a code, within 15 minutes and in the same session.")
-                .secret(),
-        )
-        .post("/me/totp/confirm", confirm, op("confirmTotp", "Confirm the authenticator app with a code"))
-        .delete(
-            "/me/totp",
-            remove,
-            op("removeTotp", "Remove your authenticator app").about(
-                "If the policy demands a second factor and you have no passkey, the session can do nothing else until you set up another.",
-            ),
-        )
-        .delete(
-            "/people/{id}/second-factor",
-            reset,
-            op("resetSecondFactor", "Reset the second factor of a person who lost it").about(
-                "Removes the authenticator app, revokes all passkeys and ends all sessions. Approvals by the person then do not count on \
-                 your own changes until the policy's cooling period is over or another admin confirms the access.",
-            ),
-        )
+    )
+    .post(
+        "/me/totp",
+        start,
+        op("startTotp", "Set up an authenticator app")
+            .about(
+                "The response shows the secret of the app, once. Confirm the app with a \
+                    code in the same session within 15 minutes.",
+            )
+            .secret(),
+    )
+    .post(
+        "/me/totp/confirm",
+        confirm,
+        op(
+            "confirmTotp",
+            "Confirm your authenticator app with \
+            a code",
+        ),
+    )
+    .delete(
+        "/me/totp",
+        remove,
+        op("removeTotp", "Remove your authenticator app").about(
+            "If the policy requires a second factor and you have no passkey, you must set up a \
+                 new one. The session can do nothing else until then.",
+        ),
+    )
+    .delete(
+        "/people/{id}/second-factor",
+        reset,
+        op("resetSecondFactor", "Reset the second factor of a person").about(
+            "Removes the authenticator app, revokes all passkeys and ends all sessions. \
+                 Afterwards, approvals by the person do not count on your own changes. They count \
+                 again after the cooling period of the policy, or once another admin confirms the \
+                 access.",
+        ),
+    )
 }
 
 async fn state(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<SecondFactor> {

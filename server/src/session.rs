@@ -55,9 +55,9 @@ impl FromRequestParts<AppState> for SignedIn {
                 Some(_) => Problem::new(
                     401,
                     TOKEN_REFUSED,
-                    "This token does not let you in",
-                    "It is none of this server, has expired, was taken back, or whose it is was disabled. Send one that holds: \
-                     Authorization: Bearer gantry_...",
+                    "Invalid token",
+                    "The token is unknown, expired or revoked, or its owner is disabled. Send a \
+                     valid token: Authorization: Bearer gantry_...",
                 ),
             })
         })

@@ -66,7 +66,8 @@ impl Site {
         };
         let about = files.about().unwrap_or_else(|| {
             let place = files.place();
-            tracing::warn!(site = %place, "no site here: pages will lack styles and scripts; `cargo xtask site` builds it");
+            tracing::warn!(site = %place, "site files not found, so pages have no styles and \
+                scripts: run `cargo xtask site`");
             About { build: "none".into(), parts: HashMap::new() }
         });
         Self { files, about }
@@ -139,7 +140,8 @@ impl Files {
 pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Request) -> Response {
     if is_for_programs(request.uri().path()) {
         let path: String = request.uri().path().chars().take(200).collect();
-        return Refusal(Problem::not_found(format!("There is nothing at {path}."))).into_response();
+        return Refusal(Problem::not_found(format!("Path {path} does not exist. Check the URL.")))
+            .into_response();
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return StatusCode::NOT_FOUND.into_response();

@@ -34,12 +34,9 @@ pub(crate) async fn until_stopped(
             metrics.swept("replan", replanned.is_ok());
             match replanned {
                 Ok(0) => {}
-                Ok(planned) => tracing::info!(
-                    planned,
-                    "reviews were planned anew, because their base had moved"
-                ),
+                Ok(planned) => tracing::info!(planned, "replanned reviews whose base changed"),
                 Err(problem) => {
-                    tracing::warn!(%problem, "the sweep for moved bases will be tried again")
+                    tracing::warn!(%problem, "cannot replan reviews, retrying later")
                 }
             }
         }
@@ -56,7 +53,7 @@ async fn seal(control: &Control, metrics: &Metrics) {
     let sealed = housekeeping::seal(control.store().pool()).await;
     metrics.swept("seal_audit", sealed.is_ok());
     if let Err(error) = sealed {
-        tracing::warn!(%error, "the audit will be sealed later");
+        tracing::warn!(%error, "cannot seal the audit, retrying later");
     }
 }
 
@@ -65,8 +62,9 @@ async fn forget_keys(control: &Control, metrics: &Metrics) {
     metrics.swept("forget_keys", gone.is_ok());
     match gone {
         Ok(0) => {}
-        Ok(gone) => tracing::debug!(gone, "idempotency keys of the day before were forgotten"),
-        Err(error) => tracing::warn!(%error, "old idempotency keys will be forgotten later"),
+        Ok(gone) => tracing::debug!(gone, "deleted expired idempotency keys"),
+        Err(error) => tracing::warn!(%error, "cannot delete expired idempotency keys, retrying \
+            later"),
     }
 }
 
@@ -77,7 +75,7 @@ async fn forget_sessions(control: &Control, metrics: &Metrics) {
     metrics.swept("forget_sessions", gone.is_ok());
     match gone {
         Ok(0) => {}
-        Ok(gone) => tracing::debug!(gone, "sessions that were over were forgotten"),
-        Err(error) => tracing::warn!(%error, "sessions that are over will be forgotten later"),
+        Ok(gone) => tracing::debug!(gone, "deleted expired sessions"),
+        Err(error) => tracing::warn!(%error, "cannot delete expired sessions, retrying later"),
     }
 }

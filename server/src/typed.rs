@@ -44,10 +44,7 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let Some(names) = kept_of(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
     let Ok(form) = to_bytes(body, MOST).await else {
-        return Refusal(Problem::invalid(
-            "The form ended before all of it was here. Send it again.",
-        ))
-        .into_response();
+        return Refusal(Problem::invalid("The form is incomplete. Send it again.")).into_response();
     };
     let typed = typed(&String::from_utf8_lossy(&form), names);
     let mut answer = next.run(Request::from_parts(parts, Body::from(form))).await;

@@ -73,7 +73,7 @@ impl Annealer {
             if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING) {
                 kept = Some(Instant::now());
                 if let Err(error) = keep_house(&self.pool).await {
-                    tracing::warn!(%error, "the house could not be kept; trying again");
+                    tracing::warn!(%error, "maintenance of the queue failed, retrying");
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Annealer {
         match running::claim_runs(&self.pool, self.limits).await {
             Ok(claimed) if claimed.runs.is_empty() => {}
             Ok(claimed) => tracing::debug!(runs = claimed.runs.len(), "claimed"),
-            Err(error) => tracing::warn!(%error, "nothing could be claimed; trying again"),
+            Err(error) => tracing::warn!(%error, "cannot claim steps, retrying"),
         }
     }
 
@@ -101,11 +101,11 @@ impl Annealer {
             // The ended runs may have freed capacity. The sweep would notice this too, but later.
             Ok(_) => self.todo.notify_one(),
             Err(error) => {
-                tracing::warn!(%error, "what a crash left could not be settled; trying again")
+                tracing::warn!(%error, "cannot settle the claims of a crashed process, retrying")
             }
         }
         let overdue = running::overdue_runs(&self.pool, OVERDUE).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the janitor could not look for lost runs; trying again");
+            tracing::warn!(%error, "cannot look for lost runs, retrying");
             Vec::new()
         });
         for overdue in overdue {
@@ -116,12 +116,13 @@ impl Annealer {
                 true => Overdue::Lost,
             };
             match running::end_overdue_run(&self.pool, run, found).await {
-                Ok(Finished::Applied) => tracing::warn!(%run, ?found, "a lost run was ended"),
+                Ok(Finished::Applied) => tracing::warn!(%run, ?found, "ended a lost run"),
                 Ok(Finished::Late) => {
-                    tracing::info!(%run, ?found, "a run that seemed lost goes on, or has ended")
+                    tracing::info!(%run, ?found, "a run that seemed lost is still running or has \
+                        ended")
                 }
                 Err(error) => {
-                    tracing::error!(%run, %error, "a lost run could not be ended; trying again")
+                    tracing::error!(%run, %error, "cannot end a lost run, retrying")
                 }
             }
         }
@@ -145,7 +146,8 @@ impl Annealer {
         match tokio::time::timeout(PROOF, asked).await {
             Ok(Ok(left)) => left == Left::NeverStarted,
             Ok(Err(reason)) => {
-                tracing::warn!(%run, reason, "a node could not say whether a lost run started");
+                tracing::warn!(%run, reason, "cannot find out whether a lost run started on its \
+                    node");
                 false
             }
             Err(_) => false,

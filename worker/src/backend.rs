@@ -128,7 +128,7 @@ impl Inner {
                     Ok(leased) if !leased.is_empty() => return leased,
                     Ok(_) => pause = Duration::from_millis(100),
                     Err(error) => {
-                        tracing::warn!(%error, "the queue could not be asked; trying again");
+                        tracing::warn!(%error, "cannot query the queue, retrying");
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(Duration::from_secs(5));
                         continue;
@@ -160,7 +160,8 @@ impl Inner {
             let handed =
                 running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
             if let Err(error) = handed {
-                tracing::warn!(%run, %error, "a run could not be handed back; its lease will end by itself");
+                tracing::warn!(%run, %error, "cannot return a run to the queue, so its lease will \
+                    expire");
             }
             self.held.release(run);
         }
@@ -259,7 +260,7 @@ impl Acknowledge<Report> for Finish {
         let end = match result {
             Ok(report) => report.clone(),
             // The error comes from a layer: a panic, or the worker's upper limit for a run.
-            Err(error) => Some(RunEnd::failed(format!("the worker gave the run up: {error}"))),
+            Err(error) => Some(RunEnd::failed(format!("The worker gave up the run: {error}"))),
         };
         async move {
             if let Some(run) = run {
@@ -284,15 +285,17 @@ impl Inner {
             match self.ends.ask((run, end.clone())).await {
                 Ok(Finished::Applied) => return,
                 Ok(Finished::Late) => {
-                    tracing::warn!(%run, "a run ended that was no longer ours; its result is kept, not applied");
+                    tracing::warn!(%run, "a run ended after its lease was lost, so its result is \
+                        stored but not applied");
                     return;
                 }
                 Err(error) if begun.elapsed() > GIVE_UP => {
-                    tracing::error!(%run, %error, "a run could not be finished for ten minutes; the janitor has it now");
+                    tracing::error!(%run, %error, "cannot finish a run for ten minutes, so it will \
+                        count as lost");
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!(%run, %error, "a run could not be finished; trying again");
+                    tracing::warn!(%run, %error, "cannot finish a run, retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }

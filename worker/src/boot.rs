@@ -124,7 +124,7 @@ async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
     }
     command.current_dir(&node.root).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| format!("it can't be started: {error}"))?;
+    let child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let ended = timeout(BOOT, crate::jig::script::last_words(child)).await;
     let (status, said) = ended
         .map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?

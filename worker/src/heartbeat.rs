@@ -58,7 +58,7 @@ impl Heartbeat {
                 done = &mut beating, if !resting => {
                     resting = true;
                     if let Err(error) = done {
-                        tracing::warn!(%error, "leases could not be renewed; trying again");
+                        tracing::warn!(%error, "cannot renew leases, retrying");
                     }
                 }
             }
@@ -71,7 +71,8 @@ impl Heartbeat {
 
     fn stop_outdated(&self) {
         for run in self.held.stop_outdated(Instant::now() + margin(self.lease)) {
-            tracing::warn!(%run, "a lease could not be renewed in time; the run is ended here, others may have it");
+            tracing::warn!(%run, "a lease was not renewed in time, so the run is ended here \
+                because other workers may have it");
         }
     }
 

@@ -118,7 +118,7 @@ impl Config {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The apalis monitor failed.
-    #[error("the worker's monitor ended: {0}")]
+    #[error("The worker's monitor ended: {0}")]
     Monitor(#[from] apalis::prelude::MonitorError),
 }
 
@@ -189,7 +189,7 @@ pub async fn run(
     let told = Notify::new();
     let signal = async {
         shutdown.await;
-        tracing::info!(worker = %hello.name, running = held.count(), "worker stops");
+        tracing::info!(worker = %hello.name, running = held.count(), "worker is stopping");
         told.notify_one();
         Ok(())
     };
@@ -204,7 +204,7 @@ pub async fn run(
         never = ending => never,
     };
     if let Err(error) = running::bye(&pool, hello.id, "stopped").await {
-        tracing::warn!(%error, "the worker could not say good-bye; its lease ends by itself");
+        tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(stopped?)
 }
@@ -225,7 +225,7 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
                 Ok(false) => {}
                 Err(error) => {
                     pause = every;
-                    tracing::warn!(%error, "the worker's secrets could not be reported; trying again");
+                    tracing::warn!(%error, "cannot report the worker's secrets, retrying");
                 }
             }
         }
@@ -237,7 +237,10 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
 async fn after_grace(config: &Config, held: &Held) {
     tokio::time::sleep(config.grace).await;
     if held.count() > 0 {
-        tracing::warn!(runs = held.count(), "the grace period is over; what still runs is ended");
+        tracing::warn!(
+            runs = held.count(),
+            "the grace period is over, so remaining runs are ended"
+        );
     }
     held.stop_all(StopReason::WorkerEnds);
 }
@@ -273,7 +276,7 @@ fn monitor(
                 .build(runner::carry_out)
         })
         .should_restart(|_, error| {
-            tracing::error!(%error, "the worker's loop ended; it is started again");
+            tracing::error!(%error, "a task of the worker ended and is restarted");
             true
         })
         .with_terminator(last)

@@ -45,7 +45,8 @@ impl Bells {
             match self.listen_once(&pool).await {
                 Ok(()) => pause = Duration::from_millis(100),
                 Err(error) => {
-                    tracing::warn!(%error, "the database's notifications can't be heard; sweeping meanwhile");
+                    tracing::warn!(%error, "cannot receive notifications of the database, so the \
+                        worker polls");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(5));
                 }

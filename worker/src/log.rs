@@ -90,7 +90,7 @@ impl Log {
         let text = if stream == Stream::Gantry || before + length <= MAX_LOG {
             text
         } else if before <= MAX_LOG {
-            format!("[gantry: more than {MAX_LOG} bytes of output; the rest is not kept]\n")
+            format!("[gantry: more than {MAX_LOG} bytes of output, the rest is not stored]\n")
                 .into_bytes()
         } else {
             return;
@@ -214,11 +214,12 @@ async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
         match store.append(offset, chunk).await {
             Ok(()) => return true,
             Err(error) if begun.elapsed() > GIVE_UP => {
-                tracing::error!(%error, offset, "a log could not be written for five minutes; the rest of it is lost");
+                tracing::error!(%error, offset, "cannot write a log for five minutes, so its rest \
+                    is lost");
                 return false;
             }
             Err(error) => {
-                tracing::warn!(%error, offset, "a log could not be written; trying again");
+                tracing::warn!(%error, offset, "cannot write a log, retrying");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(5));
             }
@@ -276,7 +277,7 @@ pub(crate) mod tests {
         writer.await.expect("the writer ends");
         let text = kept.text();
         assert!(text.starts_with("bad\n\none two\n  \nthree\n"), "{text:?}");
-        let chunks = kept.0.lock().expect("nobody panicked");
+        let chunks = kept.0.lock().expect("no panic");
         let mut expected = 0;
         for (offset, chunk) in chunks.iter() {
             assert_eq!(*offset, expected);
@@ -296,7 +297,7 @@ pub(crate) mod tests {
         writer.await.expect("the writer ends");
         let text = kept.text();
         assert!((text.len() as u64) < MAX_LOG + 200);
-        assert_eq!(text.matches("the rest is not kept").count(), 1);
+        assert_eq!(text.matches("the rest is not stored").count(), 1);
         assert!(text.ends_with("ended\n"));
     }
 }

@@ -89,7 +89,7 @@ impl Looking {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "who is due for a look could not be asked; trying again")
+                    tracing::warn!(%error, "cannot list the nodes for health checks, retrying")
                 }
             }
         }
@@ -123,11 +123,13 @@ impl Looking {
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
         match running::record_look(&self.pool, node.id, &looked).await {
             Ok(true) => {
-                tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "a node turned")
+                tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "the state of a \
+                    node changed")
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(node = %node.fqdn, %error, "what came of a look could not be kept; looking again")
+                tracing::warn!(node = %node.fqdn, %error, "cannot store the result of a health \
+                    check, repeating the check")
             }
         }
     }
@@ -143,7 +145,8 @@ impl Looking {
             Ok(known) => known,
             // If this conceals too much, the next check corrects it.
             Err(error) => {
-                tracing::warn!(node = %node.fqdn, %error, "which addresses let a worker in could not be read");
+                tracing::warn!(node = %node.fqdn, %error, "cannot read the addresses that accepted \
+                    a worker");
                 Vec::new()
             }
         };
@@ -157,7 +160,7 @@ impl Looking {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(node.id, detail.clone());
         if last.as_ref() != Some(&detail) {
-            tracing::info!(node = %node.fqdn, %detail, "a node could not be reached");
+            tracing::info!(node = %node.fqdn, %detail, "cannot reach a node");
         }
         true
     }
@@ -166,7 +169,7 @@ impl Looking {
     /// while the node was unreachable.
     async fn survey(&self, node: &DueNode, connection: &Value) -> Result<(), String> {
         let what = |error: String| {
-            format!("it let us in, but what runs there can't be found out: {error}")
+            format!("the login succeeded, but the runs on the node are unknown: {error}")
         };
         let asked = timeout(SURVEY, async {
             let found = self.script.survey(connection).await?;
@@ -174,20 +177,21 @@ impl Looking {
                 .await
                 .map_err(|error| error.to_string())?;
             for (run, step, epoch) in strays {
-                tracing::info!(node = %node.fqdn, %run, %step, "an attempt is ended that no open run stands for");
+                tracing::info!(node = %node.fqdn, %run, %step, "ending an attempt on a node, \
+                    because it has no open run");
                 self.script.end_lost(connection, step, epoch, run).await?;
             }
             Ok(())
         });
         match asked.await {
             Ok(done) => done.map_err(what),
-            Err(_) => Err(what(format!("it took longer than {} seconds", SURVEY.as_secs()))),
+            Err(_) => Err(what(format!("no answer within {} seconds", SURVEY.as_secs()))),
         }
     }
 }
 
 /// Recorded for an address that never let a worker in.
-const UNREACHED: &str = "it could not be reached over SSH; the worker's log says why";
+const UNREACHED: &str = "not reachable over SSH, see the log of the worker";
 
 fn conceal(look: &mut Look, known: &[String]) -> bool {
     let mut concealed = false;
@@ -201,7 +205,7 @@ fn conceal(look: &mut Look, known: &[String]) -> bool {
         }
     }
     if concealed && look.came.is_err() {
-        look.came = Err(format!("the node is not reached: {}", summary(&look.tried)));
+        look.came = Err(format!("Cannot reach the node: {}", summary(&look.tried)));
     }
     concealed
 }
@@ -258,7 +262,8 @@ mod tests {
         assert_eq!(
             why,
             format!(
-                "the node is not reached: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; 10.0.0.3: it says \"220 ftp\""
+                "Cannot reach the node: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; \
+                 10.0.0.3: it says \"220 ftp\""
             )
         );
         let mut reached = look(Ok("boot".into()));

@@ -16,8 +16,8 @@ use crate::objects::{ObjectError, Objects};
 pub enum RecordError {
     /// The row differs from the document.
     #[error(
-        "the row of node {node} differs from its document ({fields}): gantry verify shows both; restore the row, or propose the change \
-         with gantry node edit {node} --propose"
+        "The record of node {node} differs from its document ({fields}). `gantry verify` shows \
+         both. Restore the row, or propose the change with `gantry node edit {node} --propose`."
     )]
     Differs {
         node: String,
@@ -26,7 +26,8 @@ pub enum RecordError {
     },
     /// The document is older than the connection field.
     #[error(
-        "the document of node {node} has no connection: propose it with gantry node edit {node} --propose"
+        "The document of node {node} has no connection. Propose one with `gantry node edit {node} \
+         --propose`."
     )]
     NoConnection { node: String },
     /// The document can't be read.
@@ -148,7 +149,7 @@ mod tests {
         let (old, row) = (doc(false, None), ["10.0.0.1".to_owned()]);
         assert!(check_seen(&old, "n0.test.gantry", false, &row).is_ok());
         let error = addresses(&old).expect_err("nothing was reviewed").to_string();
-        assert!(error.contains("the document of node n0.test.gantry has no connection"), "{error}");
+        assert!(error.contains("The document of node n0.test.gantry has no connection"), "{error}");
         assert_eq!(addresses(&doc(true, None)).expect("a phantom has none"), [""; 0]);
         let local = doc(false, Some(json!({"transport": "local", "root": "/"})));
         assert_eq!(addresses(&local).expect("a local node has none"), [""; 0]);

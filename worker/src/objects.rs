@@ -27,11 +27,12 @@ pub enum ObjectError {
     Store(#[from] StoreError),
     /// No object with this hash exists.
     #[error(
-        "{kind} {hash} is not in the database: restore it from a backup, or import the barclamp that has it"
+        "The {kind} {hash} is not in the database. Restore it from a backup, or import the \
+         barclamp that contains it."
     )]
     Missing { kind: &'static str, hash: Hash },
     /// The bytes don't match the hash.
-    #[error("{kind} {hash} has been tampered with: its bytes have the hash {found}")]
+    #[error("The {kind} {hash} has been tampered with: its bytes have the hash {found}.")]
     Tampered {
         kind: &'static str,
         hash: Hash,
@@ -39,7 +40,7 @@ pub enum ObjectError {
         found: Hash,
     },
     /// The bytes are not an object of this kind.
-    #[error("object {hash} is not a {kind}: {reason}")]
+    #[error("Object {hash} is not a {kind}: {reason}")]
     Unreadable { kind: &'static str, hash: Hash, reason: String },
 }
 

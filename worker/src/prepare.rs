@@ -62,14 +62,15 @@ pub enum Refusal {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The run is finished, or another worker leases it.
-    #[error("run {0} is no longer this worker's")]
+    #[error("Run {0} is no longer leased by this worker.")]
     NotOurs(RunId),
     /// A link of the chain from the run to its approval is invalid.
-    #[error("refused, because the run is not what was approved: {0}")]
+    #[error("Rejected, because the run does not match its approval: {0}")]
     Chain(String),
     /// A row differs from its document, so it was edited by hand.
     #[error(
-        "refused, because a row differs from its document: {table}.{field} of {key} is {row}, target {target} says {document}"
+        "Rejected, because a row differs from its document: {table}.{field} of {key} is {row}, but \
+         target {target} has {document}."
     )]
     Row {
         table: &'static str,
@@ -84,13 +85,13 @@ pub enum Refusal {
         document: String,
     },
     /// The run may not start at this moment. Its step becomes pending again.
-    #[error("the run may not start now: {0}")]
+    #[error("The run cannot start now: {0}")]
     NotNow(&'static str),
     /// An object of the chain can't be used.
-    #[error("refused: {0}")]
+    #[error("Rejected: {0}")]
     Object(ObjectError),
     /// The input can't be computed.
-    #[error("the run's input can't be made: {0}")]
+    #[error("Cannot compute the input of the run: {0}")]
     Data(#[from] DataError),
     /// A secret can't be resolved.
     #[error("{0}")]
@@ -292,13 +293,14 @@ impl Preparing {
     ) -> Result<Checked, Refusal> {
         if facts.epoch != facts.epoch_now {
             return Err(broken(format!(
-                "it was claimed in epoch {}, and the database has been restored since (epoch {})",
+                "the run was claimed in epoch {}, and the database has been restored since (epoch \
+                 {})",
                 facts.epoch, facts.epoch_now
             )));
         }
         if facts.generation > facts.target {
             return Err(broken(format!(
-                "its generation {} is newer than its target {}",
+                "the generation {} of the run is newer than its target {}",
                 facts.generation, facts.target
             )));
         }
@@ -308,7 +310,7 @@ impl Preparing {
         self.check_approval(facts.reviewed, approvals.reviewed).await?;
         if facts.target_root != facts.reviewed_root {
             return Err(broken(format!(
-                "target {} is another one than {}, and only switched execution",
+                "target {} differs from target {}, although it only switched execution",
                 facts.target, facts.reviewed
             )));
         }
@@ -319,7 +321,7 @@ impl Preparing {
         let now = self.meant(facts, facts.target_root, &key).await?;
         if now.noderole.role != facts.role_hash {
             return Err(broken(format!(
-                "target {} says that the content of {key} is {}, the noderole's row says {}",
+                "target {} has {} as the content of {key}, but the row of the noderole has {}",
                 facts.target, now.noderole.role, facts.role_hash
             )));
         }
@@ -327,7 +329,7 @@ impl Preparing {
         let ledger = then.content()?;
         if facts.content != ledger && facts.content != now.content()? {
             return Err(broken(format!(
-                "its content {} is neither that of generation {} nor that of target {}",
+                "its content {} belongs neither to generation {} nor to target {}",
                 facts.content, facts.generation, facts.target
             )));
         }
@@ -352,7 +354,7 @@ impl Preparing {
             || node.phantom != facts.phantom
         {
             return Err(broken(format!(
-                "the document of node {} is that of {}",
+                "the document of node {} belongs to node {}",
                 facts.fqdn, node.fqdn
             )));
         }
@@ -467,7 +469,7 @@ impl Preparing {
         target: TargetNo,
         approval: Option<Approval>,
     ) -> Result<(), Refusal> {
-        let approval = approval.ok_or_else(|| broken(format!("there is no target {target}")))?;
+        let approval = approval.ok_or_else(|| broken(format!("target {target} does not exist")))?;
         match (approval.kind.as_str(), approval.needed) {
             ("genesis", _) => return Ok(()),
             ("change", Some(_)) => {}
@@ -710,7 +712,7 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         && rows.step_generation == facts.generation.0;
     if role.flags.destructive && done {
         return Err(broken(format!(
-            "its step is destructive and was applied at generation {} already",
+            "its step is destructive and was already applied at generation {}",
             facts.generation
         )));
     }
@@ -718,8 +720,8 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         (rows.enabled, "execution is off"),
         (!rows.on_hold, "its deployment is on hold"),
         (rows.available, "its node is in maintenance"),
-        (rows.fits, "its node is not as the action needs it"),
-        (!system.inactive_jigs.contains(&role.jig), "its jig is switched off"),
+        (rows.fits, "its node is not in the state that the action needs"),
+        (!system.inactive_jigs.contains(&role.jig), "its jig is disabled"),
     ];
     if let Some((_, why)) = now.into_iter().find(|(holds, _)| !holds) {
         return Err(Refusal::NotNow(why));
@@ -823,12 +825,11 @@ pub(crate) async fn approvals_asked(
     let risks = risks
         .collect::<Result<BTreeSet<_>, _>>()
         .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let old =
-        approval.policy.as_ref().ok_or_else(|| broken("a submission was made under no policy"))?;
+    let old = approval.policy.as_ref().ok_or_else(|| broken("a submission has no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
     for hash in std::iter::once(old).chain(&approval.new_policy) {
         let hash = Hash::from_bytes(hash)
-            .ok_or_else(|| broken("the hash of a policy has not 32 bytes"))?;
+            .ok_or_else(|| broken("the hash of a policy must have 32 bytes"))?;
         needed = needed.max(objects.policy(hash).await?.approvals_for(&risks));
     }
     Ok(needed)

@@ -55,11 +55,11 @@ impl Runner {
             Ok(prepared) => prepared,
             Err(Refusal::NotOurs(_)) => return None,
             Err(Refusal::Store(error)) if error.may_pass() => {
-                tracing::warn!(%run, %error, "a run could not be prepared; it goes back to the queue");
+                tracing::warn!(%run, %error, "cannot prepare a run, returning it to the queue");
                 return Some(RunEnd::Unstarted);
             }
             Err(Refusal::NotNow(reason)) => {
-                tracing::info!(%run, reason, "a run may not start now; its step waits again");
+                tracing::info!(%run, reason, "a run cannot start now, so its step is pending again");
                 return Some(RunEnd::Unstarted);
             }
             // A retry can't fix an unreadable row. Back in the queue, the run would loop without
@@ -90,7 +90,7 @@ impl Runner {
         loop {
             match self.preparing.prepare(run).await {
                 Err(Refusal::Store(error)) if error.may_pass() && begun.elapsed() < PREPARE => {
-                    tracing::warn!(%run, %error, "a run could not be prepared; trying again");
+                    tracing::warn!(%run, %error, "cannot prepare a run, retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
@@ -101,10 +101,10 @@ impl Runner {
 
     async fn refused(&self, run: RunId, refusal: &Refusal) -> RunEnd {
         let reason = refusal.to_string();
-        tracing::warn!(%run, %reason, "a run was refused");
+        tracing::warn!(%run, %reason, "a run was rejected");
         let text = format!("[gantry: {reason}]\n").into_bytes();
         if let Err(error) = append_log(&self.preparing.pool, run, 0, Duration::ZERO, &text).await {
-            tracing::warn!(%run, %error, "the refusal could not be logged");
+            tracing::warn!(%run, %error, "cannot log a rejection");
         }
         RunEnd::failed(reason)
     }
@@ -113,7 +113,7 @@ impl Runner {
         match self.jigs.of(&job.role.jig_class) {
             Some(jig) => in_time(jig, job, log, stop).await,
             None => Ended::failed(format!(
-                "this worker has no jig of class {:?}",
+                "This worker has no jig of class {:?}.",
                 job.role.jig_class.as_str()
             )),
         }
@@ -128,7 +128,7 @@ async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
     match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
         Ok(ended) => ended,
         Err(_) => Ended::failed(format!(
-            "it took longer than {} seconds, which is its role's limit",
+            "The run took longer than {} seconds, the time limit of its role.",
             job.timeout().as_secs()
         )),
     }
@@ -148,7 +148,7 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
             RunEnd::Unstarted
         }
         Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
-            RunEnd::Lost { reason: "its worker ended before it did".to_owned() }
+            RunEnd::Lost { reason: "The worker stopped before the run ended.".to_owned() }
         }
     })
 }
@@ -157,7 +157,7 @@ fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
     match kept(found, secrets) {
         Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
         Err(why) => RunEnd::failed(shown(
-            &format!("{reason} (and what it returned is not kept: {why})"),
+            &format!("{reason} (its partial result is not stored: {why})"),
             secrets,
         )),
     }
@@ -192,7 +192,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let wall = match wall(&job.input, &result) {
         Ok(wall) => bare(&wall, secrets),
         Err(error) => {
-            return RunEnd::failed(shown(&format!("its result can't be kept: {error}"), secrets));
+            return RunEnd::failed(shown(&format!("Cannot store the result: {error}"), secrets));
         }
     };
     match bare(&result, secrets) {
@@ -200,7 +200,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
             Some(reason) => RunEnd::failed(shown(&reason, secrets)),
             None => RunEnd::Succeeded { result, wall },
         },
-        _ => RunEnd::failed("its result is no object"),
+        _ => RunEnd::failed("The result is not a JSON object."),
     }
 }
 
@@ -209,14 +209,14 @@ fn not_kept(result: &Object, job: &Job) -> Option<String> {
     let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
     if !facts.is_object() {
         return Some(
-            "its facts are no JSON object: return {\"facts\": {\"key\": \"value\"}}".to_owned(),
+            "The facts are not a JSON object. Return {\"facts\": {\"key\": \"value\"}}.".to_owned(),
         );
     }
     let bytes = serde_json::to_vec(facts).map_or(usize::MAX, |bytes| bytes.len());
     let most = api::limits::FACTS;
     (bytes > most).then(|| {
         format!(
-            "its facts have {bytes} bytes, and a node's may have {most}: let the role return less"
+            "The facts have {bytes} bytes, but a node can have at most {most}. Return fewer facts."
         )
     })
 }

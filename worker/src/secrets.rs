@@ -72,15 +72,17 @@ fn check(descriptor: &Descriptor, path: &Path, purpose: Purpose<'_>) -> Result<(
                 listed => listed,
             };
             Err(format!(
-                "{path} allows {listed}. To allow it, add {:?} to deployments there",
+                "{path} allows {listed}. To allow it, add {:?} to deployments in that file.",
                 deployment.as_str()
             ))
         }
         (Descriptor::NodeKey {}, Purpose::Data(_)) => Err(format!(
-            "{path} says that it is a node key, which runs never receive. Store the value that the role needs as another secret"
+            "{path} declares a node key, which runs never receive. Store the value that the role \
+             needs as another secret."
         )),
         (Descriptor::Data { .. }, Purpose::NodeKey) => Err(format!(
-            "{path} says that it is data, which never opens a connection to a node. Use a secret with kind = \"node_key\""
+            "{path} declares data, which never opens a connection to a node. Use a secret with \
+             kind = \"node_key\"."
         )),
     }
 }
@@ -110,23 +112,31 @@ impl SecretSource for SecretFolder {
         purpose: Purpose<'a>,
     ) -> BoxFuture<'a, Result<String, SecretError>> {
         async move {
-            let wanted = format!("secret {secret}");
+            let wanted = format!("Secret {secret}");
             let folder = self.0.as_ref().ok_or_else(|| {
-                format!("{wanted} is needed, and this worker has no folder of secrets: set GANTRY_SECRETS")
+                format!(
+                    "{wanted} is needed, but this worker has no secrets folder. Set \
+                    GANTRY_SECRETS."
+                )
             });
             let mut path = folder.map_err(SecretError::Unavailable)?.clone();
-            let parts = secret.parts().ok_or_else(|| format!("{wanted} has a name that is no path"));
+            let parts = secret.parts().ok_or_else(|| format!("{wanted} has an invalid name."));
             path.extend(parts.map_err(SecretError::Unavailable)?);
             let descriptor = described(&wanted, &path.join(DESCRIPTOR), purpose).await?;
             check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|why| {
                 SecretError::Denied(match purpose {
-                    Purpose::Data(deployment) => format!("{wanted} can't be used in deployment {deployment}: {why}"),
+                    Purpose::Data(deployment) => {
+                        format!("{wanted} can't be used in deployment {deployment}: {why}")
+                    }
                     Purpose::NodeKey => format!("{wanted} can't be used as a node key: {why}"),
                 })
             })?;
             path.push(secret.version.to_string());
             let text = read(&path, MAX_SECRET).await.map_err(|error| {
-                SecretError::Unavailable(format!("{wanted} can't be read from {}: {error}", path.display()))
+                SecretError::Unavailable(format!(
+                    "{wanted} cannot be read from {}: {error}",
+                    path.display()
+                ))
             })?;
             Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
         }
@@ -142,15 +152,20 @@ async fn described(
 ) -> Result<Descriptor, SecretError> {
     let text = read(path, MAX_DESCRIPTOR).await.map_err(|error| {
         let content = match purpose {
-            Purpose::Data(deployment) => format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str()),
+            Purpose::Data(deployment) => {
+                format!("kind = \"data\" and deployments = [{:?}]", deployment.as_str())
+            }
             Purpose::NodeKey => "kind = \"node_key\"".to_owned(),
         };
         let path = path.display();
         SecretError::Unavailable(match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("{wanted} can't be used: {path} does not exist. To allow it, write {content} to that file")
+                format!(
+                    "{wanted} can't be used: {path} does not exist. To allow it, write \
+                    {content} to that file."
+                )
             }
-            _ => format!("{wanted} can't be used: {path} can't be read: {error}"),
+            _ => format!("{wanted} can't be used: cannot read {path}: {error}"),
         })
     })?;
     parse(&text).map_err(|why| {
@@ -226,7 +241,7 @@ async fn read(path: &Path, most: u64) -> std::io::Result<String> {
     let mut text = String::new();
     let read = tokio::fs::File::open(path).await?.take(most + 1).read_to_string(&mut text).await?;
     if u64::try_from(read).is_ok_and(|read| read > most) {
-        return Err(std::io::Error::other(format!("it is larger than {most} bytes")));
+        return Err(std::io::Error::other(format!("the file is larger than {most} bytes")));
     }
     Ok(text)
 }
@@ -422,10 +437,10 @@ mod tests {
         let cases = [
             ("db/admin", Purpose::Data(&web), Ok(())),
             ("db/admin", Purpose::Data(&edge), Err("can't be used in deployment edge")),
-            ("db/admin", Purpose::NodeKey, Err("says that it is data")),
+            ("db/admin", Purpose::NodeKey, Err("declares data")),
             ("every", Purpose::Data(&edge), Ok(())),
             ("ssh", Purpose::NodeKey, Ok(())),
-            ("ssh", Purpose::Data(&web), Err("says that it is a node key")),
+            ("ssh", Purpose::Data(&web), Err("declares a node key")),
         ];
         for (name, purpose, expected) in cases {
             let secret = SecretRef { name: name.to_owned(), version: 1 };

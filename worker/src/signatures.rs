@@ -96,7 +96,7 @@ impl SignedTargets {
             {
                 return Err(refused(
                     target,
-                    "its documents have another hash than the change that was signed",
+                    "the hash of its documents differs from the signed change",
                 ));
             }
         }
@@ -130,7 +130,7 @@ impl SignedTargets {
                     .map(|error| format!("; approval of person {person}: {error}"))
             });
             let why = format!(
-                "it has {valid} of {} that the policy demands{}",
+                "it has {valid} of {} that the policy requires{}",
                 many(i64::from(needed), "signed approval"),
                 wrong.collect::<String>()
             );
@@ -142,8 +142,9 @@ impl SignedTargets {
 
 fn refused(target: &SignedTarget, why: &str) -> Refusal {
     Refusal::Chain(format!(
-        "target {} (submission {}) must not be run: {why}. Nothing runs on it or on later targets. Find out who committed it \
-         (gantry audit list), and restore a backup from before it (docs/operating.md)",
+        "Target {} (submission {}) must not run: {why}. Nothing runs on it or on later targets. \
+         Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
+         docs/operating.md).",
         target.number, target.submission
     ))
 }

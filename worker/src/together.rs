@@ -83,7 +83,8 @@ async fn answers<Q: Clone, A>(
         Err(error) if count == 1 => vec![Err(error)],
         other => {
             if let Err(error) = other {
-                tracing::info!(%error, questions = count, "asked one by one, because together failed");
+                tracing::info!(%error, questions = count, "querying one by one, because the \
+                    combined query failed");
             }
             join_all(questions.into_iter().map(|question| alone(answer, question))).await
         }
@@ -92,7 +93,7 @@ async fn answers<Q: Clone, A>(
 
 async fn alone<Q, A>(answer: &Arc<Answer<Q, A>>, question: Q) -> Result<A, StoreError> {
     let answers = answer(vec![question]).await?;
-    answers.into_iter().next().ok_or_else(|| StoreError::corrupt("an answer", "there is none"))
+    answers.into_iter().next().ok_or_else(|| StoreError::corrupt("an answer", "no rows"))
 }
 
 #[cfg(test)]

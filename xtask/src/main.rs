@@ -9,6 +9,7 @@
 
 mod book;
 mod command;
+mod language;
 mod leftovers;
 mod licences;
 mod lint;

@@ -2,7 +2,7 @@
 //! `Oversight`, and one that hides the first steps.
 #![expect(
     missing_docs,
-    reason = "the macro makes a struct of each function's arguments, whose names say what they are"
+    reason = "the macro generates a struct from the arguments of each function"
 )]
 
 use api::audit::{AuditPage, AuditWanted, ChainView};

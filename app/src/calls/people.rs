@@ -1,7 +1,7 @@
 //! Server functions of the settings: one for each method of `Accounts`.
 #![expect(
     missing_docs,
-    reason = "the macro makes a struct of each function's arguments, whose names say what they are"
+    reason = "the macro generates a struct from the arguments of each function"
 )]
 
 use api::people::{
@@ -46,7 +46,7 @@ mod server {
         for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
                 Problem::invalid(
-                    "In single deployments: write a permission and a deployment in each line, like operator web.",
+                    "Invalid permissions in single deployments: write a permission and a deployment on each line, such as `operator web`.",
                 )
             })?;
             let deployment = Some(deployment.trim().to_owned());
@@ -193,7 +193,7 @@ pub async fn set_password(
 ) -> Answer<()> {
     if new != again {
         return answer(Err(api::Problem::invalid(
-            "The new password stands there twice, and differs: type it again.",
+            "The two new passwords differ. Enter the same password twice.",
         )));
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());

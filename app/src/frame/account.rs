@@ -15,11 +15,7 @@ use crate::places;
 pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
     let sign_out = ServerAction::<SignOut>::new();
     let session = me.session;
-    let may = if me.permissions.is_empty() {
-        "nothing, not even look".to_owned()
-    } else {
-        me.permissions.join(", ")
-    };
+    let may = if me.permissions.is_empty() { "none".to_owned() } else { me.permissions.join(", ") };
     let reset = reset.map(|notice| {
         view! { <a class="pill" data-state="warn" href=places::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
     });
@@ -34,7 +30,7 @@ pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
                 <dl class="facts">
                     <dt>"Signed in as"</dt>
                     <dd><b>{me.name}</b></dd>
-                    <dt>"May"</dt>
+                    <dt>"Permissions"</dt>
                     <dd>{may}</dd>
                 </dl>
                 <ThemeChoice/>

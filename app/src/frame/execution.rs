@@ -29,7 +29,7 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
             commandfor="execution"
             command="show-modal"
             on:click=dialog.on_click()
-            title="Whether steps are started at all"
+            title="Execution switch for all deployments"
         >
             {shape}
             <span class="word">{move || if on.get() { "execution on" } else { "execution off" }}</span>
@@ -44,22 +44,22 @@ pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView 
                 <div class="body">
                     <p>
                         {move || match on.get() {
-                            true => "No step is started any more, in no deployment, until somebody switches it on again. What runs now runs to its end. Approved changes stay as they are.",
-                            false => "Steps are started again, toward the target that was approved. Nothing needs another review.",
+                            true => "No new run starts in any deployment until execution is switched on again. Running steps finish. Approved changes stay approved.",
+                            false => "Runs start again in all deployments. No further review is needed.",
                         }}
                     </p>
                     <input type="hidden" name="enabled" value=move || if on.get() { "false" } else { "true" }/>
                     <div class="field">
                         <label for="execution-reason">"Reason"</label>
                         <input class="input" id="execution-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" value=refused.typed("reason")/>
-                        <span class="hint">"Kept with the switch for everybody to read."</span>
+                        <span class="hint">"Stored with the switch and visible to everyone."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>
                     <Same of=move |typed: Typed| vec![api::calls::execution(!on.get(), &typed.or("reason", "WHY"))]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || switch.pending().get()>
-                        {move || if on.get() { "Switch off" } else { "Switch on" }}
+                        {move || if on.get() { "Switch execution off" } else { "Switch execution on" }}
                     </button>
                 </div>
             </ActionForm>

@@ -68,7 +68,7 @@ pub fn Frame() -> impl IntoView {
         }
     };
     view! {
-        <a class="button skip" href="#main">"Skip to the page"</a>
+        <a class="button skip" href="#main">"Skip to content"</a>
         <div class="frame">
             <header>
                 <a class="brand" href=places::OVERVIEW>
@@ -146,12 +146,14 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
 fn words(waiting: Waiting) -> (String, String) {
     match waiting {
         Waiting { count: 0, more: true } => {
-            ("…".into(), "What you can act on is being counted".into())
+            ("…".into(), "Counting the reviews that need your action".into())
         }
         Waiting { count, more: true } => {
-            (waiting.to_string(), format!("{count} or more you can act on"))
+            (waiting.to_string(), format!("Reviews that need your action: {count} or more"))
         }
-        Waiting { count, more: false } => (waiting.to_string(), format!("{count} you can act on")),
+        Waiting { count, more: false } => {
+            (waiting.to_string(), format!("Reviews that need your action: {count}"))
+        }
     }
 }
 
@@ -269,7 +271,7 @@ fn place(
 fn Crumbs() -> impl IntoView {
     let path = use_location().pathname;
     view! {
-        <nav class="crumbs" aria-label="Where you are">
+        <nav class="crumbs" aria-label="Breadcrumbs">
             <ol>{move || crumbs(&path.get()).into_iter().map(crumb).collect_view()}</ol>
         </nav>
     }
@@ -311,7 +313,7 @@ fn name_of(first: &str) -> Option<&'static str> {
         "graph" => "Graph",
         "reviews" => "Reviews",
         "runs" => "Runs",
-        "waiting" => "Why not yet",
+        "waiting" => "Pending",
         "workers" => "Workers",
         "audit" => "Audit",
         "search" => "Search",
@@ -339,14 +341,14 @@ fn list_of(first: &str) -> String {
 fn name_in(before: &[&str], here: &str) -> String {
     let title = match (before, here) {
         (["catalog"], "roles") => "Roles",
-        (["catalog"], "graph") => "How roles hang together",
+        (["catalog"], "graph") => "Dependencies of roles",
         (["catalog"], "imports") => "Imports",
         (["settings"], "account") => "My account",
         (["settings"], "people") => "People",
         (["settings"], "services") => "Service accounts",
         (["settings"], "policy") => "Policy",
         (["noderoles" | "runs", _], "data") => "Data",
-        (["nodes", _], "looks") => "Looks",
+        (["nodes", _], "looks") => "Health checks",
         (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
         (["noderoles" | "workers"] | ["settings", "people"], id) => {
@@ -372,7 +374,7 @@ fn LiveMark() -> impl IntoView {
         }
     });
     view! {
-        <span class=move || if said.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || said.read().0 data-live role="status" title="Whether this page follows what happens">
+        <span class=move || if said.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || said.read().0 data-live role="status" title="Live updates of this page">
             {move || icon(said.read().1)}
             <span class="word">{move || said.read().2.clone()}</span>
         </span>

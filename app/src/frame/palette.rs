@@ -182,7 +182,7 @@ fn Field(offer: Offer, press: impl Fn(ev::KeyboardEvent) + 'static) -> impl Into
             autocomplete="off"
             spellcheck="false"
             maxlength=LONGEST_SEARCH.to_string()
-            placeholder="A node, a role, a review, a page, a command"
+            placeholder="Node, role, review, page or command"
             aria-label="Search and commands"
             aria-autocomplete="list"
             aria-controls=LIST
@@ -213,7 +213,7 @@ fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> i
         };
         all.map(one).collect_view()
     };
-    view! { <ul id=LIST role="listbox" aria-label="What can be chosen">{options}</ul> }.into_any()
+    view! { <ul id=LIST role="listbox" aria-label="Results">{options}</ul> }.into_any()
 }
 
 /// The number of options, for screen readers.
@@ -221,10 +221,10 @@ fn said(offer: Offer, busy: bool) -> String {
     let n = offer.choices.read().len();
     match (n, busy) {
         (0, true) => "Searching".to_owned(),
-        (0, false) if offer.is_open.get() => "Nothing is called like that.".to_owned(),
+        (0, false) if offer.is_open.get() => "No results. Try another name.".to_owned(),
         (0, false) => String::new(),
-        (1, _) => "1 to choose from. Enter takes it.".to_owned(),
-        (n, _) => format!("{n} to choose from: arrows choose, Enter takes it."),
+        (1, _) => "1 result. Press Enter to select it.".to_owned(),
+        (n, _) => format!("{n} results. Use the arrow keys and Enter to select one."),
     }
 }
 
@@ -333,7 +333,7 @@ mod tests {
     use engine::ids::{DeploymentId, DeploymentName, NodeId};
 
     fn deployment(name: &str) -> DeploymentName {
-        DeploymentName::parse(name).expect("a name")
+        DeploymentName::parse(name).expect("valid name")
     }
 
     fn some() -> Found {
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(
             names("nod", &found),
             ["Nodes"],
-            "what was found for another text and does not fit is no answer"
+            "hits for another text are dropped if they do not match"
         );
         assert_eq!(names("web-1", &found), ["web-1.example.com"]);
     }
@@ -382,11 +382,15 @@ mod tests {
         assert_eq!(offer.active.get_untracked(), "palette-0");
         assert_eq!(offer.chosen().map(|choice| choice.act), Some(Act::Go("/nodes".into())));
         offer.step(false);
-        assert_eq!(offer.active.get_untracked(), "palette-0", "round the end of a list of one");
+        assert_eq!(
+            offer.active.get_untracked(),
+            "palette-0",
+            "a list with one option wraps around"
+        );
         offer.type_in("nothing like that".into());
         assert_eq!(offer.active.get_untracked(), "");
         offer.found.set(("nothing like that".into(), some()));
-        assert_eq!(offer.active.get_untracked(), "palette-0", "what comes later is chosen, too");
+        assert_eq!(offer.active.get_untracked(), "palette-0", "late hits are selectable");
         offer.to_end(true);
         assert_eq!(offer.active.get_untracked(), "palette-2");
         let field = view! { <Field offer press=|_| {}/> }.to_html();
@@ -395,7 +399,7 @@ mod tests {
         let chosen = options
             .split("<li")
             .find(|option| option.contains("aria-selected=\"true\""))
-            .expect("one is chosen");
+            .expect("an option is selected");
         assert!(chosen.contains("id=\"palette-2\""), "{options}");
         offer.is_open.set(false);
         let field = view! { <Field offer press=|_| {}/> }.to_html();

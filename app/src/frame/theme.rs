@@ -81,6 +81,6 @@ pub fn ThemeChoice() -> impl IntoView {
             </button>
         }
     });
-    view! { <div class="segmented needs-scripts" role="group" aria-label="Colours">{buttons.collect_view()}</div> }
+    view! { <div class="segmented needs-scripts" role="group" aria-label="Theme">{buttons.collect_view()}</div> }
         .into_any()
 }

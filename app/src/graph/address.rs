@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(
             whole.path_by("web:run").wish.trail,
             Some(TrailWish::From("web:run".into())),
-            "and then anew"
+            "a third end starts a new path"
         );
         let near = first.focused("web:app", GraphWay::Down).as_far_as(Some(2));
         let longest = first.marked(Some(TrailWish::Longest(Length::Time))).coloured(Colour::Owner);

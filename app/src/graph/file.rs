@@ -210,7 +210,7 @@ mod tests {
         ]) {
             assert!(
                 tokens.contains(&format!("--{name}: light-dark({ink},")),
-                "{name} is not {ink} in the style"
+                "{name} is not {ink} in the style sheet"
             );
         }
     }
@@ -257,21 +257,17 @@ mod tests {
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
         let file = svg(&view, Colour::State);
-        for part in [
-            "<title>no longer</title>",
-            "<title>new</title>",
-            ">no longer an edge<",
-            ">new edge<",
-            "2 5",
-        ] {
+        for part in
+            ["<title>removed</title>", "<title>new</title>", ">removed edge<", ">new edge<", "2 5"]
+        {
             assert!(file.contains(part), "{part} in {file}");
         }
         view.edges[1].gone = 3;
-        assert!(svg(&view, Colour::State).contains("<title>2 new, 3 no longer</title>"));
+        assert!(svg(&view, Colour::State).contains("<title>2 new, 3 removed</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
         assert!(
             !svg(&view, Colour::State).contains("edge<"),
-            "a graph of no change has no legend for one"
+            "a graph without changes has no legend for changes"
         );
     }
 

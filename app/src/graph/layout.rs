@@ -567,7 +567,7 @@ mod tests {
         let layout = lay_out(4, &[(0, 3), (1, 2)], MEASURES);
         assert!(layout.places[0].1 < layout.places[1].1);
         assert!(layout.places[3].1 < layout.places[2].1);
-        assert_eq!(layout.places[0].1, layout.places[3].1, "and each stands beside its own");
+        assert_eq!(layout.places[0].1, layout.places[3].1, "each end is next to its start");
     }
 
     #[test]
@@ -610,6 +610,6 @@ mod tests {
     fn positions_keep_order_and_gaps() {
         let placed = apart(&[5.0, 0.0, 0.0, 40.0], &[10.0, 10.0, 10.0]);
         assert!(placed.windows(2).all(|pair| pair[1] - pair[0] >= 10.0 - 1e-9), "{placed:?}");
-        assert_eq!(placed[3], 40.0, "who is far enough away stays");
+        assert_eq!(placed[3], 40.0, "a vertex with enough distance keeps its position");
     }
 }

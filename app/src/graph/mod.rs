@@ -107,11 +107,11 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
 pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
     match (edge.count, edge.added, edge.gone) {
         (_, 0, 0) => None,
-        (0, _, _) => Some(("gone", "no longer".into())),
+        (0, _, _) => Some(("gone", "removed".into())),
         (count, added, 0) if added == count => Some(("added", "new".into())),
         (_, added, 0) => Some(("changed", format!("{added} new"))),
-        (_, 0, gone) => Some(("changed", format!("{gone} no longer"))),
-        (_, added, gone) => Some(("changed", format!("{added} new, {gone} no longer"))),
+        (_, 0, gone) => Some(("changed", format!("{gone} removed"))),
+        (_, added, gone) => Some(("changed", format!("{added} new, {gone} removed"))),
     }
 }
 
@@ -119,11 +119,7 @@ pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
 pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
     let classes: BTreeSet<&str> =
         view.edges.iter().filter_map(|edge| Some(rewired(edge)?.0)).collect();
-    let all = [
-        ("added", "new edge"),
-        ("gone", "no longer an edge"),
-        ("changed", "some of its edges change"),
-    ];
+    let all = [("added", "new edge"), ("gone", "removed edge"), ("changed", "some edges change")];
     all.into_iter().filter(|(class, _)| classes.contains(class)).collect()
 }
 
@@ -161,7 +157,7 @@ impl Shown {
         let view = self.view.read();
         match view.vertices.iter().find(|vertex| vertex.key == key) {
             Some(vertex) => named(vertex),
-            None => key.split_once(':').map_or("what is folded now", |(_, role)| role).to_owned(),
+            None => key.split_once(':').map_or("a folded box", |(_, role)| role).to_owned(),
         }
     }
 
@@ -225,7 +221,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
     let body = move || {
         match (is_empty.get(), is_table.get()) {
         (true, _) => {
-            view! { <p class="inside muted">"There is nothing to draw: no role is bound to a node here yet."</p> }
+            view! { <p class="inside muted">"No noderoles yet. Bind a role to a node on the board."</p> }
                 .into_any()
         }
         (false, true) => view! { <table::Table shown/> }.into_any(),
@@ -261,9 +257,9 @@ fn About(shown: Shown) -> impl IntoView {
                 Some(trail) => way_view(&trail).into_any(),
                 None => view! {
                     <p class="inside muted">
-                        "Choose a box: by pointer, or with the arrow keys, which walk along the edges. " <kbd>"Enter"</kbd> " shows it here, " <kbd>"U"</kbd>
-                        " unfolds, " <kbd>"F"</kbd> " shows only it and what leads to it and follows from it, " <kbd>"P"</kbd>
-                        " begins a path and ends it at another box."
+                        "Choose a box with the pointer or the arrow keys. " <kbd>"Enter"</kbd> " shows its details, " <kbd>"U"</kbd>
+                        " unfolds it, " <kbd>"F"</kbd> " shows only its dependencies and dependents, " <kbd>"P"</kbd>
+                        " starts a path, or ends it at another box."
                     </p>
                 }
                 .into_any(),
@@ -303,17 +299,17 @@ fn About(shown: Shown) -> impl IntoView {
             view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
         let fold = match vertex.one.is_some() {
             true => format!("Fold {}", vertex.role),
-            false => format!("Show its {} one by one", many(vertex.members, "noderole")),
+            false => format!("Unfold its {}", many(vertex.members, "noderole")),
         };
         let is_node = vertex.one.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
-            let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Everything on this node" };
+            let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Show everything on this node" };
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
         let path = match &address.wish.trail {
             Some(TrailWish::From(from)) if *from != vertex.key => {
-                format!("Path from {} to here", shown.called(from))
+                format!("Show path from {} to here", shown.called(from))
             }
-            _ => "Path from here".to_owned(),
+            _ => "Start path here".to_owned(),
         };
         let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
         let path = (!begun).then(|| {
@@ -322,7 +318,7 @@ fn About(shown: Shown) -> impl IntoView {
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.one.as_ref().filter(|one| one.has_page).map(|one| {
-            view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Noderole"</a> }
+            view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
         });
         view! {
             <div class="inside">
@@ -330,24 +326,24 @@ fn About(shown: Shown) -> impl IntoView {
                 <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
                 {trail}
                 <div class="buttons">
-                    <a class="button small" href=address.focused(&vertex.key, GraphWay::Both).link() data-noscroll>"Only this and around it"</a>
+                    <a class="button small" href=address.focused(&vertex.key, GraphWay::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
                     <a class="button small" href=address.toggled_role(&vertex.role).link() data-noscroll>{fold}</a>
                     {is_node}
                     {path}
                     {page}
                 </div>
             </div>
-            {near(parents, "Waits for", "Nothing that is shown.")}
-            {near(children, "Waits for it", "Nothing that is shown.")}
+            {near(parents, "Dependencies", "None in this view.")}
+            {near(children, "Dependents", "None in this view.")}
         }
         .into_any()
     };
     let title = move || match shown.at() {
         Some(at) => named(&shown.view.read().vertices[at]),
         None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => {
-            "The longest way".into()
+            "Longest path".into()
         }
-        None => "Nothing chosen".into(),
+        None => "No box selected".into(),
     };
     view! {
         <aside class="card about" aria-labelledby="graph-about">

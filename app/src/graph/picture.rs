@@ -144,7 +144,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
                 height=height
                 viewBox=view_box
                 role="group"
-                aria-label="Boxes and what waits for what"
+                aria-label="Dependency graph"
                 on:click=click
                 on:keydown=press
                 on:focusin=focus
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(
             moved(Some("c"), (0.0, 210.0)),
             Some((5.0, 60.0)),
-            "the nearest that is still there"
+            "the nearest box that still exists"
         );
         assert_eq!(moved_by(&[], &[], &new_keys, &new, None, (0.0, 0.0)), None);
     }

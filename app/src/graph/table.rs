@@ -78,12 +78,12 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             view! {
                 <tr data-key=vertex.key.clone()>
                     <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>
-                    <td data-label="What"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
-                    <td data-label="In">{vertex.deployment.to_string()}</td>
+                    <td data-label="Name"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
+                    <td data-label="Deployment">{vertex.deployment.to_string()}</td>
                     <td data-label="State"><span class="buttons">{looks}</span></td>
                     {path}
-                    <td data-label="Waits for">{before}</td>
-                    <td data-label="Waits for it">{behind}</td>
+                    <td data-label="Dependencies">{before}</td>
+                    <td data-label="Dependents">{behind}</td>
                 </tr>
             }
         };
@@ -95,12 +95,12 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
                 <thead>
                     <tr>
                         <th scope="col">"Wave"</th>
-                        <th scope="col">"What"</th>
-                        <th scope="col">"In"</th>
+                        <th scope="col">"Name"</th>
+                        <th scope="col">"Deployment"</th>
                         <th scope="col">"State"</th>
                         {move || marks().then(|| view! { <th scope="col">"On the path"</th> })}
-                        <th scope="col">"Waits for"</th>
-                        <th scope="col">"Waits for it"</th>
+                        <th scope="col">"Dependencies"</th>
+                        <th scope="col">"Dependents"</th>
                     </tr>
                 </thead>
                 <tbody>{move || rows()}</tbody>

@@ -36,7 +36,7 @@ pub(super) fn Tools(shown: Shown) -> impl IntoView {
             <span class="grow"></span>
             <span class="muted" role="status">{move || counts()}</span>
             {move || (!is_table.get()).then(|| view! { <Zoom shown/> })}
-            <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Picture" } else { "Table" }}</a>
+            <a class="button small" href=other data-noscroll>{move || if is_table.get() { "Show picture" } else { "Show table" }}</a>
             <a class="button small" href=file download rel="external" aria-label="SVG, download the picture">{icon(Icon::Download)} "SVG"</a>
         </div>
         <div class="graph-tools">
@@ -64,7 +64,7 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
         choice(other.link(), address.wish.way == way, word)
     };
     let ways =
-        [(GraphWay::Both, "Both"), (GraphWay::Up, "Before it"), (GraphWay::Down, "After it")]
+        [(GraphWay::Both, "Both"), (GraphWay::Up, "Dependencies"), (GraphWay::Down, "Dependents")]
             .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
@@ -72,8 +72,8 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     };
     let steps = STEPS.map(Some).into_iter().chain([None]).map(steps).collect_view();
     Some(view! {
-        <span class="buttons" role="group" aria-label="What is shown around it">{ways.collect_view()}</span>
-        <span class="buttons" role="group" aria-label="Edges around it"><span class="muted">"Edges"</span> {steps}</span>
+        <span class="buttons" role="group" aria-label="Direction">{ways.collect_view()}</span>
+        <span class="buttons" role="group" aria-label="Distance in edges"><span class="muted">"Distance"</span> {steps}</span>
     })
 }
 
@@ -105,7 +105,7 @@ fn legend(shown: Shown) -> impl IntoView + use<> {
         }
     };
     let lines = changes(&shown.view.read()).into_iter().map(line).collect_view();
-    view! { <ul class="legend" aria-label="What colours mean">{entries} {lines}</ul> }
+    view! { <ul class="legend" aria-label="Legend">{entries} {lines}</ul> }
 }
 
 fn longest(address: &Address) -> impl IntoView + use<> {
@@ -115,8 +115,8 @@ fn longest(address: &Address) -> impl IntoView + use<> {
         choice(address.marked((!is_here).then_some(wish)).link(), is_here, word)
     };
     view! {
-        <span class="buttons" role="group" aria-label="Mark the longest way">
-            <span class="muted">"Longest way"</span>
+        <span class="buttons" role="group" aria-label="Highlight the longest path">
+            <span class="muted">"Longest path"</span>
             {[(Length::Count, "by steps"), (Length::Time, "by time")].map(one).collect_view()}
         </span>
     }
@@ -129,16 +129,16 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
     let said = match (&wish, &shown.view.read().trail) {
         (TrailWish::From(from), _) => {
             format!(
-                "A path from {}: choose the box where it ends, and there \u{201c}to here\u{201d}, or press P.",
+                "The path starts at {}. Select the box where it ends, then press P.",
                 shown.called(from)
             )
         }
         (_, Some(trail)) => trail.said.clone(),
-        (_, None) => "Looking for it".to_owned(),
+        (_, None) => "Searching for the path".to_owned(),
     };
     let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {
         let now = address.wish.only_trail;
-        let word = if now { "Show all" } else { "Show only this" };
+        let word = if now { "Show all" } else { "Show only the path" };
         view! { <a class="button small" href=address.only_marked(!now).link() data-noscroll>{word}</a> }
     });
     Some(view! {
@@ -146,7 +146,7 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
             <span role="status">{said}</span>
             <span class="grow"></span>
             {only}
-            <a class="button small" href=address.marked(None).link() data-noscroll>"Mark nothing"</a>
+            <a class="button small" href=address.marked(None).link() data-noscroll>"Clear highlight"</a>
         </div>
     })
 }
@@ -164,10 +164,10 @@ fn Zoom(shown: Shown) -> impl IntoView {
         shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
     };
     view! {
-        <span class="buttons needs-scripts" role="group" aria-label="Size of the picture">
-            <button class="button quiet small only-icon" type="button" aria-label="Smaller" on:click=move |_| by(0.8)>"−"</button>
-            <button class="button quiet small only-icon" type="button" aria-label="Larger" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
-            <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit"</button>
+        <span class="buttons needs-scripts" role="group" aria-label="Zoom">
+            <button class="button quiet small only-icon" type="button" aria-label="Zoom out" on:click=move |_| by(0.8)>"−"</button>
+            <button class="button quiet small only-icon" type="button" aria-label="Zoom in" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
+            <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit to window"</button>
         </span>
     }
     .into_any()
@@ -183,9 +183,9 @@ fn Find(shown: Shown) -> impl IntoView {
     let said = move || match found.get() {
         None => String::new(),
         Some(found) if found.is_empty() => {
-            "Nothing that is shown. Enter unfolds the node of that name.".to_owned()
+            "No match in this view. Press Enter to unfold the node with this name.".to_owned()
         }
-        Some(found) => format!("{} found. Enter goes to the next.", found.len()),
+        Some(found) => format!("{} found. Press Enter for the next one.", found.len()),
     };
     let go = move || {
         let Some(found) = found.get_untracked() else { return };

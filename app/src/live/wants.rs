@@ -141,10 +141,10 @@ mod tests {
         assert_eq!(
             wants.lacking(Some(&both)),
             Some((topics(&[Topic::Nodes]), (30, 4))),
-            "behind the last event"
+            "after the last event"
         );
         wants.restart((5, 1));
-        assert!(!wants.has_passed((6, 0)), "a restored journal begins anew");
+        assert!(!wants.has_passed((6, 0)), "a restored journal starts over");
         wants.retain(|who| *who == 2);
         assert!(wants.topics().is_empty());
     }
@@ -157,10 +157,10 @@ mod tests {
         wants.lacking(None);
         wants.told((30, 1));
         wants.join(2, [Topic::Nodes], (30, 1));
-        assert_eq!(wants.lacking(Some(&open)), None, "nothing came since");
+        assert_eq!(wants.lacking(Some(&open)), None, "no new events");
         wants.join(3, [Topic::Nodes], (30, 0));
         assert_eq!(wants.lacking(Some(&open)), Some((open.clone(), (30, 0))));
-        assert!(!wants.has_passed((30, 1)), "told again to whoever asks");
+        assert!(!wants.has_passed((30, 1)), "repeated for new subscribers");
         wants.told((30, 1));
         wants.told((29, 1));
         assert!(wants.has_passed((30, 0)) && !wants.has_passed((30, 1)));
@@ -182,7 +182,7 @@ mod tests {
         assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
         assert!(
             wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2),
-            "what one gives up makes room for it"
+            "replaced topics do not count"
         );
         wants.join(2, [Topic::Runs], (1, 0));
         wants.join(3, [Topic::Targets], (1, 0));

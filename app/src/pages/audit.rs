@@ -24,10 +24,10 @@ use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_or};
 use crate::places;
 
 columns_of!(Part {
-    When "when" "When",
-    Who "who" "Who",
-    What "what" "Did what",
-    ToWhat "to_what" "To what",
+    When "when" "Time",
+    Who "who" "Actor",
+    What "what" "Action",
+    ToWhat "to_what" "Subject",
     Sealed "sealed" "Sealed",
 });
 
@@ -49,10 +49,10 @@ impl ListPage for Entries {
     const NAMES: (&'static str, &'static str) = ("entry", "entries");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::text("who", "Who", "who is").like("ada, or gantry"),
-        Field::text("action", "Did what", "did what is").like("submission.commit"),
-        Field::text("subject", "To what", "to what is").like("a number or an id"),
-        Field::choice("source", "Written by", "written by", || {
+        Field::text("who", "Actor", "actor is").like("ada, or gantry"),
+        Field::text("action", "Action", "action is").like("submission.commit"),
+        Field::text("subject", "Subject", "subject is").like("a number or an id"),
+        Field::choice("source", "Source", "source is", || {
             vec![("database", "the database"), ("all", "all")]
         }),
         Field::moment("since", "From (UTC)", "from"),
@@ -60,7 +60,7 @@ impl ListPage for Entries {
     ];
     const WORDS: &'static [&'static str] = &[CHECK, LINK];
     const NUMBERS: &'static [Part] = &[Part::Sealed];
-    const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "when")];
+    const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "time")];
     const SAME: List = List::Audit;
 
     fn path(self) -> String {
@@ -106,7 +106,7 @@ impl ListPage for Entries {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Audit title="Nothing was done yet"><p>"Whatever anybody does is written here."</p></Empty> }
+        view! { <Empty icon=Icon::Audit title="No entries yet"><p>"Gantry records every change and decision here."</p></Empty> }
             .into_any()
     }
 
@@ -123,21 +123,21 @@ impl ListPage for Entries {
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
         let more = is_more.then(|| {
-            let (text, label) = (pretty(&detail), format!("More of entry {id}"));
+            let (text, label) = (pretty(&detail), format!("Details of entry {id}"));
             view! {
                 <details class="more">
-                    <summary aria-label=label>{icon(Icon::Right)} "More"</summary>
+                    <summary aria-label=label>{icon(Icon::Right)} "Details"</summary>
                     <pre tabindex="0">{text}</pre>
                 </details>
             }
         });
         let seal = move || match entry.read().sealed {
-            Some(place) => view! { <span title="Its place in the chain">{place}</span> }.into_any(),
+            Some(place) => view! { <span title="Position in the chain">{place}</span> }.into_any(),
             None => view! { <span class="muted">"not yet"</span> }.into_any(),
         };
         view! {
             <tr>
-                <td data-label="When" class="muted"><Moment at/></td>
+                <td data-label="Time" class="muted"><Moment at/></td>
                 {with.cell(Part::Who, "", view! { <a href=by>{who}</a> })}
                 {with.cell(Part::What, "", view! { <a href=of_action>{action}</a> })}
                 {with.cell(Part::ToWhat, "", view! { <div>{subject} {more}</div> })}
@@ -151,15 +151,15 @@ impl ListPage for Entries {
     fn below(self, with: With<Self>, _: Callback<()>) -> AnyView {
         let verify = with.listed.with_value(|listed| checking(&listed.address(), 0, ""));
         view! {
-            <section class="card" aria-label="The whole chain">
-                <header><h2>"Is it whole?"</h2></header>
+            <section class="card" aria-label="Integrity of the chain">
+                <header><h2>"Integrity of the chain"</h2></header>
                 <div class="inside">
-                    <p>"Entries are sealed, each link made of the one before: whoever changes or takes out an entry later breaks the chain behind it."</p>
+                    <p>"Each sealed entry contains a hash of the entry before it. If an entry is changed or removed later, the chain breaks at that entry."</p>
                     <div class="buttons">
                         <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
-                        <a class="button" href=places::AUDIT_FILE rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export what is sealed"</a>
+                        <a class="button" href=places::AUDIT_FILE rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
                     </div>
-                    <p class="muted">"The export is checked without any server, by who keeps it:"</p>
+                    <p class="muted">"Verify an export without a server:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
                     <Same of=move |_: Typed| vec![api::calls::check_audit(), api::calls::export_audit()]/>
                 </div>
@@ -224,7 +224,7 @@ pub fn Audit() -> impl IntoView {
         };
         let ways = move || {
             let list = Entries.read(&query.read_untracked()).address();
-            view! { <a class="button" href=list>"Without that"</a> }.into_any()
+            view! { <a class="button" href=list>"Remove the invalid parameters"</a> }.into_any()
         };
         Some(load_or(chain, show, move |problem| problem_in_page(problem, ways())))
     };
@@ -241,46 +241,49 @@ pub fn Audit() -> impl IntoView {
 fn no_place(odd: &str) -> Failure {
     let shown: String = odd.chars().take(40).collect();
     refused(format!(
-        "{CHECK}: {shown:?} is no place in the chain. It is a number: 0 begins at its beginning."
+        "Invalid value {shown:?} of `{CHECK}`: it must be an entry number. Use 0 to start at the first entry."
     ))
 }
 
 /// The result of verifying a part of the chain.
 fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
     let other = (!link.is_empty() && *link != found.chain.from.to_string()).then(|| {
-        "the link that this part goes on from is not the one that the part before ended with"
-            .to_owned()
+        "the first link of this part differs from the last link of the part before it".to_owned()
     });
     let broken = found.broken.clone().or(other);
     let far = found.chain.last;
     let (colour, shape, title) = match &broken {
         Some(_) => ("error", Icon::Error, "The chain is broken".to_owned()),
-        None if found.end == 0 => ("todo", Icon::Todo, "Nothing is sealed yet".to_owned()),
-        None if found.next.is_some() => {
-            ("active", Icon::Active, format!("It holds up to entry {far} of {}", found.end))
-        }
-        None => {
-            ("active", Icon::Active, format!("The chain holds, to its end at entry {}", found.end))
-        }
+        None if found.end == 0 => ("todo", Icon::Todo, "No sealed entries yet".to_owned()),
+        None if found.next.is_some() => (
+            "active",
+            Icon::Active,
+            format!("The chain is valid up to entry {far} of {}", found.end),
+        ),
+        None => (
+            "active",
+            Icon::Active,
+            format!("The chain is valid up to its end at entry {}", found.end),
+        ),
     };
     let said = match broken {
         Some(broken) => format!(
-            "Up to entry {far} it holds; then {broken}. Somebody changed what is kept: compare it with an export or a backup."
+            "The chain is valid up to entry {far}. The check failed: {broken}. Stored entries were changed. Compare them with an export or a backup."
         ),
         None => format!(
-            "Note the end's link {} elsewhere: with it anybody can tell later whether something before it was changed.",
+            "Store the last link {} in another place. With it, you can later check that no earlier entry was changed.",
             found.hash
         ),
     };
     let go_on = found.next.map(|next| {
         let address = checking(list, next, &found.chain.hash.to_string());
-        view! { <a class="button" href=address>"Go on, " {CHECKED} " at a time" {icon(Icon::Right)}</a> }
+        view! { <a class="button" href=address>"Verify up to " {CHECKED} " more entries" {icon(Icon::Right)}</a> }
     });
     let unsealed = (found.unsealed > 0).then(|| {
-        view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet; that follows within a minute."</p> }
+        view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet. Gantry seals new entries within a minute."</p> }
     });
     view! {
-        <section class="notice" data-state=colour role="status" aria-label="What came of verifying">
+        <section class="notice" data-state=colour role="status" aria-label="Verification result">
             {icon(shape)}
             <div>
                 <b>{title}</b>
@@ -324,7 +327,7 @@ mod tests {
         assert_eq!(
             Check::read(&query(&[("check", "abc")])),
             Some(Err("abc".to_owned())),
-            "it is said, not left out"
+            "it is reported, not ignored"
         );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
         let other = Entries.asking(&Entries.read(&all), "who", "bo");

@@ -177,7 +177,7 @@ fn Line(
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
         let said = format!(
-            "Target {target} removed {name}: it is compared, and drawn as a graph, where it was."
+            "Target {target} removed deployment {name}. You can still compare earlier targets and open their graphs."
         );
         view! { <p class="inside">{said}</p> }
     });
@@ -191,7 +191,7 @@ fn Line(
                 <thead>
                     <tr>
                         <th scope="col" class="number">"Target"</th>
-                        <th scope="col">"What for"</th>
+                        <th scope="col">"Title"</th>
                         <th scope="col">"Proposed by"</th>
                         <th scope="col">"Approved by"</th>
                         <th scope="col">"Committed"</th>
@@ -209,13 +209,11 @@ fn Line(
         let next = next.get();
         (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
-    let title = of.map_or_else(
-        || "The line of targets".to_owned(),
-        |name| format!("Targets that changed {name}"),
-    );
+    let title = of
+        .map_or_else(|| "Target history".to_owned(), |name| format!("Targets that changed {name}"));
     view! {
         <ProblemNotice problem=feed.problem()/>
-        <section class="card" aria-label="Line of targets">
+        <section class="card" aria-label="Target history">
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
             {table}
@@ -231,7 +229,7 @@ fn nothing(listed: &Listed<TargetSort>) -> AnyView {
     hidden(listed, "target", "targets").unwrap_or_else(|| {
         view! {
             <Empty icon=Icon::Blueprint title="No targets yet">
-                <p>"The first one comes with the first start of the server."</p>
+                <p>"Gantry creates the first target when the server starts for the first time."</p>
             </Empty>
         }
         .into_any()
@@ -281,7 +279,7 @@ fn row(
     view! {
         <tr data-target=number.0.to_string() data-side=move || side_of(&wanted.read(), number)>
             <td data-label="Target" class="number"><b>{number.0}</b></td>
-            <td data-label="What for"><div class="about">{about} {on} {kind}</div></td>
+            <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
             <td data-label="Committed" class="muted"><span>{by} ", " <Moment at=target.at/></span></td>

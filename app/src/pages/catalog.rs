@@ -29,14 +29,14 @@ pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
     let all = [
         (places::CATALOG, "Versions"),
         (places::ROLES, "Roles"),
-        (places::ROLE_GRAPH, "How they hang together"),
+        (places::ROLE_GRAPH, "Dependencies"),
         (places::IMPORTS, "Imports"),
     ];
     let link = |(place, word): (&'static str, &'static str)| {
         let is_here = (place == here).then_some("page");
         view! { <a class="button small" class:quiet=is_here.is_none() href=place aria-current=is_here>{word}</a> }
     };
-    view! { <nav class="filters" aria-label="Parts of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
+    view! { <nav class="filters" aria-label="Sections of the catalog">{all.map(link).collect_view()}</nav> }.into_any()
 }
 
 columns_of!(Part {
@@ -44,7 +44,7 @@ columns_of!(Part {
     Version "version" "Version",
     Roles "roles" "Roles",
     UsedBy "used_by" "Used by",
-    Lacks "lacks" "Has no longer",
+    Lacks "lacks" "Dropped parts",
     Imported "imported" "Imported",
 });
 
@@ -98,8 +98,8 @@ impl ListPage for Versions {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Catalog title="The catalog is empty">
-                <p>"A barclamp is a file that says which roles there are and how each is run."</p>
+            <Empty icon=Icon::Catalog title="No barclamps yet">
+                <p>"A barclamp is a package of roles with their scripts. Import the first one."</p>
             </Empty>
         }
         .into_any()
@@ -114,7 +114,7 @@ impl ListPage for Versions {
                 .map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
             links.collect_view()
         };
-        let by = move || version.read().by.clone().unwrap_or_else(|| "shipped".into());
+        let by = move || version.read().by.clone().unwrap_or_else(|| "shipped with Gantry".into());
         let which = view! {
             <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
             " "
@@ -158,7 +158,7 @@ pub fn Catalog() -> impl IntoView {
 /// The import button, or the required permission.
 fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
     if !may_import {
-        return view! { <small class="muted">"Importing takes the permission " {OPERATOR} "; an admin can give it."</small> }
+        return view! { <small class="muted">"To import a barclamp, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
             .into_any();
     }
     view! {
@@ -173,15 +173,14 @@ fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
 /// The parts of the previous version that this version lacks.
 fn lacks(version: &BarclampVersion) -> AnyView {
     let Some(before) = &version.before else {
-        return view! { <span class="muted">"the first one"</span> }.into_any();
+        return view! { <span class="muted">"first version"</span> }.into_any();
     };
     if version.disappeared.is_empty() {
-        return view! { <span class="muted">"nothing that " {before.clone()} " had"</span> }
-            .into_any();
+        return view! { <span class="muted">"nothing since " {before.clone()}</span> }.into_any();
     }
     let lines =
         version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
-    view! { <div><span class="muted">"what " {before.clone()} " had:"</span> <ul class="lacks">{lines}</ul></div> }
+    view! { <div><span class="muted">"since " {before.clone()} ":"</span> <ul class="lacks">{lines}</ul></div> }
         .into_any()
 }
 
@@ -197,7 +196,7 @@ fn about(text: &str) -> AnyView {
     }
     view! {
         <details class="muted about">
-            <summary>{icon(Icon::Right)} <span class="first">{first} "…"</span> <span class="all">"Less"</span></summary>
+            <summary>{icon(Icon::Right)} <span class="first">{first} "…"</span> <span class="all">"Show less"</span></summary>
             <p>{text.to_owned()}</p>
         </details>
     }
@@ -221,8 +220,8 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
             <ActionForm action=import attr:class="form">
                 <div class="body">
                     <p class="muted">
-                        "It adds to the catalog and changes nothing that runs: using a version is an edit of a proposal. A barclamp with scripts is a \
-                         folder: import that by the API."
+                        "The import adds to the catalog and changes no deployment. To use a version, add it to a proposal. A barclamp with scripts is a \
+                         folder, which you import with the CLI or API."
                     </p>
                     <div class="field">
                         <label for="import-path">"File name"</label>

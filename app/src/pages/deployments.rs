@@ -26,8 +26,8 @@ columns_of!(Part {
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
     Nodes "nodes" "Nodes",
-    UnderWay "under_way" "Under way",
-    Changed "changed" "Changed by",
+    UnderWay "under_way" "Open changes",
+    Changed "changed" "Last change",
 });
 
 /// The list, and the target of its links.
@@ -57,7 +57,7 @@ pub(super) fn as_tree(listed: Memo<Listed<DeploymentSort>>) -> impl IntoView {
         (!is_usual(&listed)).then(|| listed.sorted(DeploymentSort::USUAL))
     };
     let link = move || {
-        to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "As a tree"</a> })
+        to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "Show as a tree"</a> })
     };
     view! { <div class="buttons">{link}</div> }
 }
@@ -75,7 +75,7 @@ impl ListPage for AllDeployments {
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "State", "state is", || {
             vec![
-                ("held", "held"),
+                ("held", "on hold"),
                 ("proposed", "has a proposal"),
                 ("review", "in review"),
                 ("error", "with errors"),
@@ -136,7 +136,7 @@ impl ListPage for AllDeployments {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Deployments title="No deployments yet">
-                <p>"The first one, system, is there as soon as the first target is."</p>
+                <p>"Gantry creates the first one, system, with the first target."</p>
             </Empty>
         }
         .into_any()

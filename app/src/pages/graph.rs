@@ -69,7 +69,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
         <Title text=heading.clone()/>
         <div class="head">
             <div>
-                <div class="muted">"what waits for what"</div>
+                <div class="muted">"dependencies between steps"</div>
                 <h1>{heading}</h1>
             </div>
             <div class="buttons">

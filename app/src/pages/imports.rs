@@ -21,9 +21,9 @@ const FIRST: usize = 5;
 
 columns_of!(Part {
     Imported "imported" "Imported",
-    Brought "brought" "Brought",
-    Lacks "lacks" "Has no longer",
-    Found "found" "Found in it",
+    Brought "brought" "Versions",
+    Lacks "lacks" "Dropped parts",
+    Found "found" "Findings",
 });
 
 #[derive(Clone, Copy)]
@@ -62,9 +62,9 @@ impl ListPage for AllImports {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Catalog title="Nothing was imported yet">
-                <p>"An import adds versions of barclamps to the catalog, and changes nothing that runs."</p>
-                <a class="button" href=places::CATALOG>"Catalog"</a>
+            <Empty icon=Icon::Catalog title="No imports yet">
+                <p>"An import adds barclamp versions to the catalog. It does not change any deployment."</p>
+                <a class="button" href=places::CATALOG>"Open the catalog"</a>
             </Empty>
         }
         .into_any()
@@ -79,17 +79,17 @@ impl ListPage for AllImports {
             lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
         };
         let found = match report.findings {
-            None => view! { <span class="muted">"was not kept then"</span> }.into_any(),
-            Some(found) => some(lines(found), "nothing"),
+            None => view! { <span class="muted">"not recorded"</span> }.into_any(),
+            Some(found) => some(lines(found), "none"),
         };
         let left_out = (report.left_out > 0).then(|| {
-            view! { <small class="muted">{format!("{} more {} not kept.", many(report.left_out, "line"), either(report.left_out, "was", "were"))}</small> }
+            view! { <small class="muted">{format!("{} {} not stored.", many(report.left_out, "line"), either(report.left_out, "was", "were"))}</small> }
         });
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Brought, "", some(brought, "nothing"))}
-                {with.cell(Part::Lacks, "", some(lines(report.disappeared), "nothing is gone"))}
+                {with.cell(Part::Brought, "", some(brought, "none"))}
+                {with.cell(Part::Lacks, "", some(lines(report.disappeared), "none"))}
                 {with.cell(Part::Found, "", view! { <div>{found} {left_out}</div> })}
             </tr>
         }
@@ -111,7 +111,8 @@ pub fn Imports() -> impl IntoView {
 
 fn version(one: BroughtVersion) -> AnyView {
     let of = places::roles_of(&one.name);
-    let (shape, word) = if one.new { (Icon::Plus, "new") } else { (Icon::Check, "was there") };
+    let (shape, word) =
+        if one.new { (Icon::Plus, "new") } else { (Icon::Check, "already in the catalog") };
     view! {
         <li>
             <a href=of>{one.name.to_string()}</a> " " {one.version} " "

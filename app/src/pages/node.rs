@@ -126,7 +126,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         let (colour, shape, word) = match (node.life.alive, node.life.unavailable.is_none()) {
             _ if unseen => ("blocked", Icon::Blocked, "never reached"),
             (true, true) => ("active", Icon::Active, "alive"),
-            (true, false) => ("warn", Icon::Paused, "out of service"),
+            (true, false) => ("warn", Icon::Paused, "in maintenance"),
             (false, _) => ("error", Icon::Dead, "dead"),
         };
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
@@ -145,7 +145,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         node.read()
             .life
             .seen
-            .map(|seen| view! { <dt>"Reached last"</dt> <dd><Moment at=seen/></dd> })
+            .map(|seen| view! { <dt>"Last reached"</dt> <dd><Moment at=seen/></dd> })
     };
     let joined = move || {
         let life = node.read().life.clone();
@@ -157,19 +157,19 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
             .life
             .boot_id
             .clone()
-            .map(|id| view! { <dt>"Boot id"</dt> <dd><code>{id}</code></dd> })
+            .map(|id| view! { <dt>"Boot ID"</dt> <dd><code>{id}</code></dd> })
     };
     let bootenv = move || {
         let said = node.read().life.bootenv.clone();
-        said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"by its own word"</small></dd> })
+        said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"reported by the node"</small></dd> })
     };
     let added =
         node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
     view! {
-        <section class="card" aria-label="Life">
+        <section class="card" aria-label="State">
             <header>{pill} {since}</header>
             <div class="inside">
-                <ul class="whys" aria-label="Why">{whys}</ul>
+                <ul class="whys" aria-label="Reasons">{whys}</ul>
                 <Service feed/>
                 <dl class="facts">
                     {seen}
@@ -191,7 +191,8 @@ fn whys(node: &NodeView) -> Vec<String> {
     if let Some(out) = &node.life.unavailable {
         let by = by_whom(out.by.as_deref());
         whys.push(format!(
-            "Out of service by {by}: {}. Nothing starts here; states stay, and what runs goes on to its end.",
+            "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and current \
+             runs finish.",
             out.reason
         ));
     }
@@ -199,7 +200,7 @@ fn whys(node: &NodeView) -> Vec<String> {
     match (node.life.alive, last.filter(|look| !look.said.is_empty())) {
         (false, Some(look)) => whys.push(format!("Not reached: {}.", look.said)),
         (false, None) if node.way.ssh.is_some() => {
-            whys.push("Not looked at yet: workers look every ten seconds.".into())
+            whys.push("No health check yet. Workers check every ten seconds.".into())
         }
         (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
         (true, Some(_)) => {
@@ -209,7 +210,7 @@ fn whys(node: &NodeView) -> Vec<String> {
     }
     if node.life.alive && node.life.joined != "confirmed" {
         whys.push(
-            "Nothing starts before a worker was let in and has found out what runs here.".into(),
+            "No run starts until a worker has logged in and checked for running processes.".into(),
         );
     }
     whys
@@ -219,15 +220,20 @@ fn whys(node: &NodeView) -> Vec<String> {
 /// alive, so only the remaining health checks are counted.
 fn counts_as_dead_after(more: u32) -> String {
     match more {
-        0 | 1 => "The last look failed: if the next one does, too, it counts as dead.".into(),
-        more => format!("The last look failed: if the next {more} do, too, it counts as dead."),
+        0 | 1 => {
+            "The last health check failed. If the next one fails too, the node counts as dead."
+                .into()
+        }
+        more => format!(
+            "The last health check failed. If the next {more} fail too, the node counts as dead."
+        ),
     }
 }
 
 fn joined_words(word: &str) -> &'static str {
     match word {
-        "confirmed" => "yes: what runs here is known",
-        "welcomed" => "not quite: what runs here is not known",
+        "confirmed" => "yes: a worker has checked for running processes",
+        "welcomed" => "in progress: a worker must still check for running processes",
         "nack" => "refused",
         _ => "no",
     }
@@ -245,11 +251,11 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
     move || {
         may.get().then(|| {
             let (title, hint, label, value) = match is_out.get() {
-                true => ("Back into service", "Steps may start here again.", "Put into service", "true"),
-                false => ("Take out of service", "Nothing new starts here; every step keeps its state, what runs goes on.", "Take out of service", "false"),
+                true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "true"),
+                false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "false"),
             };
             let reason = anew(set, |refused| {
-                view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why" value=refused.typed("reason")/> }.into_any()
+                view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
             });
             view! {
                 <ActionForm action=set attr:class="form">
@@ -292,8 +298,8 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let hints = Memo::new(move |_| node.read().hints.clone());
     let may = Memo::new(move |_| node.read().may_change.clone());
     view! {
-        <section class="card" aria-label="How it is reached">
-            <header><h2>"How it is reached"</h2> <span class="muted">{move || way.read().transport.clone()}</span></header>
+        <section class="card" aria-label="Connection">
+            <header><h2>"Connection"</h2> <span class="muted">{move || way.read().transport.clone()}</span></header>
             <div class="inside">
                 <dl class="facts">
                     {ssh}
@@ -303,7 +309,7 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
                 </dl>
             </div>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Hints" <span class="muted">"what its roles may want to know before they first run"</span></summary>
+                <summary>{icon(Icon::Right)} "Hints" <span class="muted">"data for roles before their first run"</span></summary>
                 <div class="inside">{move || view! { <DataView value=hints.get()/> }}</div>
             </details>
             {move || match may.get() {
@@ -349,7 +355,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
     let propose = (!record).then(|| view! { <ProposeConnection now=now.clone()/> });
     view! {
         <details class="fold" open=is_refused>
-            <summary>{icon(Icon::Right)} "Change"</summary>
+            <summary>{icon(Icon::Right)} "Edit node"</summary>
             <div class="inside">
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="node" value=now.id.to_string()/>
@@ -480,7 +486,7 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
             <div class="field">
                 <label for="change-address">"Addresses"</label>
                 <input class="input mono" id="change-address" name="address" required autocomplete="off" spellcheck="false" value=ssh.addresses.join(" ")/>
-                <span class="hint">"Names or numbers, tried in this order."</span>
+                <span class="hint">"Host names or IP addresses, tried in this order."</span>
             </div>
             <div class="field">
                 <label for="change-port">"Port"</label>
@@ -493,16 +499,16 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
             <div class="field">
                 <label for="change-key">"Key"</label>
                 <input class="input mono" id="change-key" name="key" required autocomplete="off" spellcheck="false" value=ssh.key/>
-                <span class="hint">"The name of the secret that has the private key."</span>
+                <span class="hint">"The name of the secret that contains the private key."</span>
             </div>
             <div class="field">
-                <label for="change-key-version">"Version of the key"</label>
+                <label for="change-key-version">"Key version"</label>
                 <input class="input mono" id="change-key-version" name="key_version" required inputmode="numeric" autocomplete="off" value=ssh.key_version.to_string()/>
             </div>
             <div class="field">
                 <label for="change-host-key">"Host key"</label>
                 <input class="input mono" id="change-host-key" name="host_key" required autocomplete="off" spellcheck="false" value=ssh.host_key/>
-                <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
+                <span class="hint">"The output of " <code>"ssh-keyscan -t ed25519 HOST"</code> " after the host name. Workers accept no other key."</span>
             </div>
         }
     });
@@ -527,7 +533,7 @@ fn where_and_what(look: &LookView) -> impl IntoView + use<> {
     }
     let several = look.tried.len() > 1;
     let tried = look.tried.iter().map(|tried| {
-        let said = if tried.reached && several { "let in".to_owned() } else { tried.said.clone() };
+        let said = if tried.reached && several { "reached".to_owned() } else { tried.said.clone() };
         line(tried.address.clone(), said)
     });
     let entered = look.tried.iter().any(|tried| tried.reached);
@@ -542,10 +548,10 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
     let looks = Memo::new(move |_| node.read().looks.clone());
     let all = places::node_looks(&node.read_untracked().fqdn);
     view! {
-        <section class="card" aria-label="Looks">
-            <header><h2 class="grow">"Last looks"</h2> <a href=all>"All that are kept"</a></header>
+        <section class="card" aria-label="Health checks">
+            <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
             {move || match looks.read().is_empty() {
-                true => view! { <p class="inside muted">"Nobody has looked yet."</p> }.into_any(),
+                true => view! { <p class="inside muted">"No health checks yet."</p> }.into_any(),
                 false => looks_table(looks.get()).into_any(),
             }}
         </section>
@@ -556,7 +562,7 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
 /// The result of a health check, in a word.
 fn came(reached: bool) -> impl IntoView {
     let (colour, shape, word) = match reached {
-        true => ("active", Icon::Active, "let in"),
+        true => ("active", Icon::Active, "reached"),
         false => ("error", Icon::Dead, "not reached"),
     };
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
@@ -569,9 +575,9 @@ fn looks_table(looks: Vec<LookView>) -> impl IntoView {
             <tr>
                 <td><Moment at=look.at/></td>
                 <td data-label="Result">{came(look.reached)}</td>
-                <td data-label="Where">{where_and_what(&look)}</td>
-                <td data-label="Took" class="num">{look.took_ms} " ms"</td>
-                <td data-label="By" class="muted">{look.by}</td>
+                <td data-label="Address and error">{where_and_what(&look)}</td>
+                <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
+                <td data-label="Worker" class="muted">{look.by}</td>
             </tr>
         }
     };
@@ -581,9 +587,9 @@ fn looks_table(looks: Vec<LookView>) -> impl IntoView {
                 <tr>
                     <th scope="col">"When"</th>
                     <th scope="col">"Result"</th>
-                    <th scope="col">"Where, and what was said"</th>
-                    <th scope="col">"Took"</th>
-                    <th scope="col">"By"</th>
+                    <th scope="col">"Address and error"</th>
+                    <th scope="col">"Duration"</th>
+                    <th scope="col">"Worker"</th>
                 </tr>
             </thead>
             <tbody>{looks.into_iter().map(row).collect_view()}</tbody>
@@ -598,8 +604,8 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     let facts = Memo::new(move |_| node.read().facts.clone());
     let of = |said: FactsOf| {
         let who = match said.source.strip_prefix("role ") {
-            Some(role) => format!("found by {role}"),
-            None => "by its own word".into(),
+            Some(role) => format!("reported by role {role}"),
+            None => "reported by the node".into(),
         };
         let run = said.run.map(|run| view! { ", " <a href=places::run(run)>"run " {run.0}</a> });
         view! {
@@ -616,7 +622,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
         <section class="card" aria-label="Facts">
             <header><h2>"Facts"</h2></header>
             {move || facts.read().is_empty().then(|| view! {
-                <p class="inside muted"><span>"Nothing is known of it yet: bind it to the role " <b>"facts"</b> ", or let it report by a token of its own."</span></p>
+                <p class="inside muted"><span>"No facts yet. Bind the role " <b>"facts"</b> " to the node, or create a token so that the node can report facts."</span></p>
             })}
             {move || facts.get().into_iter().map(of).collect_view()}
         </section>
@@ -626,8 +632,8 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
 
 fn who_says(source: &str) -> &'static str {
     match source {
-        "node" => "What the machine reported of itself; nobody has checked it",
-        _ => "What a role found there",
+        "node" => "Reported by the machine itself, not verified",
+        _ => "Collected by a role on the node",
     }
 }
 
@@ -636,7 +642,7 @@ fn in_graph(node: &NodeView) -> impl IntoView + use<> {
     let graph = places::graph_of_node(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
     view! {
-        <p class="inside muted">"It carries more than these. " <a href=graph>"Those of " {deployment} ", in its graph"</a></p>
+        <p class="inside muted">"The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a></p>
     }
     .into_any()
 }
@@ -648,7 +654,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
     let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
     let count = move || {
-        format!("{}{}", list.read().len(), if node.read().more_noderoles { " of more" } else { "" })
+        format!("{}{}", list.read().len(), if node.read().more_noderoles { " shown" } else { "" })
     };
     let line = |carried: Carried| {
         let title = carried.error.clone();
@@ -664,9 +670,9 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Noderoles">
-            <header><h2>"Carries"</h2> <span class="muted grow">{count}</span> <a href=all>"All"</a></header>
+            <header><h2>"Noderoles"</h2> <span class="muted grow">{count}</span> <a href=all>"All"</a></header>
             <div>
-                {move || list.read().is_empty().then(|| view! { <p class="inside muted">"Nothing: no role is bound to it."</p> })}
+                {move || list.read().is_empty().then(|| view! { <p class="inside muted">"No noderoles yet. Bind roles on the board of a deployment."</p> })}
                 <ul class="link-list">{move || list.get().into_iter().map(line).collect_view()}</ul>
                 {more}
             </div>
@@ -701,7 +707,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=results>"Results"</a>
             </header>
             <div>
-                {move || runs.read().is_empty().then(|| view! { <p class="inside muted">"Nothing has run here yet."</p> })}
+                {move || runs.read().is_empty().then(|| view! { <p class="inside muted">"No runs yet."</p> })}
                 <ul class="link-list">{move || runs.get().into_iter().map(line).collect_view()}</ul>
             </div>
         </section>
@@ -726,14 +732,14 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
         view! { <li><b>{report_word(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
     };
     view! {
-        <section class="card" aria-label="Its own word">
-            <header><h2>"Its own word"</h2></header>
+        <section class="card" aria-label="Reports and tokens">
+            <header><h2>"Reports and tokens"</h2></header>
             <div class="inside">
-                <p class="muted">"By a token of its own the machine may report its start-up, shutdown, boot environment and facts, and nothing else. Workers look into what it says of its life; what they see counts."</p>
+                <p class="muted">"With a token of its own, the machine can report its start-up, shutdown, boot environment and facts. Workers verify a reported start-up or shutdown with a health check."</p>
                 <ul class="plain">{move || reports.get().into_iter().map(said).collect_view()}</ul>
-                {move || reports.read().is_empty().then(|| view! { <p class="muted">"It has reported nothing yet."</p> })}
+                {move || reports.read().is_empty().then(|| view! { <p class="muted">"No reports yet."</p> })}
                 <h3>"Tokens"</h3>
-                {move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> })}
+                {move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> })}
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one_token(token, id, may.get(), revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <Mint feed/> })}
@@ -749,9 +755,9 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
 
 fn report_word(kind: &str) -> &'static str {
     match kind {
-        "startup" => "came up",
-        "shutdown" => "goes down",
-        "bootenv" => "booted",
+        "startup" => "start-up",
+        "shutdown" => "shutdown",
+        "bootenv" => "boot environment",
         _ => "facts",
     }
 }
@@ -767,14 +773,15 @@ fn one_token(
             view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
         }
         (false, Some(at)) => {
-            view! { <span class="muted">"taken back " <Moment at/></span> }.into_any()
+            view! { <span class="muted">"revoked " <Moment at/></span> }.into_any()
         }
         (false, None) => {
             view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any()
         }
     };
-    let used = token.used.map(|at| view! { <span class="muted">", spoke " <Moment at/></span> });
-    let label = format!("Take back the token {}", token.name);
+    let used =
+        token.used.map(|at| view! { <span class="muted">", last used " <Moment at/></span> });
+    let label = format!("Revoke token {}", token.name);
     let by = token.by.map(|by| format!(" by {by}"));
     view! {
         <li>
@@ -783,7 +790,7 @@ fn one_token(
                 <ActionForm action=revoke>
                     <input type="hidden" name="node" value=node.to_string()/>
                     <input type="hidden" name="token" value=token.id.to_string()/>
-                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Take back"</button>
+                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Revoke"</button>
                 </ActionForm>
             })}
         </li>
@@ -802,7 +809,7 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         last.get().map(|made| {
             view! {
                 <div class="notice" role="status">
-                    <p>"Copy it to the machine now: it is shown this once."</p>
+                    <p>"Copy the token to the machine now. It is shown only once."</p>
                     <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
                 </div>
             }
@@ -812,10 +819,10 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         view! {
             <div class="field">
                 <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
+                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
             </div>
             <div class="field">
-                <label for="token-days">"Days that it holds"</label>
+                <label for="token-days">"Validity in days"</label>
                 <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
@@ -827,13 +834,13 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         .into_any()
     });
     view! {
-        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/nodes/ID/tokens."</p>
+        <p class="no-scripts muted">"To create a token without JavaScript, use POST /api/v1/nodes/ID/tokens."</p>
         <ActionForm action=mint attr:class="form needs-scripts">
             <input type="hidden" name="node" value=id.to_string()/>
             {fields}
             {made}
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
+                <button class="button" type="submit" disabled=move || mint.pending().get()>{icon(Icon::Plus)} "Create token"</button>
             </div>
         </ActionForm>
     }
@@ -853,17 +860,17 @@ fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
     move || {
         may.get().then(|| {
             view! {
-                <section class="card" aria-label="Take it out">
+                <section class="card" aria-label="Delete node">
                     <details class="fold" open=is_refused>
-                        <summary>{icon(Icon::Right)} "Take it out…"</summary>
+                        <summary>{icon(Icon::Right)} "Delete node…"</summary>
                         <div class="inside">
                             <ActionForm action=take attr:class="form">
                                 <input type="hidden" name="node" value=id.to_string()/>
-                                <p class="muted">"Nothing was ever committed on it, so only this record of it goes, at once and without a review. Its tokens are none from then on."</p>
+                                <p class="muted">"The node is in no blueprint, so you can delete its record without a review. Its tokens are revoked."</p>
                                 <ProblemNotice problem=problem_of(take)/>
                                 <Same of=move |_: Typed| vec![api::calls::take_out_node(id)]/>
                                 <div class="buttons">
-                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
+                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Bin)} "Delete node"</button>
                                 </div>
                             </ActionForm>
                         </div>

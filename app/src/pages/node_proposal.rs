@@ -44,7 +44,7 @@ fn elsewhere(problem: Problem) -> AnyView {
     };
     problem_page_with(
         problem,
-        view! { <a class="button primary" href=board>"To its board"</a> }.into_any(),
+        view! { <a class="button primary" href=board>"Open the board"</a> }.into_any(),
     )
 }
 
@@ -56,7 +56,11 @@ async fn by_text(id: String) -> Answer<NodeProposal> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    Problem::not_found("Proposals have numbers, and this is none.").into()
+    Problem::not_found(
+        "Proposal not found: the address must end with a proposal number, such as 9. \
+         Open the list of proposals.",
+    )
+    .into()
 }
 
 /// State that all parts of the page share.
@@ -184,7 +188,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                     }
                 >
                     {icon(Icon::Bin)}
-                    "Give it up…"
+                    "Expunge node…"
                 </button>
             </div>
         </div>
@@ -221,7 +225,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
                     {reasons(back)}
                 </div>
             </div>
@@ -269,12 +273,12 @@ fn Carries(draft: Draft) -> impl IntoView {
                 <span class="grow">
                     <b>{role.noderole.to_string()}</b>
                     " "
-                    <span class="muted">"of " {role.deployment.to_string()}</span>
+                    <span class="muted">"in " {role.deployment.to_string()}</span>
                     " "
                     {proposed.then(|| view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "new"</span> })}
                 </span>
                 <span class="buttons">
-                    {act(Icon::Data, "Data", About::Data)}
+                    {act(Icon::Data, "Edit data", About::Data)}
                     {(!proposed).then(|| act(Icon::Again, "Run again", About::Again))}
                     {act(Icon::Bin, "Unbind", About::Unbind)}
                 </span>
@@ -284,13 +288,14 @@ fn Carries(draft: Draft) -> impl IntoView {
     let list = move || {
         let carries = view.read().carries.clone();
         if carries.is_empty() {
-            return view! { <p class="inside muted">"Nothing is bound to it yet."</p> }.into_any();
+            return view! { <p class="inside muted">"No roles are bound to this node yet."</p> }
+                .into_any();
         }
         view! { <ul class="carries">{carries.into_iter().map(line).collect_view()}</ul> }.into_any()
     };
     view! {
         <section class="card" aria-labelledby="carries-title">
-            <header><h2 id="carries-title">"On this node"</h2> <span class="muted">"as it would be"</span></header>
+            <header><h2 id="carries-title">"Noderoles"</h2> <span class="muted">"after the commit"</span></header>
             {move || list()}
         </section>
     }
@@ -336,7 +341,7 @@ fn Bind(draft: Draft) -> impl IntoView {
         });
         if let Some(role) = role {
             wish.put(
-                format!("{role} bound by the proposal."),
+                format!("The proposal binds role {role}."),
                 Callback::new(move |()| place.set(0)),
             );
         }
@@ -354,7 +359,7 @@ fn Bind(draft: Draft) -> impl IntoView {
             <header><h2 id="bind-title">"Bind a role"</h2></header>
             <form class="inside acts" on:submit=bind>
                 <div class="field">
-                    <label for="bind-role">"Role, and the deployment that it is bound in"</label>
+                    <label for="bind-role">"Role and deployment"</label>
                     <select
                         class="input"
                         id="bind-role"
@@ -363,12 +368,12 @@ fn Bind(draft: Draft) -> impl IntoView {
                     >
                         {move || options()}
                     </select>
-                    <span class="hint">"What the role needs comes along. Other machines can't be touched from here."</span>
+                    <span class="hint">"Gantry also adds the roles that this role requires. No other node changes."</span>
                 </div>
                 <Outcome of=wish/>
                 <button class="button" type="submit" disabled=move || nothing() || draft.is_off() || !wish.is_ready() aria-describedby="why-not-edit">
                     {icon(Icon::Plus)}
-                    "Bind"
+                    "Bind role"
                 </button>
                 <small class="muted" id="why-not-edit">{move || view.read().may_edit.clone().err()}</small>
             </form>
@@ -415,7 +420,7 @@ fn Edits(draft: Draft) -> impl IntoView {
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
                 <span class="muted">{edit.actor} ", " <Moment at=edit.at/> {fate}</span>
             </li>
         }
@@ -424,8 +429,8 @@ fn Edits(draft: Draft) -> impl IntoView {
         let edits = view.read().proposal.edits.clone();
         if edits.is_empty() {
             return view! {
-                <Empty icon=Icon::Proposed title="Nothing is proposed yet">
-                    <p>"Bind a role, or unbind one. Nothing happens before somebody else has approved it."</p>
+                <Empty icon=Icon::Proposed title="No edits yet">
+                    <p>"Bind or unbind a role. Nothing runs before another person approves the change."</p>
                 </Empty>
             }
             .into_any();
@@ -510,8 +515,8 @@ fn Review(draft: Draft) -> impl IntoView {
             </ActionForm>
             <ActionForm action=discard attr:class="inside acts">
                 <Which draft/>
-                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Bin)} "Discard the proposal"</button>
-                {move || gone.get().then(|| view! { <p role="status">"It was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
+                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Bin)} "Discard proposal"</button>
+                {move || gone.get().then(|| view! { <p role="status">"The proposal was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
                 <ProblemNotice problem=problem_of(discard)/>
             </ActionForm>
         </section>

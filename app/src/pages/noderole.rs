@@ -57,7 +57,10 @@ async fn by_text(id: String) -> Answer<NoderoleView> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("No noderole has this id. It may have been copied in part.").into()
+    api::Problem::not_found(
+        "Noderole not found: the id in the address is not valid. Open the noderole from its board.",
+    )
+    .into()
 }
 
 /// The details of a noderole, for the panel next to a board.
@@ -94,8 +97,8 @@ fn Details(
             </div>
             <div class="stack">
                 <Attempts noderole/>
-                <Around title="Waits for" none="Nothing: it is a root." list=Memo::new(move |_| noderole.read().parents.clone())/>
-                <Around title="Waits for it" none="Nothing." list=Memo::new(move |_| noderole.read().children.clone()) all=below/>
+                <Around title="Dependencies" none="No dependencies." list=Memo::new(move |_| noderole.read().parents.clone())/>
+                <Around title="Dependents" none="No dependents." list=Memo::new(move |_| noderole.read().children.clone()) all=below/>
             </div>
         </div>
     }
@@ -138,7 +141,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let applied = move || match noderole.read().applied {
         None => "nothing yet".to_owned(),
         Some(applied) if applied == noderole.read().generation => {
-            format!("target {applied}, which is what it should be")
+            format!("target {applied}, up to date")
         }
         Some(applied) => format!("target {applied}"),
     };
@@ -147,16 +150,16 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             <header>
                 <StatePill state/>
                 <span class="muted">"for " {move || view! { <Span from=noderole.read().since to=None/> }}</span>
-                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::waiting_on(&noderole.read().fqdn)>"why not yet, on this node"</a> })}
+                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::waiting_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
             </header>
             <div class="inside">
                 {error}
-                <ul class="whys" aria-label="Why">{whys}</ul>
+                <ul class="whys" aria-label="Reasons">{whys}</ul>
                 <RetryForm feed/>
                 <dl class="facts">
-                    <dt>"Should be"</dt>
-                    <dd>"as of target " {move || noderole.read().generation.0}</dd>
-                    <dt>"Has applied"</dt>
+                    <dt>"Desired"</dt>
+                    <dd>"target " {move || noderole.read().generation.0}</dd>
+                    <dt>"Applied"</dt>
                     <dd>{applied}</dd>
                     <dt>"Node"</dt>
                     <dd>
@@ -211,9 +214,9 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                 <ActionForm action=retry attr:class="form retry">
                     <input type="hidden" name="noderole" value=id/>
                     <div class="field">
-                        <label for="retry-reason">"Try again"</label>
-                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why it should work now" value=reason disabled=move || why_not.read().is_some()/>
-                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "No review is needed: it is tried again toward the same target. To change its data, use a proposal.".into())}</span>
+                        <label for="retry-reason">"Reason for the retry"</label>
+                        <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why the step should succeed now" value=reason disabled=move || why_not.read().is_some()/>
+                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "A retry uses the same target and needs no review. To change the data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
                     <Same of=move |typed: Typed| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
@@ -241,11 +244,11 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                 {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=places::noderole_values(id)/> }}
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "By source"</summary>
+                <summary>{icon(Icon::Right)} "Data by source"</summary>
                 <div class="inside">{move || layers.get().into_iter().map(layer).collect_view()}</div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Wall" <span class="muted">"what the last successful run added"</span></summary>
+                <summary>{icon(Icon::Right)} "Output" <span class="muted">"values that the last successful run added"</span></summary>
                 <div class="inside">{move || view! { <DataView value=wall.get()/> }}</div>
             </details>
             <EditOwnData feed edited/>
@@ -312,30 +315,30 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let (nothing, clear) =
         (Callback::new(|()| ()), Callback::new(move |()| reason.set(String::new())));
     view! {
-        <p class="no-scripts inside muted">"Without scripts data is edited by programs: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
+        <p class="no-scripts inside muted">"Without JavaScript, edit the data over the API: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
             {move || noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.would_join).then(says)}
             <div class="inside">
-                <form class="form" on:submit=put(data, |name| format!("Data of {name} changed in the proposal."), nothing)>
-                    <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
+                <form class="form" on:submit=put(data, |name| format!("The proposal changes the data of {name}."), nothing)>
+                    <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
                     <DataEditor draft name="own-data"/>
                     <Outcome of=data/>
                     <div class="buttons"><PutIn of=data/></div>
                 </form>
-                <form class="form" on:submit=put(again, |name| format!("{name} runs again by the proposal."), clear)>
+                <form class="form" on:submit=put(again, |name| format!("The proposal runs {name} again."), clear)>
                     <div class="field">
-                        <label for="own-again">"Run again although nothing changed"</label>
-                        <input class="input" id="own-again" autocomplete="off" placeholder="Why" disabled=is_again prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
+                        <label for="own-again">"Run again without a change"</label>
+                        <input class="input" id="own-again" autocomplete="off" placeholder="Reason" disabled=is_again prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
                     </div>
                     <Outcome of=again/>
                     <div class="buttons"><PutIn of=again/></div>
                 </form>
-                <form class="form" on:submit=put(unbind, |name| format!("{name} unbound by the proposal."), nothing)>
+                <form class="form" on:submit=put(unbind, |name| format!("The proposal unbinds {name}."), nothing)>
                     <h3>"Unbind"</h3>
                     <label class="choice">
                         <input type="checkbox" prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                        <span><b>"With what can't be without it"</b> " " <small>"Else it stays as long as something needs it."</small></span>
+                        <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
                     </label>
                     <Outcome of=unbind/>
                     <div class="buttons"><PutIn of=unbind grave=true/></div>
@@ -389,7 +392,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
         places::runs_of(&of.deployment, Some(&node), &of.role)
     });
     let none = move || {
-        runs.read().is_empty().then(|| view! { <p class="inside muted">"It has not run yet."</p> })
+        runs.read().is_empty().then(|| view! { <p class="inside muted">"No runs yet."</p> })
     };
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
@@ -404,9 +407,9 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
         }
     };
     view! {
-        <section class="card" aria-label="Attempts">
+        <section class="card" aria-label="Runs">
             <header>
-                <h2>"Attempts"</h2>
+                <h2>"Runs"</h2>
                 <span class="muted grow">{move || counted(runs.read().len())}</span>
                 <a href=all>"All runs"</a>
             </header>
@@ -434,7 +437,7 @@ fn Around(
     };
     let more = move || {
         let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);
-        all.map(|all| view! { <p class="inside"><a href=all>"All of them, in the graph"</a></p> })
+        all.map(|all| view! { <p class="inside"><a href=all>"Show all in the graph"</a></p> })
     };
     let empty =
         move || list.read().is_empty().then(|| view! { <p class="inside muted">{none}</p> });

@@ -26,10 +26,10 @@ use crate::reader::OPERATOR;
 
 columns_of!(Part {
     Name "name" "Node",
-    Life "life" "Life",
+    Life "life" "State",
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
-    Reached "reached" "Reached",
+    Reached "reached" "Connection",
 });
 
 /// The list, and the commands for readers with the permission.
@@ -52,25 +52,25 @@ impl ListPage for AllNodes {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
-        Field::choice("state", "Life", "state is", || {
+        Field::choice("state", "State", "state is", || {
             vec![
                 ("alive", "alive"),
                 ("dead", "dead"),
-                ("unavailable", "unavailable"),
-                ("record", "a record alone"),
+                ("unavailable", "in maintenance"),
+                ("record", "in no blueprint"),
             ]
         }),
         Field::text("deployment", "Deployment", "deployment is"),
     ];
     const SORTS: &'static [(NodeSort, &'static str)] = &[
         (NodeSort::Name, "name"),
-        (NodeSort::State, "life"),
+        (NodeSort::State, "state"),
         (NodeSort::Deployment, "deployment"),
     ];
     const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
     const SAME: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
-    const COMMANDS: Option<&'static str> = Some("Change");
+    const COMMANDS: Option<&'static str> = Some("Actions");
 
     fn path(self) -> String {
         places::NODES.to_owned()
@@ -99,7 +99,7 @@ impl ListPage for AllNodes {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Node title="No nodes yet">
-                <p>"A node is a machine that roles are bound to. Add the first one by its full name, or paste many."</p>
+                <p>"A node is a machine that you bind roles to. Add one by its full name, or paste a list."</p>
             </Empty>
         }
         .into_any()
@@ -163,7 +163,7 @@ pub fn Nodes() -> impl IntoView {
 #[component]
 fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
     if !may_change {
-        return view! { <small class="muted">"Changing nodes takes the permission " {OPERATOR} "; an admin can give it."</small> }
+        return view! { <small class="muted">"To change nodes, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
             .into_any();
     }
     view! {
@@ -173,7 +173,7 @@ fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl Into
         </button>
         <button class="button" type="button" commandfor="add-nodes" command="show-modal" on:click=paste.on_click()>
             {icon(Icon::Plus)}
-            "Paste many"
+            "Paste nodes"
         </button>
     }
     .into_any()
@@ -182,7 +182,7 @@ fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl Into
 fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes) -> impl IntoView {
     let label = move || format!("Move {} to another deployment", node.read().fqdn);
     view! {
-        <td data-label="Change">
+        <td data-label="Actions">
             <span class="buttons">
                 <Alone node=Signal::derive(move || node.read().id) name=Signal::derive(move || node.read().fqdn.clone())/>
                 <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label title=label on:click=move |_| move_to.open(node.get_untracked())>
@@ -190,11 +190,11 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
                     "Move…"
                 </button>
                 {move || node.read().record.then(|| {
-                    let label = format!("Take out… {}, the record", node.read_untracked().fqdn);
+                    let label = format!("Delete… {}", node.read_untracked().fqdn);
                     view! {
                         <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
                             {icon(Icon::Bin)}
-                            "Take out…"
+                            "Delete…"
                         </button>
                     }
                 })}
@@ -208,7 +208,9 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
 fn why_not_yet(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
-    waits.then(|| view! { <small><a href=places::waiting_on(&node.fqdn)>"why not yet"</a></small> })
+    waits.then(
+        || view! { <small><a href=places::waiting_on(&node.fqdn)>"pending steps"</a></small> },
+    )
 }
 
 /// The connection, and the error of the last health check.
@@ -220,9 +222,9 @@ fn reached(node: &NodeSummary) -> impl IntoView + use<> {
 fn life(node: &NodeSummary) -> impl IntoView + use<> {
     let unseen = !node.alive && node.transport == "ssh" && node.unreached.is_none();
     let (colour, shape, word) = match (node.alive, node.available) {
-        _ if unseen => ("blocked", Icon::Blocked, "not looked at yet"),
+        _ if unseen => ("blocked", Icon::Blocked, "not checked yet"),
         (true, true) => ("active", Icon::Active, "alive"),
-        (true, false) => ("warn", Icon::Paused, "unavailable"),
+        (true, false) => ("warn", Icon::Paused, "in maintenance"),
         (false, _) => ("error", Icon::Dead, "dead"),
     };
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
@@ -266,8 +268,8 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
     let is_ready =
         move || !to.read().trim().is_empty() && !is_home.get() && !propose.pending().get();
     let about = move || match is_home.get() {
-        true => "It is there already.",
-        false => "An open proposal there gets the move as a part of it.",
+        true => "The node is already in this deployment.",
+        false => "If the deployment has an open proposal, the move is added to it.",
     };
     let same = move |_: Typed| {
         DeploymentName::parse(to.read().trim())
@@ -279,9 +281,9 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
         <ActionForm action=propose attr:class="form">
             <input type="hidden" name="node" value=node.fqdn/>
             <div class="body">
-                <p class="muted">"A move is a part of the proposal on the deployment that the node goes to. There you see what it comes to before you make it."</p>
+                <p class="muted">"The move becomes an edit in the proposal of the new deployment, where you can preview its impact."</p>
                 <div class="field">
-                    <label for="move-to">"To the deployment"</label>
+                    <label for="move-to">"New deployment"</label>
                     <DeploymentField id="move-to" value=to typed=Callback::new(move |text| to.set(text))/>
                     <span class="hint" role="status">{about}</span>
                 </div>
@@ -289,7 +291,7 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
                 <Same of=same/>
             </div>
             <div class="foot">
-                <button class="button primary" type="submit" disabled=move || !is_ready()>"Open its proposal"</button>
+                <button class="button primary" type="submit" disabled=move || !is_ready()>"Open proposal"</button>
             </div>
         </ActionForm>
     }
@@ -307,15 +309,15 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
     });
     let name =
         move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
-    let title = Signal::derive(move || format!("Take out {}?", name()));
+    let title = Signal::derive(move || format!("Delete {}?", name()));
     view! {
         <Dialog id="take-out-node" title=title handle=take_out.dialog>
             <ActionForm action=act attr:class="form">
                 <input type="hidden" name="node" value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())/>
                 <div class="body">
                     <p>
-                        "Nothing was ever committed on it, so only this record of it goes, at once and without a review. What is proposed on it alone is \
-                         discarded. The machine can be added again under the same name."
+                        "The node is in no blueprint, so you can delete its record without a review. A proposal on the node alone is discarded. \
+                         You can add the machine again under the same name."
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
                     <Same of=move |_: Typed| {
@@ -323,7 +325,7 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Bin)} "Take it out"</button>
+                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Bin)} "Delete node"</button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -391,31 +393,31 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                         name.set(event_target_value(&event));
                     }
                 />
-                <span class="hint">"Its fully qualified domain name; left empty it follows from the MAC address or the serial number. A new node belongs to the deployment system."</span>
+                <span class="hint">"The fully qualified domain name. If it is empty, Gantry derives it from the MAC address or the serial number. A new node is in the deployment system."</span>
                 <Fault id="node-fqdn-fault" of=fault/>
             </div>
             <div class="field">
                 <label for="node-mac">"MAC addresses"</label>
                 <input class="input mono" id="node-mac" name="mac" value=before("mac") autocomplete="off" spellcheck="false" placeholder="00:25:90:aa:00:01"/>
-                <span class="hint">"For a node without a name. Several are parted by spaces."</span>
+                <span class="hint">"For a node without a name. Separate addresses with spaces."</span>
             </div>
             <div class="field">
                 <label for="node-serial">"Serial number"</label>
                 <input class="input mono" id="node-serial" name="serial" value=before("serial") autocomplete="off" spellcheck="false"/>
-                <span class="hint">"Counts when there is neither a name nor a MAC address."</span>
+                <span class="hint">"Used if the node has neither a name nor a MAC address."</span>
             </div>
             <div class="field">
                 <label for="node-root">"Root folder"</label>
                 <input class="input mono" id="node-root" name="root" value=before("root") autocomplete="off" spellcheck="false" placeholder="/srv/nodes/web-7"/>
-                <span class="hint">"The folder that stands for the node's file system: on the worker's machine, or there when it is reached by SSH. There it may be left empty: then it is all of it."</span>
+                <span class="hint">"The folder that is the node's root: on the node if it has an SSH connection, otherwise on the worker's machine. With SSH, the default is the whole file system."</span>
             </div>
             <details class="more" open=is_far>
-                <summary>{icon(Icon::Right)} "Reached by SSH"</summary>
+                <summary>{icon(Icon::Right)} "SSH connection"</summary>
                 <div class="fields">
                     <div class="field">
                         <label for="node-address">"Addresses"</label>
                         <input class="input mono" id="node-address" name="address" value=before("address") autocomplete="off" spellcheck="false" placeholder="10.0.3.7 web-7.mgmt.example.com"/>
-                        <span class="hint">"Names or numbers, tried in this order. Left empty, the node is a folder of the worker's machine."</span>
+                        <span class="hint">"Host names or IP addresses, tried in this order. If empty, the node is a folder on the worker's machine."</span>
                     </div>
                     <div class="field">
                         <label for="node-port">"Port"</label>
@@ -428,12 +430,12 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     <div class="field">
                         <label for="node-key">"Key"</label>
                         <input class="input mono" id="node-key" name="key" value=before("key") autocomplete="off" spellcheck="false" placeholder="deploy/ssh"/>
-                        <span class="hint">"The name of the secret that has the private key. Workers have it as a file; it is never written here."</span>
+                        <span class="hint">"The name of the secret that contains the private key. Workers read the key from a file. Never enter the key itself."</span>
                     </div>
                     <div class="field">
                         <label for="node-host-key">"Host key"</label>
                         <input class="input mono" id="node-host-key" name="host_key" value=before("host_key") autocomplete="off" spellcheck="false" placeholder="ssh-ed25519 AAAA…"/>
-                        <span class="hint">"As " <code>"ssh-keyscan -t ed25519 HOST"</code> " prints it behind the name. Workers take no other one."</span>
+                        <span class="hint">"The output of " <code>"ssh-keyscan -t ed25519 HOST"</code> " after the host name. Workers accept no other key."</span>
                     </div>
                 </div>
             </details>
@@ -449,7 +451,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     {fields}
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add"</button>
+                    <button class="button primary" type="submit" disabled=move || (is_typed.get() && fault.read().is_some()) || add.pending().get()>"Add node"</button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -465,7 +467,7 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let fields = anew(add, |refused| {
         view! {
             <div class="field">
-                <label for="nodes-text">"Nodes, one a line"</label>
+                <label for="nodes-text">"Nodes, one per line"</label>
                 <textarea
                     class="area code"
                     id="nodes-text"
@@ -479,10 +481,10 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     {in_area(refused.typed_or("text", ""))}
                 </textarea>
                 <span class="hint" id="nodes-text-hint">
-                    "A line is a name, then fields such as " <code>"root=/srv/nodes/web-7"</code> " or "
+                    "A line has a name and then fields, such as " <code>"root=/srv/nodes/web-7"</code> " or "
                     <code>"ssh=10.0.3.7 key=deploy/ssh host_key=\"ssh-ed25519 AAAA…\""</code>
-                    ". They mean what they do for one node; double quotes go around what has blanks, and blank lines and what begins with # are left out. All are added, or none; at most "
-                    {limits::INVENTORY} " at once."
+                    ". Put values with spaces in double quotes. A # starts a comment. Gantry adds all nodes or none, at most "
+                    {limits::INVENTORY} "."
                 </span>
                 <span class="hint">"Fields: " {INVENTORY_FIELDS.join(", ")} "."</span>
             </div>
@@ -499,7 +501,7 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
         )
     };
     view! {
-        <Dialog id="add-nodes" title="Paste many nodes".to_owned() handle=handle wide=true refused=Refused::of(add).is_here()>
+        <Dialog id="add-nodes" title="Paste nodes".to_owned() handle=handle wide=true refused=Refused::of(add).is_here()>
             <ActionForm action=add attr:class="form">
                 <div class="body">
                     {fields}
@@ -508,7 +510,7 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     <Same of=move |typed: Typed| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || add.pending().get()>"Add all"</button>
+                    <button class="button primary" type="submit" disabled=move || add.pending().get()>"Add nodes"</button>
                 </div>
             </ActionForm>
         </Dialog>

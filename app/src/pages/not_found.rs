@@ -9,8 +9,6 @@ use crate::parts::problem_page;
 pub fn NotFound() -> impl IntoView {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    let problem = Problem::not_found(
-        "Nothing is at this address. It may have been mistyped, or what was here is gone.",
-    );
+    let problem = Problem::not_found("This page does not exist. Check the address.");
     view! { <main class="page alone">{problem_page(problem)}</main> }.into_any()
 }

@@ -77,12 +77,12 @@ fn is_new(overview: &Overview) -> bool {
 /// The first steps for an empty system.
 fn begin() -> AnyView {
     view! {
-        <section class="card" aria-label="Begin">
-            <header><h2>"Nothing is here yet"</h2></header>
+        <section class="card" aria-label="Get started">
+            <header><h2>"Get started"</h2></header>
             <ol class="inside begin">
-                <li><a class="main" href=places::NODES>"Add a node"</a> ": a machine that roles are bound to, reached by SSH or a folder on a worker's machine."</li>
-                <li><a class="main" href=places::CATALOG>"Import a barclamp"</a> ": a file that says which roles there are and how each is run."</li>
-                <li><a class="main" href=places::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. Somebody else reviews it, and then it runs."</li>
+                <li><a class="main" href=places::NODES>"Add a node"</a> ": a machine that workers reach over SSH, or a folder on a worker's machine."</li>
+                <li><a class="main" href=places::CATALOG>"Import a barclamp"</a> ": a package of roles with their scripts."</li>
+                <li><a class="main" href=places::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. After another person approves it and the review is committed, it runs."</li>
             </ol>
         </section>
     }
@@ -101,7 +101,11 @@ fn ills(overview: &Overview) -> Vec<String> {
     ills.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
     ills.extend(some(overview.steps.error, "step failed", "steps failed"));
     ills.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
-    ills.extend(some(overview.deployments.held, "deployment is held", "deployments are held"));
+    ills.extend(some(
+        overview.deployments.held,
+        "deployment is on hold",
+        "deployments are on hold",
+    ));
     ills
 }
 
@@ -119,7 +123,7 @@ fn Verdict(overview: Memo<Overview>) -> impl IntoView {
         (false, false) => ("warn", Icon::Warn),
     };
     let words = move || match said.read().is_empty() {
-        true => "all is well".to_owned(),
+        true => "no problems".to_owned(),
         false => said.read().join(", "),
     };
     view! { <span class="pill wraps" data-state=move || look().0>{move || icon(look().1)} {words}</span> }.into_any()
@@ -144,7 +148,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Steps">
             <header>
                 <h2>"Steps"</h2>
-                <a class="muted" href=places::BLUEPRINTS>"toward target " {move || overview.read().target.0}</a>
+                <a class="muted" href=places::BLUEPRINTS>"target " {move || overview.read().target.0}</a>
             </header>
             <div class="inside">
                 <ul class="figures">
@@ -183,16 +187,16 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
         view! {
             <li>
                 <a class="main" href=places::waiting_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
-                <small class="muted">"freed by " {reason.frees()}</small>
+                <small class="muted">"resolved by " {reason.frees()}</small>
             </li>
         }
     };
     view! {
-        <section class="card" aria-label="What waits, and why">
-            <header><h2>"What waits, and why"</h2></header>
+        <section class="card" aria-label="Pending steps">
+            <header><h2>"Pending steps"</h2></header>
             <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
-                {move || all.read().is_empty().then(|| view! { <li class="muted">"Nothing waits: every step is done or under way."</li> })}
+                {move || all.read().is_empty().then(|| view! { <li class="muted">"No pending steps."</li> })}
                 {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
             </ul>
         </section>
@@ -210,8 +214,8 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
             <header><h2>"Reviews"</h2></header>
             <ul class="short-lines">
                 <li><a class="main" href=mine>"Waiting for you" <span class="num">{move || overview.read().reviews.to_string()}</span></a></li>
-                <li><a href=places::REVIEWS>"Open" <span class="num">{move || overview.read().open_reviews}</span></a></li>
-                <li><a href=proposed>"Deployments being changed" <span class="num">{move || overview.read().deployments.proposed}</span></a></li>
+                <li><a href=places::REVIEWS>"Open reviews" <span class="num">{move || overview.read().open_reviews}</span></a></li>
+                <li><a href=proposed>"Deployments with an open proposal" <span class="num">{move || overview.read().deployments.proposed}</span></a></li>
             </ul>
         </section>
     }
@@ -225,7 +229,7 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
         match overview.read().enabled {
         true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
         false => {
-            view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off: nothing starts"</span> }.into_any()
+            view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "off, no run starts"</span> }.into_any()
         }
     }
     };
@@ -237,15 +241,15 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
     };
     let link = |state: &str| format!("{}?state={state}", places::RUNS);
     view! {
-        <section class="card" aria-label="What carries it out">
-            <header><h2>"What carries it out"</h2></header>
+        <section class="card" aria-label="System status">
+            <header><h2>"System status"</h2></header>
             <dl class="facts inside">
                 <dt>"Execution"</dt>
                 <dd>{switch}</dd>
                 <dt>"Workers"</dt>
                 <dd>
                     <a href=format!("{}?alive=true", places::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
-                    ", for " {move || many(overview.read().workers.capacity, "run")} " at once"
+                    ", up to " {move || many(overview.read().workers.capacity, "run")} " at once"
                 </dd>
                 <dt>"Queue"</dt>
                 <dd><a href=link("queued")><span class="num">{move || overview.read().queue.queued}</span> " queued"</a> {waits}</dd>
@@ -253,17 +257,17 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
                 <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> {move || either(overview.read().queue.running, " run", " runs")}</a></dd>
                 <dt>"Nodes"</dt>
                 <dd>
-                    <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in all"</a>
+                    <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in total"</a>
                     ", "
                     <a href=places::nodes_that_are(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
                     ", "
-                    <a href=places::nodes_that_are(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " out of service"</a>
+                    <a href=places::nodes_that_are(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
-                    <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in all"</a>
+                    <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
                     ", "
-                    <a href=places::deployments_that_are(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " held"</a>
+                    <a href=places::deployments_that_are(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " on hold"</a>
                 </dd>
             </dl>
         </section>
@@ -291,10 +295,10 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         }
     };
     view! {
-        <section class="card" aria-label="Committed last">
+        <section class="card" aria-label="Latest commits">
             <header>
-                <h2 class="grow">"Committed last"</h2>
-                <a href=places::BLUEPRINTS>"All"</a>
+                <h2 class="grow">"Latest commits"</h2>
+                <a href=places::BLUEPRINTS>"All targets"</a>
             </header>
             <ul class="short-lines">{rows(list.into(), |target| target.number, row)}</ul>
         </section>
@@ -341,7 +345,7 @@ mod tests {
             "no worker is alive",
             "1 step failed",
             "2 nodes are dead",
-            "1 deployment is held",
+            "1 deployment is on hold",
         ];
         assert_eq!(ills(&ill), said);
     }

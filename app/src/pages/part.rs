@@ -163,8 +163,8 @@ pieces! {
 /// The message instead of a piece that cannot be loaded.
 pub(super) fn not_loaded() -> AnyView {
     let problem = api::Problem::unavailable(
-        "This part of the page could not be loaded: the connection is gone, or Gantry was replaced by another version meanwhile. Load the \
-         page again.",
+        "This part of the page could not be loaded: the connection was lost, or Gantry was \
+         upgraded. Reload the page.",
     );
     view! { <ProblemNotice problem=Some(problem)/> }.into_any()
 }
@@ -186,8 +186,9 @@ pub(super) fn name_in_head(part: &str) {
 
 /// The message instead of a page while its chunk cannot be loaded and the server is unreachable.
 fn away() -> impl IntoView {
-    let detail = "This page was not loaded yet, and the server does not answer. What you were looking at is a step back.";
-    problem_page(api::Problem::new(503, UNREACHABLE, "The server can't be reached", detail))
+    let detail = "This page was not loaded before, and the server does not respond. Go back to return \
+                  to the previous page.";
+    problem_page(api::Problem::new(503, UNREACHABLE, "Cannot reach the server", detail))
 }
 
 /// Waits for the chunk. If it cannot be loaded, the browser navigates to the requested address, and

@@ -148,7 +148,7 @@ impl ListPage for Changes {
     type Key = (bool, i64);
 
     const ID: &'static str = "review";
-    const NAMES: (&'static str, &'static str) = ("review", "of them");
+    const NAMES: (&'static str, &'static str) = ("review", "reviews");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("deployment", "Deployment", "deployment is"),
@@ -279,8 +279,8 @@ pub fn Reviews() -> impl IntoView {
         <Title text="Reviews"/>
         <div class="head"><h1>"Reviews"</h1></div>
         <div class="filters spread">
-            <nav class="buttons" aria-label="Filter by what became of them">{move || fates(&listed.read())}</nav>
-            <nav class="buttons" aria-label="Filter by whose they are">{move || whose(&listed.read())}</nav>
+            <nav class="buttons" aria-label="Filter by state">{move || fates(&listed.read())}</nav>
+            <nav class="buttons" aria-label="Filter by person">{move || whose(&listed.read())}</nav>
         </div>
         {list.view()}
     }
@@ -305,7 +305,7 @@ fn whose(listed: &Listed<ReviewSort>) -> AnyView {
         let of = if whose == Whose::ForMe { Of::Reviews(Fate::Open) } else { of };
         link(other(listed, of, whose), word, whose == now)
     };
-    [(Whose::All, "everybody’s"), (Whose::ForMe, "waiting for me"), (Whose::Mine, "mine")]
+    [(Whose::All, "everyone’s"), (Whose::ForMe, "waiting for me"), (Whose::Mine, "mine")]
         .map(one)
         .collect_view()
         .into_any()
@@ -315,8 +315,8 @@ fn whose(listed: &Listed<ReviewSort>) -> AnyView {
 fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     if has_next {
         return view! {
-            <Empty icon=Icon::Search title="Nothing here so far">
-                <p>"A search looks through a few thousand reviews at a time. Older ones may fit."</p>
+            <Empty icon=Icon::Search title="No matches so far">
+                <p>"A search covers a few thousand reviews at a time. Older reviews may match."</p>
             </Empty>
         }
         .into_any();
@@ -324,8 +324,8 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     let (of, whose) = here(listed);
     if whose == Whose::ForMe && !listed.is_narrow() && listed.place().is_none() {
         return view! {
-            <Empty icon=Icon::Check title="Nothing waits for you">
-                <p>"Here are the reviews that you could judge or commit at this moment."</p>
+            <Empty icon=Icon::Check title="No reviews wait for you">
+                <p>"This list shows the reviews that you can judge or commit now."</p>
             </Empty>
         }
         .into_any();
@@ -337,11 +337,11 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
     if whose != Whose::All {
         let to = other(listed, of, Whose::All);
         let word = if of == Of::Reviews(Fate::Any) {
-            "All".to_owned()
+            "Show all".to_owned()
         } else {
-            format!("All that are {}", of.word())
+            format!("Show all ({})", of.word())
         };
-        return view! { <Empty icon=Icon::Search title="None fits"><a class="button" href=to>{word}</a></Empty> }
+        return view! { <Empty icon=Icon::Search title="No matches"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
     }
     nothing_yet(of)
@@ -350,28 +350,28 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
 fn nothing_yet(of: Of) -> AnyView {
     let (title, said) = match of {
         Of::Reviews(Fate::Open) => (
-            "No review is open",
-            "Propose changes on a deployment's board and submit them; they wait here for somebody else's approval.",
+            "No open reviews",
+            "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
         Of::Reviews(Fate::Committed) => {
-            ("Nothing was committed yet", "What was approved and committed is listed here.")
+            ("No committed reviews yet", "Committed reviews are listed here.")
         }
         Of::Reviews(Fate::Discarded) => {
-            ("Nothing was discarded", "Reviews of discarded proposals are listed here.")
+            ("No discarded reviews", "Reviews of discarded proposals are listed here.")
         }
         Of::Reviews(Fate::Any) => (
-            "Nothing was submitted yet",
-            "Propose changes on a deployment's board and submit them; they wait here for somebody else's approval.",
+            "No reviews yet",
+            "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
         Of::Drafts => (
-            "No proposal waits to be submitted",
-            "Proposals that are open and not submitted as they are stand here.",
+            "No proposals to submit",
+            "Open proposals with edits that are not submitted are listed here.",
         ),
     };
     view! {
         <Empty icon=Icon::Review title=title>
             <p>{said}</p>
-            <a class="button" href=places::DEPLOYMENTS>"Deployments"</a>
+            <a class="button" href=places::DEPLOYMENTS>"Open deployments"</a>
         </Empty>
     }
     .into_any()
@@ -401,7 +401,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
 /// The row of a proposal that is not submitted. Its cells name the missing parts.
 fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     let by = move || match proposal.read().authors.join(", ") {
-        nobody if nobody.is_empty() => "nobody yet".to_owned(),
+        nobody if nobody.is_empty() => "no one yet".to_owned(),
         authors => authors,
     };
     let edits = move || many(proposal.read().edits, "edit");
@@ -430,7 +430,7 @@ fn place(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
         Some(node) => {
-            (places::proposal(proposal.id), format!("node {} alone, in {deployment}", node.fqdn))
+            (places::proposal(proposal.id), format!("node {} only, in {deployment}", node.fqdn))
         }
         None => (places::deployment(deployment), deployment.to_string()),
     }
@@ -439,7 +439,7 @@ fn place(proposal: &ProposalSummary) -> (String, String) {
 /// The scope of a review: a deployment or one node.
 fn scope(review: &ReviewSummary) -> String {
     match &review.node {
-        Some(node) => format!("node {node} alone, in {}", review.deployment),
+        Some(node) => format!("node {node} only, in {}", review.deployment),
         None => review.deployment.to_string(),
     }
 }
@@ -447,14 +447,14 @@ fn scope(review: &ReviewSummary) -> String {
 #[component]
 pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (colour, shape, word) = match state {
-        ReviewState::Waiting => ("warn", Icon::Review, "waits for review"),
-        ReviewState::Open => ("active", Icon::Check, "may be committed"),
-        ReviewState::Objected => ("error", Icon::Cross, "objected"),
+        ReviewState::Waiting => ("warn", Icon::Review, "waiting for review"),
+        ReviewState::Open => ("active", Icon::Check, "ready to commit"),
+        ReviewState::Objected => ("error", Icon::Cross, "has objections"),
         ReviewState::Faulty => ("error", Icon::Error, "has errors"),
-        ReviewState::Discussed => ("warn", Icon::Talk, "threads are open"),
+        ReviewState::Discussed => ("warn", Icon::Talk, "has open threads"),
         ReviewState::Stale => ("warn", Icon::Lost, "stale"),
         ReviewState::Replaced => ("blocked", Icon::Redo, "replaced"),
-        ReviewState::SentBack => ("warn", Icon::Undo, "back with its authors"),
+        ReviewState::SentBack => ("warn", Icon::Undo, "returned to its authors"),
         ReviewState::Committed => ("active", Icon::Active, "committed"),
         ReviewState::Discarded => ("blocked", Icon::Bin, "discarded"),
     };
@@ -491,20 +491,16 @@ mod tests {
             "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7"
         );
         assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
-        assert_eq!(
-            wanted.all(),
-            "/reviews?state=committed&whose=mine",
-            "what became of them is no filter"
-        );
+        assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
         assert_eq!(
             other(&read(&[]), Of::Drafts, Whose::All),
             places::DRAFTS,
-            "the address that others lead to"
+            "the address of the drafts list"
         );
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
-        assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("There are: open, drafts")));
-        assert_eq!(odd.word("text"), "x", "the rest is kept");
+        assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("Use one of: open, drafts")));
+        assert_eq!(odd.word("text"), "x", "valid parameters are kept");
     }
 
     #[test]

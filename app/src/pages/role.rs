@@ -57,7 +57,7 @@ fn Whole(view: RoleView) -> impl IntoView {
         <div class="head">
             <h1>{name.to_string()}</h1>
             <div class="buttons">
-                <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Among other roles"</a>
+                <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Show dependencies"</a>
             </div>
         </div>
         // No tab is the current one.
@@ -74,17 +74,17 @@ fn Whole(view: RoleView) -> impl IntoView {
                 {fact("Flags", text(flags.join(", ")))}
                 {fact("Requires", meant(requires))}
                 {fact("Reads", meant(wants))}
-                {fact("Answers to", text(role.provides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))}
+                {fact("Provides", text(role.provides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))}
                 {fact("Conflicts with", names(role.conflicts.iter().cloned().collect()))}
-                {fact("Comes before", names(role.preceeds.iter().cloned().collect()))}
+                {fact("Precedes", names(role.preceeds.iter().cloned().collect()))}
                 {fact("Required by", names(required_by))}
-                {fact("Also in", (!namesakes.is_empty()).then(|| namesakes.into_any()))}
+                {fact("Also defined in", (!namesakes.is_empty()).then(|| namesakes.into_any()))}
             </dl>
         </div>
         {attributes(role.attribs)}
         {scripts(role.scripts)}
-        {document("How it runs", run)}
-        {document("Data that it begins with", role.template)}
+        {document("Execution", run)}
+        {document("Initial data", role.template)}
         {uses(bound)}
         {history(versions)}
         <Same of=move |_: Typed| {
@@ -114,10 +114,8 @@ fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> 
     let one = |one: Meant<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
-            [] => {
-                view! { <li>{said} " " <span class="muted">"(nobody in the catalog)"</span></li> }
-                    .into_any()
-            }
+            [] => view! { <li>{said} " " <span class="muted">"(not in the catalog)"</span></li> }
+                .into_any(),
             [only] if only.as_str() == said => {
                 view! { <li><a href=places::role(only)>{said}</a></li> }.into_any()
             }
@@ -126,7 +124,8 @@ fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> 
                     .iter()
                     .map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
                 let by = by.collect_view();
-                view! { <li>{said} " " <span class="muted">"by "</span> {by}</li> }.into_any()
+                view! { <li>{said} " " <span class="muted">"provided by "</span> {by}</li> }
+                    .into_any()
             }
         }
     };
@@ -144,7 +143,7 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
             <tr>
                 <td><div><b>{attrib.name.to_string()}</b> <div class="muted">{attrib.description}</div></div></td>
                 <td data-label="Path"><code>{attrib.map.join("/")}</code></td>
-                <td data-label="Without one">{shown(attrib.default)}</td>
+                <td data-label="Default">{shown(attrib.default)}</td>
                 <td data-label="Schema">{shown(attrib.schema)}</td>
             </tr>
         }
@@ -159,7 +158,7 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
                         <tr>
                             <th scope="col">"Attribute"</th>
                             <th scope="col">"Path"</th>
-                            <th scope="col">"Without one"</th>
+                            <th scope="col">"Default"</th>
                             <th scope="col">"Schema"</th>
                         </tr>
                     </thead>
@@ -193,7 +192,7 @@ fn document(title: &'static str, value: Value) -> Option<AnyView> {
 
 fn uses(all: Vec<RoleUse>) -> AnyView {
     if all.is_empty() {
-        return view! { <h2>"Bound"</h2> <p class="muted">"No deployment has it. A deployment gets roles on its board."</p> }
+        return view! { <h2>"Deployments"</h2> <p class="muted">"No deployment uses this role yet. Add it on the board of a deployment."</p> }
             .into_any();
     }
     let row = |one: RoleUse| {
@@ -206,7 +205,7 @@ fn uses(all: Vec<RoleUse>) -> AnyView {
     };
     let rows = all.into_iter().map(row).collect_view();
     view! {
-        <h2>"Bound"</h2>
+        <h2>"Deployments"</h2>
         <div class="card">
             <table class="table folds">
                 <thead><tr><th scope="col">"Deployment"</th><th scope="col" class="number">"Noderoles"</th></tr></thead>
@@ -221,11 +220,11 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
     let row = |one: RoleVersion| {
         let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " };
         let used = one.used_by.into_iter().map(link).collect_view();
-        let same = if one.same { "as in the newest" } else { "different" };
+        let same = if one.same { "same as in the newest version" } else { "different" };
         view! {
             <tr>
                 <td>{one.version}</td>
-                <td data-label="The role">{same}</td>
+                <td data-label="Role">{same}</td>
                 <td data-label="Used by"><span>{used}</span></td>
             </tr>
         }
@@ -235,7 +234,7 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
         <h2>"Versions"</h2>
         <div class="card">
             <table class="table folds">
-                <thead><tr><th scope="col">"Version"</th><th scope="col">"The role"</th><th scope="col">"Used by"</th></tr></thead>
+                <thead><tr><th scope="col">"Version"</th><th scope="col">"Role"</th><th scope="col">"Used by"</th></tr></thead>
                 <tbody>{rows}</tbody>
             </table>
         </div>

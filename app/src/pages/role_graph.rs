@@ -46,12 +46,12 @@ pub fn RoleGraphPage() -> impl IntoView {
     let graph = Resource::new(move || wanted.get(), calls::role_graph);
     let is_part = move || wanted.with(|wanted| *wanted != RoleGraphWanted::default());
     view! {
-        <Title text="How roles hang together"/>
-        <div class="head"><h1>"How roles hang together"</h1></div>
+        <Title text="Dependencies of roles"/>
+        <div class="head"><h1>"Dependencies of roles"</h1></div>
         {parts_of_it(places::ROLE_GRAPH)}
         <Ask place=places::ROLE_GRAPH>
             {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
-            {text_field("graph-role", "role", "Around role", Signal::derive(move || wanted.read().role.clone()))}
+            {text_field("graph-role", "role", "Connected to role", Signal::derive(move || wanted.read().role.clone()))}
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
         </Ask>
@@ -69,9 +69,9 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
     if graph.count > DRAWN {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Graph title=format!("{} roles are too many for one picture", graph.count)>
-                    <p>{format!("At most {DRAWN} are drawn. Ask for one barclamp, or for what is around one role.")}</p>
-                    <a class="button" href=places::ROLES>"Choose among all roles"</a>
+                <Empty icon=Icon::Graph title=format!("{} roles are too many for one graph", graph.count)>
+                    <p>{format!("The graph shows at most {DRAWN} roles. Filter by a barclamp, or by a connected role.")}</p>
+                    <a class="button" href=places::ROLES>"Show all roles"</a>
                 </Empty>
             </div>
         }
@@ -79,32 +79,32 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
     }
     if graph.roles.is_empty() {
         let what =
-            if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No role fits" };
+            if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No matching roles" };
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
-                    <p>"Roles come with barclamps."</p>
-                    <a class="button" href=places::CATALOG>"Catalog"</a>
+                    <p>"Roles are defined in barclamps."</p>
+                    <a class="button" href=places::CATALOG>"Open catalog"</a>
                 </Empty>
             </div>
         }
         .into_any();
     }
     let said = format!(
-        "{}, {}. What comes first is on the left.",
+        "{}, {}. Roles that run first are on the left.",
         many(graph.roles.len(), "role"),
-        many(graph.edges.len(), "tie")
+        many(graph.edges.len(), "edge")
     );
     let picture = svg(&graph, &wanted.role);
     view! {
-        <p class="muted">{said} " " <a href=format!("{}#ties", address(&wanted))>"The same as a table"</a></p>
-        <div class="card role-map" role="group" aria-label="Roles and their ties" tabindex="0" inner_html=picture></div>
+        <p class="muted">{said} " " <a href=format!("{}#ties", address(&wanted))>"Show as a table"</a></p>
+        <div class="card role-map" role="group" aria-label="Roles and their dependencies" tabindex="0" inner_html=picture></div>
         <ul class="role-legend muted">
             <li><i class="requires"></i> "requires"</li>
             <li><i class="reads"></i> "reads an attribute of"</li>
             <li><i class="preceeds"></i> "is preceded by"</li>
         </ul>
-        <h2 id="ties">"Ties"</h2>
+        <h2 id="ties">"Dependencies"</h2>
         <div class="card">{table(&graph)}</div>
     }
     .into_any()
@@ -130,7 +130,7 @@ fn table(graph: &RoleGraph) -> AnyView {
                 let word = match edge.tie {
                     RoleTie::Requires => "",
                     RoleTie::Reads => " (reads)",
-                    RoleTie::Preceeds => " (preceeds)",
+                    RoleTie::Preceeds => " (precedes)",
                 };
                 view! { <li><a href=places::role_in(&other.name, &other.barclamp)>{other.name.to_string()}</a> {word}</li> }
             };

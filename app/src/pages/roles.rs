@@ -76,7 +76,7 @@ impl ListPage for AllRoles {
 
     fn caption(page: &RolePage) -> Option<String> {
         Some(match page.count {
-            1 => "One role".to_owned(),
+            1 => "1 role".to_owned(),
             count => format!("{count} roles"),
         })
     }
@@ -84,8 +84,8 @@ impl ListPage for AllRoles {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Catalog title="No roles yet">
-                <p>"Roles come with barclamps. Import the first one."</p>
-                <a class="button" href=places::CATALOG>"Catalog"</a>
+                <p>"Roles are defined in barclamps. Import the first one."</p>
+                <a class="button" href=places::CATALOG>"Open catalog"</a>
             </Empty>
         }
         .into_any()
@@ -96,7 +96,7 @@ impl ListPage for AllRoles {
         let (page, of) =
             (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
         let barclamp = view! { <span><a href=of>{first.barclamp.to_string()}</a> " " {move || role.read().version.clone()}</span> };
-        let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments}</span> };
+        let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments} " deployment(s)"</span> };
         view! {
             <tr>
                 <td>

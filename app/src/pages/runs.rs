@@ -23,7 +23,7 @@ columns_of!(Part {
     Noderole "noderole" "Noderole",
     Deployment "deployment" "Deployment",
     Worker "worker" "Worker",
-    Took "took" "Took",
+    Took "took" "Duration",
     Queued "queued" "Queued",
 });
 
@@ -50,7 +50,7 @@ impl ListPage for AllRuns {
     ];
     const NUMBERS: &'static [Part] = &[Part::Took];
     const SORTS: &'static [(RunSort, &'static str)] =
-        &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Took, "took")];
+        &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Took, "duration")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
     const SAME: List = List::Runs;
 
@@ -89,8 +89,8 @@ impl ListPage for AllRuns {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Run title="No runs">
-                <p>"Steps run when a change is committed. Here is every attempt, with its log."</p>
+            <Empty icon=Icon::Run title="No runs yet">
+                <p>"Commit a change to start runs. Every attempt is listed here with its log."</p>
             </Empty>
         }
         .into_any()

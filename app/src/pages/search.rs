@@ -29,7 +29,7 @@ pub fn Search() -> impl IntoView {
         <div class="head"><h1>"Search"</h1></div>
         <Ask place=places::SEARCH>
             <div class="field">
-                <label for="search-text">"A part of a name or a title, or a number"</label>
+                <label for="search-text">"Part of a name or title, or a number"</label>
                 <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get() prop:value=move || text.get()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
@@ -37,7 +37,7 @@ pub fn Search() -> impl IntoView {
         {load_or(
             found,
             move |found| results(&text.get_untracked(), &found),
-            |problem| problem_in_page(problem, view! { <a class="button" href=places::SEARCH>"Search anew"</a> }.into_any()),
+            |problem| problem_in_page(problem, view! { <a class="button" href=places::SEARCH>"New search"</a> }.into_any()),
         )}
         <Same of=same/>
     }
@@ -49,8 +49,8 @@ fn results(text: &str, found: &Found) -> AnyView {
     if found.hits.is_empty() && pages.is_empty() {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Search title="Nothing is called like that">
-                    <p>"Deployments, nodes, roles, reviews and people are found by a part of their names or titles; runs and reviews by their numbers, too."</p>
+                <Empty icon=Icon::Search title="No results">
+                    <p>"Search for part of the name or title of a deployment, node, role, review or person, or for the number of a run or review."</p>
                 </Empty>
             </div>
         }
@@ -83,7 +83,7 @@ fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
             <header><h2>{title}</h2></header>
             <ul class="short-lines">
                 {lines}
-                {more.then(|| view! { <li class="muted">"There are more: say more of the name."</li> })}
+                {more.then(|| view! { <li class="muted">"There are more results. Enter more of the name."</li> })}
             </ul>
         </section>
     }

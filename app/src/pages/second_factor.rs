@@ -51,15 +51,15 @@ fn explained(word: &str) -> (&'static str, &'static str) {
             "Wrong code",
             "Enter the code that the app shows now, and check the clock of its device.",
         ),
-        "used" => ("This code was used already", "Each code works once. Wait for the next one."),
+        "used" => ("This code was already used", "Each code works once. Wait for the next one."),
         "slow" => ("Too many attempts", "Wait ten minutes, then try again."),
-        "stale" => ("The set-up has expired", "Start it again."),
+        "stale" => ("The setup has expired", "Start it again."),
         "set" => (
-            "An authenticator app is set up already",
+            "An authenticator app is already set up",
             "Remove it in My account before you set up another one.",
         ),
         "busy" => ("Gantry is busy", "Try again in a few seconds."),
-        _ => ("Not possible now", "Reload this page and try again."),
+        _ => ("The request failed", "Reload this page and try again."),
     }
 }
 
@@ -100,7 +100,7 @@ fn starts(needed: bool, next: String) -> impl IntoView {
     let go_on = Callback::new(move |()| drop(window().location().set_href(&then)));
     view! {
         <p>
-            {needed.then_some("The policy demands a second factor. Set one up to continue. ")}
+            {needed.then_some("The policy requires a second factor. Set one up to continue. ")}
             "You need an authenticator app on your phone or computer"
             {if needed { ", or a passkey." } else { "." }}
         </p>

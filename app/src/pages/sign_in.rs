@@ -93,16 +93,16 @@ pub fn SignIn() -> impl IntoView {
                     {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                     <button class="button primary wide" type="submit">"Sign in"</button>
                 </form>
-                <h2>"Or with a link"</h2>
+                <h2>"Or use a link"</h2>
             </div>
             <p class="muted">
-                "A one-time link comes from an admin, or from " <code>"gantry up"</code> ", which prints some when it starts. Each works once; every start prints new ones."
+                "An admin can send you a one-time link. Each start of " <code>"gantry up"</code> " prints new links. Each link works once."
             </p>
             <form class="form" method="post" action="/sign-in">
                 <div class="field">
                     <label for="token">"Link or token"</label>
                     <input class="input mono" id="token" name="token" required autocomplete="off" spellcheck="false"/>
-                    <span class="hint">"A link fills it in. Or paste the whole link here."</span>
+                    <span class="hint">"A link fills in this field. You can also paste the whole link."</span>
                 </div>
                 {move || next().map(|next| view! { <input type="hidden" name="next" value=next/> })}
                 <button class="button wide" type="submit">"Sign in with the link"</button>
@@ -121,28 +121,27 @@ pub(crate) fn is_ours(address: &str) -> bool {
 fn explained(word: &str) -> (&'static str, &'static str) {
     match word {
         "used" => (
-            "This link was used already",
-            "Each works once. Start Gantry again for new ones, or ask an administrator.",
+            "This link was already used",
+            "Each link works once. Restart Gantry to get new links, or ask an admin.",
         ),
-        "expired" => {
-            ("This link is too old", "Start Gantry again for new ones, or ask an administrator.")
+        "expired" => ("This link has expired", "Restart Gantry to get new links, or ask an admin."),
+        "wrong" => {
+            ("Wrong name or password", "If you forgot your password, ask an admin for a new link.")
         }
-        "wrong" => (
-            "Name or password is wrong",
-            "Whoever forgot their password asks an administrator for a new link.",
-        ),
         "slow" => (
             "Too many attempts",
-            "Wait a few minutes, then try again. If it was one name's password that was wrong too often, a one-time link still works.",
+            "Wait a few minutes, then try again. If only your password was wrong too often, a \
+             one-time link still works.",
         ),
         "query" => (
             "Links of this form are not accepted",
-            "The address holds the token after ?, so it may be in logs. Ask an administrator for a new link, or start Gantry again.",
+            "The address contains the token after ?, so the token may be in logs. Ask an admin for a \
+             new link, or restart Gantry.",
         ),
-        "busy" => ("Many people sign in at this moment", "Try again in a few seconds."),
+        "busy" => ("Too many people are signing in", "Try again in a few seconds."),
         _ => (
-            "This link is not known here",
-            "Look whether all of it was copied, and whether it is of this Gantry's last start.",
+            "This link is unknown",
+            "Check that you copied the whole link, and that Gantry was not restarted since.",
         ),
     }
 }

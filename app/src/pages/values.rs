@@ -180,7 +180,7 @@ fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
     let about = match of {
         Of::Noderole(id) => tabs(id, wanted).into_any(),
         Of::Run(_) => view! {
-            <p class="muted">"What it was told when it began, secrets by name. " <a href=places::noderole_values(noderole)>"What a run would see now"</a></p>
+            <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=places::noderole_values(noderole)>"Input of the next run"</a></p>
         }
         .into_any(),
     };
@@ -195,7 +195,7 @@ fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Nothing has this id. It may have been copied in part.").into()
+    api::Problem::not_found("This ID is not valid. Check that you copied the whole address.").into()
 }
 
 #[component]
@@ -234,19 +234,19 @@ fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
     view! {
-        <nav class="filters" aria-label="Which values">
-            {link(false, "What a run would see now")}
-            {link(true, "What it says itself")}
+        <nav class="filters" aria-label="Values">
+            {link(false, "Input of the next run")}
+            {link(true, "Values of this noderole")}
         </nav>
     }
 }
 
 fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
     if page.values.is_empty() {
-        let title = if page.all == 0 { "No data" } else { "No value has that in it" };
+        let title = if page.all == 0 { "No data" } else { "No matching values" };
         return view! {
             <Empty icon=Icon::Search title>
-                <p>"Values come from roles, from a deployment, from what people say of one noderole, and from what runs found out."</p>
+                <p>"Values come from roles, deployments, edits of a noderole and outputs of runs."</p>
             </Empty>
         }
         .into_any();
@@ -289,7 +289,7 @@ fn row(value: ValueView) -> impl IntoView {
             <td data-label="From">
                 <div>
                     {source}
-                    {value.run.map(|run| view! { <div class="muted">"found out by " <a href=places::run(run)>"run " {run.0}</a></div> })}
+                    {value.run.map(|run| view! { <div class="muted">"output of " <a href=places::run(run)>"run " {run.0}</a></div> })}
                     {value.edit.map(set_by)}
                 </div>
             </td>
@@ -305,9 +305,9 @@ fn set_by(edit: SetBy) -> impl IntoView {
 
 fn beside(surroundings: serde_json::Value) -> impl IntoView {
     view! {
-        <section class="card" aria-label="Beside its attributes">
+        <section class="card" aria-label="Surroundings">
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Surroundings" <span class="muted">"its node, kept results and the nodes that it waited for"</span></summary>
+                <summary>{icon(Icon::Right)} "Surroundings" <span class="muted">"its node, stored results and the nodes that it waited for"</span></summary>
                 <div class="inside"><DataView value=surroundings/></div>
             </details>
         </section>

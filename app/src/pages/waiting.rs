@@ -24,7 +24,7 @@ use crate::places;
 /// The name of the cursor parameter.
 const PLACE: &str = "after";
 /// The sort orders with their labels.
-const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "waits since")];
+const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "pending since")];
 
 /// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
@@ -77,12 +77,8 @@ fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
         return Ok(wanted);
     }
     let after = Cursor::from(after);
-    let nowhere = |_| {
-        refused(
-            "after: this address goes on behind a step that can’t be. Begin at its beginning."
-                .to_owned(),
-        )
-    };
+    let nowhere =
+        |_| refused("Invalid cursor in `after`. Open the first page of the list.".to_owned());
     after.keys(wanted.sort).map_err(nowhere)?;
     Ok(WaitingWanted { after: Some(after), ..wanted })
 }
@@ -103,8 +99,8 @@ pub fn Waiting() -> impl IntoView {
         {example_field("waiting-node", "node", "Node", "n1.example.com", word("node"))}
     };
     view! {
-        <Title text="Why not yet"/>
-        <div class="head"><h1>"Why not yet"</h1></div>
+        <Title text="Pending"/>
+        <div class="head"><h1>"Pending"</h1></div>
         {filters(listed, SORTS, fields)}
         {load_or(
             waiting,
@@ -125,9 +121,9 @@ fn ways_out((wanted, after, odd): &Asked) -> AnyView {
         (odd.is_some() && after.is_empty() && part != places::WAITING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
-        {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
-        {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
-        {all.map(|all| view! { <a class="button" href=all>"Everything that waits"</a> })}
+        {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
+        {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
+        {all.map(|all| view! { <a class="button" href=all>"Show all pending steps"</a> })}
     }
     .into_any()
 }
@@ -163,7 +159,7 @@ fn Found(
     let pager = move || pager(page.read().next.as_ref(), &wanted);
     view! {
         <ProblemNotice problem=feed.problem()/>
-        <nav class="filters" aria-label="What steps wait for">{reasons}</nav>
+        <nav class="filters" aria-label="Pending reasons">{reasons}</nav>
         <div class="stack waiting">{none} {groups}</div>
         {pager}
     }
@@ -200,12 +196,12 @@ fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<
 
 fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
     let is_all = *wanted == WaitingWanted { sort: wanted.sort, ..WaitingWanted::default() };
-    let title = if is_all { "Nothing waits" } else { "Nothing waits here" };
+    let title = if is_all { "No pending steps" } else { "No pending steps match" };
     view! {
         <div class="card">
             <Empty icon=Icon::Active title=title>
-                <p>"Every step is done or under way. What can't go on stands here, with who or what frees it."</p>
-                {(!is_all).then(|| view! { <a class="button" href=places::WAITING>"Everything that waits"</a> })}
+                <p>"Steps that cannot start yet are listed here with the reason."</p>
+                {(!is_all).then(|| view! { <a class="button" href=places::WAITING>"Show all pending steps"</a> })}
             </Empty>
         </div>
     }
@@ -230,10 +226,10 @@ fn one(
             after: None,
             ..wanted
         });
-        let all = format!("All {}", number(&group));
+        let all = format!("Show all {}", number(&group));
         beyond.then(|| {
             view! {
-                <nav class="pager" aria-label=format!("More of: {}", group.heading)>
+                <nav class="pager" aria-label=format!("More steps: {}", group.heading)>
                     <span class="grow"></span>
                     <a class="button small" href=address>{all} {icon(Icon::Right)}</a>
                 </nav>
@@ -241,13 +237,13 @@ fn one(
         })
     };
     let since =
-        head(&listed.get_untracked(), WaitingSort::Since, "Waits since", false, Some("number"));
+        head(&listed.get_untracked(), WaitingSort::Since, "Pending since", false, Some("number"));
     view! {
         <section class="card" aria-label=heading.clone() data-reason=reason.as_str()>
             <header>
                 <h2>{heading.clone()}</h2>
                 <span class="num">{move || number(&group.read())}</span>
-                <span class="muted">"freed by " {frees}</span>
+                <span class="muted">"resolved by " {frees}</span>
             </header>
             <table class="table folds">
                 <thead>
@@ -255,8 +251,8 @@ fn one(
                         <th scope="col">"Step"</th>
                         <th scope="col">"State"</th>
                         {since}
-                        <th scope="col">"For what"</th>
-                        <th scope="col">"Freed by"</th>
+                        <th scope="col">"Pending reason"</th>
+                        <th scope="col">"Resolved by"</th>
                     </tr>
                 </thead>
                 <tbody>{rows(steps.into(), |step| step.noderole, row)}</tbody>
@@ -288,11 +284,11 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
                 </div>
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
-            <td data-label="Waits since" class="number">
+            <td data-label="Pending since" class="number">
                 {move || view! { <Moment at=since.get()/> }}
             </td>
-            <td data-label="For what"><ul class="whys">{says}</ul></td>
-            <td data-label="Freed by"><div class="links">{freed_by}</div></td>
+            <td data-label="Pending reason"><ul class="whys">{says}</ul></td>
+            <td data-label="Resolved by"><div class="links">{freed_by}</div></td>
         </tr>
     }
     .into_any()
@@ -319,7 +315,7 @@ fn pager(next: Option<&Cursor>, wanted: &WaitingWanted) -> impl IntoView + use<>
         next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
     let first =
         wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
-    let to_first = if wanted.sort.falling { "Shortest waiting" } else { "Longest waiting" };
+    let to_first = if wanted.sort.falling { "Shortest pending" } else { "Longest pending" };
     ways(first, later, (to_first, "Next"))
 }
 

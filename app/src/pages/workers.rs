@@ -23,9 +23,9 @@ use crate::places;
 columns_of!(Part {
     Worker "worker" "Worker",
     State "state" "State",
-    Runs "runs" "Runs held",
+    Runs "runs" "Leased runs",
     Jigs "jigs" "Jigs",
-    Heard "heard" "Heard",
+    Heard "heard" "Last contact",
     Started "started" "Started",
 });
 
@@ -45,7 +45,7 @@ fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
 fn life_look(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
     match (worker.alive, worker.phase) {
         (true, _) => Some(("active", Icon::Dot, "alive")),
-        (false, Phase::Confirmed) => Some(("error", Icon::Lost, "not heard")),
+        (false, Phase::Confirmed) => Some(("error", Icon::Lost, "no contact")),
         (false, _) => None,
     }
 }
@@ -66,7 +66,7 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
             <div class="links">
                 {links.collect_view()}
                 {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> " " })}
-                <a href=places::runs_by(&worker.name) aria-label=format!("all its runs, of {}", worker.name)>"all its runs"</a>
+                <a href=places::runs_by(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
             </div>
         </div>
     }
@@ -87,16 +87,16 @@ impl ListPage for AllWorkers {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("name", "Name contains", "name contains"),
-        Field::choice("alive", "Life", "alive is", || {
+        Field::choice("alive", "State", "alive is", || {
             vec![("true", "alive"), ("false", "not alive")]
         }),
-        Field::choice("phase", "Joined", "joined is", || {
+        Field::choice("phase", "Join phase", "join phase is", || {
             Phase::ALL.map(|phase| (phase.as_str(), phase_look(phase).2)).to_vec()
         }),
     ];
     const SORTS: &'static [(WorkerSort, &'static str)] = &[
         (WorkerSort::Started, "started"),
-        (WorkerSort::Heard, "heard"),
+        (WorkerSort::Heard, "last contact"),
         (WorkerSort::Name, "name"),
     ];
     const SAME: List = List::Workers;
@@ -134,8 +134,8 @@ impl ListPage for AllWorkers {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Worker title="No worker yet">
-                <p>"A worker carries out the runs of approved changes; without one nothing starts. Start one where the database can be reached:"</p>
+            <Empty icon=Icon::Worker title="No workers yet">
+                <p>"No run starts without a worker. Start one on a machine that can reach the database:"</p>
                 <p><code>"gantry worker"</code></p>
             </Empty>
         }
@@ -193,8 +193,7 @@ async fn by_text(id: String) -> Answer<WorkerView> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Workers have ids, and this is none. The list of workers has them all.")
-        .into()
+    api::Problem::not_found("This is not the ID of a worker. Select a worker in the list.").into()
 }
 
 #[component]
@@ -208,7 +207,7 @@ fn One(first: WorkerView) -> impl IntoView {
     let pid = move || worker.read().pid.map(|pid| format!(", process {pid}"));
     let left = move || {
         let reason = worker.read().reason.clone();
-        reason.map(|reason| view! { <dt>"Why it left"</dt> <dd>{reason}</dd> })
+        reason.map(|reason| view! { <dt>"Reason for leaving"</dt> <dd>{reason}</dd> })
     };
     view! {
         <Title text=title.clone()/>
@@ -223,23 +222,23 @@ fn One(first: WorkerView) -> impl IntoView {
         <section class="card" aria-label="About this worker">
             <div class="inside">
                 <dl class="facts">
-                    <dt>"Runs held"</dt>
+                    <dt>"Leased runs"</dt>
                     <dd>{move || runs(&worker.read())}</dd>
                     <dt>"Jigs"</dt>
                     <dd>{move || worker.read().jigs.join(", ")}</dd>
-                    <dt>"Runs on"</dt>
+                    <dt>"Host"</dt>
                     <dd>{move || worker.read().host.clone()} {pid}</dd>
-                    <dt>"Build"</dt>
+                    <dt>"Version"</dt>
                     <dd>"Gantry " {move || worker.read().version.clone()}</dd>
                     <dt>"Started"</dt>
                     <dd>{move || view! { <Moment at=worker.read().started/> }}</dd>
-                    <dt>"Heard"</dt>
+                    <dt>"Last contact"</dt>
                     <dd>{move || view! { <Moment at=worker.read().heard/> }}</dd>
                     {left}
-                    <dt>"Id"</dt>
+                    <dt>"ID"</dt>
                     <dd><code>{id.to_string()}</code></dd>
                 </dl>
-                <p class="muted">"A worker that starts again is another one. What one holds that is not heard any more is ended and tried again by others."</p>
+                <p class="muted">"A worker that restarts gets a new ID. When a lease expires, the run ends as lost."</p>
             </div>
         </section>
     }

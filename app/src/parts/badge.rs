@@ -81,7 +81,7 @@ pub fn Counts(counts: StateCounts) -> impl IntoView {
         .filter(|(_, n)| *n > 0)
         .collect();
     if some.is_empty() {
-        return view! { <span class="muted nowrap">"nothing bound"</span> }.into_any();
+        return view! { <span class="muted nowrap">"No noderoles"</span> }.into_any();
     }
     let items = some.into_iter().map(|(state, n)| {
         let word = state.word().to_lowercase();

@@ -103,7 +103,7 @@ pub fn Consequence(of: Foresight) -> impl IntoView {
     let said = move || {
         asks().then(|| match told.get() {
             Some(found) => outcome(found),
-            None => view! { <p class="muted">"Working out what this comes to"</p> }.into_any(),
+            None => view! { <p class="muted">"Computing the preview"</p> }.into_any(),
         })
     };
     view! {
@@ -115,8 +115,8 @@ pub fn Consequence(of: Foresight) -> impl IntoView {
 
 fn outcome(found: Foreseen) -> AnyView {
     let (state, shape, head, lines) = match found.refused.is_empty() {
-        true => ("todo", Icon::Review, "With this the proposal comes to", found.lines),
-        false => ("error", Icon::Error, "This can’t be put into the proposal", found.refused),
+        true => ("todo", Icon::Review, "Preview of the proposal", found.lines),
+        false => ("error", Icon::Error, "Cannot add this change to the proposal", found.refused),
     };
     let more = lines.len().saturating_sub(LINES);
     let lines = lines.into_iter().take(LINES).map(|line| view! { <li>{line}</li> }).collect_view();

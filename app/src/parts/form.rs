@@ -131,7 +131,7 @@ fn by_text(place: &Place) -> AnyView {
     view! {
         <div class="field">
             <span class="label">{name_of(place)}</span>
-            <span class="hint">{place.hint.clone()} " As JSON, at " <code>{place.path.clone()}</code> {below}</span>
+            <span class="hint">{place.hint.clone()} " Edit as JSON, at " <code>{place.path.clone()}</code> {below}</span>
             {wrong}
         </div>
     }
@@ -170,7 +170,7 @@ fn list(place: Place, each: Value) -> AnyView {
         let line = |n: usize| {
             let item = whole.with_value(|whole| whole.inside(&n.to_string(), schema.get_value()));
             let out = StoredValue::new(item.clone());
-            let label = format!("Take entry {} out", n + 1);
+            let label = format!("Remove entry {}", n + 1);
             let entry = enter(Place { label: format!("Entry {}", n + 1), item: true, ..item });
             view! {
                 <li>
@@ -190,8 +190,12 @@ fn list(place: Place, each: Value) -> AnyView {
     };
     let says = move || match (count.get(), inherited) {
         (Some(_), _) | (None, 0) => String::new(),
-        (None, 1) => "Not set here: one entry from below. Adding one takes it over.".to_owned(),
-        (None, n) => format!("Not set here: {n} entries from below. Adding one takes them over."),
+        (None, 1) => {
+            "Not set here: 1 inherited entry applies. Adding an entry copies it.".to_owned()
+        }
+        (None, n) => {
+            format!("Not set here: {n} inherited entries apply. Adding an entry copies them.")
+        }
     };
     let (_, wrong) = wrong(&place);
     let clear = move |_| whole.with_value(|whole| whole.put(None));
@@ -203,8 +207,8 @@ fn list(place: Place, each: Value) -> AnyView {
             <ol class="entries">{items}</ol>
             {wrong}
             <div class="buttons">
-                <button class="button small" type="button" disabled=is_off on:click=add>{icon(Icon::Plus)} "Add an entry"</button>
-                {move || count.get().map(|_| view! { <button class="button quiet small" type="button" disabled=is_off on:click=clear>"Say nothing here"</button> })}
+                <button class="button small" type="button" disabled=is_off on:click=add>{icon(Icon::Plus)} "Add entry"</button>
+                {move || count.get().map(|_| view! { <button class="button quiet small" type="button" disabled=is_off on:click=clear>"Unset list"</button> })}
             </div>
         </fieldset>
     }
@@ -243,7 +247,7 @@ fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
             {wrong}
             {turns.then(|| view! {
                 <button class="button quiet small turn" type="button" disabled=is_off on:click=turn>
-                    {move || if is_secret.get() { "Write a value instead" } else { "Use a secret" }}
+                    {move || if is_secret.get() { "Enter a value" } else { "Use a secret" }}
                 </button>
             })}
         </div>
@@ -298,8 +302,11 @@ fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str)
 
 fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
     let below = inherited(&place);
-    let none =
-        if below.is_empty() { "not set".to_owned() } else { format!("not set here: {below}") };
+    let none = if below.is_empty() {
+        "not set".to_owned()
+    } else {
+        format!("not set, inherited: {below}")
+    };
     let options = known.iter().map(|choice| {
         let (typed, this) = (check::typed(choice), choice.clone());
         let value = typed.clone();

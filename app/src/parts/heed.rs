@@ -17,12 +17,14 @@ pub fn deceiving(found: &Deceiving) -> AnyView {
         return ().into_any();
     }
     let title = match found.scripts.len() + found.more {
-        1 => "A script that begins to be used here has hidden characters: what it runs is not what it shows".to_owned(),
+        1 => {
+            "A newly used script has hidden characters, so it does not run as displayed".to_owned()
+        }
         n => format!(
-            "{n} scripts that begin to be used here have hidden characters: what they run is not what they show"
+            "{n} newly used scripts have hidden characters, so they do not run as displayed"
         ),
     };
-    let advice = "Where the text of a file is shown here, such characters are spelled out, as <U+202E>. Else ";
+    let advice = "Gantry displays such characters as codes, such as <U+202E>. ";
     notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
 }
 
@@ -32,8 +34,8 @@ pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
         return ().into_any();
     }
     let said = match found.scripts.len() + found.more {
-        1 => "1 script has hidden characters: what it runs is not what it shows".to_owned(),
-        n => format!("{n} scripts have hidden characters: what they run is not what they show"),
+        1 => "1 script has hidden characters, so it does not run as displayed".to_owned(),
+        n => format!("{n} scripts have hidden characters, so they do not run as displayed"),
     };
     view! {
         <details class="heed">
@@ -48,10 +50,8 @@ pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
 pub fn left_out(found: LeftOut) -> AnyView {
     let LeftOut { target, missing, more } = found;
     let title = match missing.len() + more {
-        1 => format!("One thing of target {target} is left out, because it can’t be brought back"),
-        n => format!(
-            "{n} things of target {target} are left out, because they can’t be brought back"
-        ),
+        1 => format!("1 part of target {target} is left out, because it cannot be restored"),
+        n => format!("{n} parts of target {target} are left out, because they cannot be restored"),
     };
     let lines: Vec<AnyView> =
         missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
@@ -66,15 +66,15 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
     }
     let count = found.len();
     let title = match count {
-        1 => "One author overrules another here".to_owned(),
-        n => format!("Authors overrule each other here, {n} times"),
+        1 => "Edits of two authors conflict".to_owned(),
+        n => format!("Edits of different authors conflict {n} times"),
     };
     let line = |clash: &ClashView| {
         let ClashView { earlier, earlier_by, later, later_by, about, .. } = clash.clone();
         view! {
             <li>
-                <b>{about}</b> ": edit " {later} " by " <b>{later_by}</b> " overrules edit " {earlier} " by " <b>{earlier_by}</b>
-                ". The later one counts."
+                <b>{about}</b> ": edit " {later} " by " <b>{later_by}</b> " overrides edit " {earlier} " by " <b>{earlier_by}</b>
+                ". The later edit applies."
             </li>
         }
         .into_any()
@@ -116,7 +116,7 @@ fn notice(title: String, lines: Vec<AnyView>, advice: AnyView) -> AnyView {
             <div>
                 <details open=open>
                     <summary><b>{title}</b></summary>
-                    <ul tabindex="0" aria-label="Each of them">{lines}</ul>
+                    <ul tabindex="0" aria-label="Details">{lines}</ul>
                 </details>
                 {advice}
             </div>

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn icons_and_symbols_match_one_to_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../style/assets/icons.svg");
-        let file = std::fs::read_to_string(path).expect("the file with the symbols");
+        let file = std::fs::read_to_string(path).expect("icons.svg is readable");
         let mut drawn: Vec<&str> =
             file.split("<symbol id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
         let mut named: Vec<&str> = Icon::ALL.iter().map(|icon| icon.id()).collect();

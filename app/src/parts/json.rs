@@ -111,7 +111,7 @@ pub fn DataEditor(
 
 fn verdict(faults: &[Fault]) -> AnyView {
     if faults.is_empty() {
-        return view! { <p class="fine">{icon(Icon::Check)} "Reads as data and fits the role."</p> }.into_any();
+        return view! { <p class="fine">{icon(Icon::Check)} "Valid JSON that matches the schemas of the role."</p> }.into_any();
     }
     let said = |fault: &Fault| {
         let at = (!fault.at.is_empty()).then(|| format!("{}: ", fault.at));
@@ -125,7 +125,7 @@ fn verdict(faults: &[Fault]) -> AnyView {
 pub fn DataView(value: Value) -> impl IntoView {
     let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || value.is_null();
     match is_empty {
-        true => view! { <p class="muted">"Nothing."</p> }.into_any(),
+        true => view! { <p class="muted">"No data."</p> }.into_any(),
         false => view! { <pre class="data" tabindex="0" role="group" aria-label="Data">{check::pretty(&value)}</pre> }
             .into_any(),
     }

@@ -166,7 +166,7 @@ impl<S: Sort> Listed<S> {
         let shown: String = text.chars().take(40).collect();
         let said = || {
             format!(
-                "{label}: {shown:?} is no moment. Write a day, or day and time in UTC: 2026-11-22T08:15."
+                "Invalid value for {label}: {shown:?} is not a date. Use a UTC date or time, such as 2026-11-22 or 2026-11-22T08:15."
             )
         };
         moment_of(&text).map(Some).ok_or_else(|| refused(said()))
@@ -179,7 +179,7 @@ impl<S: Sort> Listed<S> {
 
     /// The sort order. An unknown order is an error that lists the known ones.
     pub fn order(&self) -> Result<Order<S>, Failure> {
-        self.sort.parse().map_err(|error| refused(format!("sort: {error}.")))
+        self.sort.parse().map_err(|error| refused(format!("Invalid value for sort: {error}.")))
     }
 
     /// The cursor. `None`: the first page.
@@ -195,7 +195,7 @@ impl<S: Sort> Listed<S> {
         match fits {
             true => Ok((order, place)),
             false => Err(refused(format!(
-                "{}: this address goes on behind a row that the list, sorted like this, can’t have. Begin at its beginning.",
+                "Invalid cursor in {}: it belongs to another sort order. Open the first page.",
                 self.place.0
             ))),
         }
@@ -293,12 +293,8 @@ pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
     odd.dedup();
     let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());
     let named = odd.iter().take(NAMED).map(quoted).collect::<Vec<_>>().join(", ");
-    (!odd.is_empty()).then(|| {
-        format!(
-            "{named}: this address says what nobody reads here. It can say: {}.",
-            known.join(", ")
-        )
-    })
+    (!odd.is_empty())
+        .then(|| format!("Unknown parameter {named}. Use one of: {}.", known.join(", ")))
 }
 
 /// Parses an enumerated parameter. `None`: empty. An unknown value is an error that lists the known
@@ -315,7 +311,10 @@ pub fn one_of<T: Copy>(
     }
     let shown: String = word.chars().take(80).collect();
     let known: Vec<&str> = every.iter().map(|each| as_str(*each)).collect();
-    Err(refused(format!("{name}: there is no {shown:?} here. There are: {}.", known.join(", "))))
+    Err(refused(format!(
+        "Invalid value for {name}: {shown:?} does not exist. Use one of: {}.",
+        known.join(", ")
+    )))
 }
 
 /// A column that readers can hide.
@@ -415,7 +414,7 @@ pub fn head<S: Sort>(
         (true, true) => (Some("descending"), Some(Icon::Down)),
     };
     let title = if is_here {
-        "Turn the order round".to_owned()
+        "Reverse the order".to_owned()
     } else {
         format!("Sort by {}", label.to_lowercase())
     };
@@ -479,13 +478,15 @@ fn form(
     let kept = move || kept.get().into_iter().map(hidden).collect_view();
     let clear = move || {
         let all = clear.get();
-        all.map(|all| view! { <a class="button quiet" href=all>{icon(Icon::Cross)} "Clear"</a> })
+        all.map(
+            |all| view! { <a class="button quiet" href=all>{icon(Icon::Cross)} "Clear filter"</a> },
+        )
     };
     view! {
         <Ask place=path>
             {fields}
             <div class="field sorting">
-                <label for="list-sort">"Sorted by"</label>
+                <label for="list-sort">"Sort by"</label>
                 <select class="select" id="list-sort" name=SORT>{options}</select>
             </div>
             {kept}
@@ -626,7 +627,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
                     <legend class="unseen">"Columns"</legend>
                     {choices}
                 </fieldset>
-                <button class="button small" type="submit">"Show these"</button>
+                <button class="button small" type="submit">"Show columns"</button>
             </Ask>
         </details>
     }
@@ -674,9 +675,9 @@ pub fn hidden<S: Sort>(
 
 fn none_fits(why: String, all: String, one: &'static str, many: &'static str) -> AnyView {
     view! {
-        <Empty icon=Icon::Search title=format!("No {one} fits")>
-            <p>"Asked for: " <bdi>{why}</bdi> "."</p>
-            <a class="button" href=all>"All " {many}</a>
+        <Empty icon=Icon::Search title=format!("No {one} matches")>
+            <p>"Filter: " <bdi>{why}</bdi> "."</p>
+            <a class="button" href=all>"Show all " {many}</a>
         </Empty>
     }
     .into_any()
@@ -684,9 +685,9 @@ fn none_fits(why: String, all: String, one: &'static str, many: &'static str) ->
 
 fn nothing_behind(first: String, many: &'static str) -> AnyView {
     view! {
-        <Empty icon=Icon::Search title=format!("There are no more {many}")>
+        <Empty icon=Icon::Search title=format!("No more {many}")>
             <p>"This is the end of the list."</p>
-            <a class="button" href=first>"To its beginning"</a>
+            <a class="button" href=first>"Open the first page"</a>
         </Empty>
     }
     .into_any()
@@ -703,9 +704,9 @@ pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem
         (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
     let without = (is_strange && here != listed.whole()).then_some(here);
     let ways = view! {
-        {without.map(|without| view! { <a class="button" href=without>"Without that"</a> })}
-        {first.map(|first| view! { <a class="button" href=first>"From its beginning"</a> })}
-        {whole.map(|whole| view! { <a class="button" href=whole>"All " {many}</a> })}
+        {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
+        {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
+        {whole.map(|whole| view! { <a class="button" href=whole>"Show all " {many}</a> })}
     };
     problem_in_page(problem, ways.into_any())
 }
@@ -773,7 +774,10 @@ mod tests {
         );
         assert_eq!(odd.address(), "/nodes?sort=colour");
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
-        assert_eq!(none.0.detail, "state: there is no \"purple\" here. There are: alive, dead.");
+        assert_eq!(
+            none.0.detail,
+            "Invalid value for state: \"purple\" does not exist. Use one of: alive, dead."
+        );
         assert_eq!(one_of("state", "", &["alive"], |word| word).unwrap(), None);
     }
 
@@ -787,10 +791,7 @@ mod tests {
         }
         let odd = listed(&[("filter", "db")]).knowing(&query, &["filter"]);
         let said = odd.known().unwrap_err().0.detail;
-        assert_eq!(
-            said,
-            "\"x\": this address says what nobody reads here. It can say: filter, sort, columns, after."
-        );
+        assert_eq!(said, "Unknown parameter \"x\". Use one of: filter, sort, columns, after.");
         assert_eq!(odd.address(), "/nodes?filter=db");
         assert!(listed(&[]).knowing(&query, &["filter", "x"]).known().is_ok());
     }
@@ -802,7 +803,7 @@ mod tests {
         let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
         assert_eq!(
             odd.0.detail,
-            "columns: there is no \"nothing\" here. There are: name, state, steps."
+            "Invalid value for columns: \"nothing\" does not exist. Use one of: name, state, steps."
         );
     }
 

@@ -35,7 +35,7 @@ pub fn ProblemNotice(
                         {dismiss
                             .map(|dismiss| {
                                 view! {
-                                    <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Put this message away" on:click=move |_| dismiss.run(())>
+                                    <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Dismiss message" on:click=move |_| dismiss.run(())>
                                         {icon(Icon::Cross)}
                                     </button>
                                 }

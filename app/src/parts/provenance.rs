@@ -22,7 +22,7 @@ pub fn ProvenanceTable(
     place: String,
 ) -> impl IntoView {
     if values.is_empty() {
-        return view! { <p class="muted inside">"No data. " <a href=place>"What it would be told"</a></p> }.into_any();
+        return view! { <p class="muted inside">"No data. " <a href=place>"Show the data of the next run"</a></p> }.into_any();
     }
     let shown = values.len().min(ROWS);
     let rows = values.into_iter().take(ROWS).map(|value| {
@@ -30,7 +30,7 @@ pub fn ProvenanceTable(
             <tr>
                 <td data-label="Path"><code>{value.path}</code></td>
                 <td data-label="Value"><code>{value.value}</code></td>
-                <td data-label="From" class="muted">{value.source}</td>
+                <td data-label="Source" class="muted">{value.source}</td>
             </tr>
         }
     });
@@ -39,13 +39,13 @@ pub fn ProvenanceTable(
     view! {
         <div class="table-scroll">
             <table class="table folds">
-                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"From"</th></tr></thead>
+                <thead><tr><th scope="col">"Path"</th><th scope="col">"Value"</th><th scope="col">"Source"</th></tr></thead>
                 <tbody>{rows.collect_view()}</tbody>
             </table>
         </div>
         <nav class="pager" aria-label="All values">
             <span class="grow">{count}</span>
-            <a class="button small" href=place>"Find a value, and who set it" {icon(Icon::Right)}</a>
+            <a class="button small" href=place>"Find a value and its author" {icon(Icon::Right)}</a>
         </nav>
     }
     .into_any()

@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(second.order, [3, 2], "b is the same row with another value, a is gone");
         assert_eq!(second.items[&2], ('b', 2));
         let third = after(Some(&second), &[('a', 3), ('c', 1)]);
-        assert_eq!(third.order, [4, 3], "a that comes back is a new row");
+        assert_eq!(third.order, [4, 3], "a that returns is a new row");
     }
 }

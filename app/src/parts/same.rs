@@ -66,7 +66,7 @@ pub fn Same(
     let shown = move || calls.get().into_iter().map(one).collect_view();
     view! {
         <details class="same" node_ref=fold hidden=move || calls.read().is_empty() on:toggle=move |_| read()>
-            <summary>{icon(Icon::Right)} "Same by CLI, same by API"</summary>
+            <summary>{icon(Icon::Right)} "CLI and API"</summary>
             <div class="calls">
                 {shown}
                 <p class="muted">{move || note(&calls.read())}</p>
@@ -103,15 +103,15 @@ fn note(calls: &[Call]) -> String {
     let by = match (token, session) {
         (true, true) => {
             format!(
-                "{TOKEN} a token, and {SESSION} the file with the cookie of a session, for what no token may do"
+                "{TOKEN} to an API token, and {SESSION} to a session cookie file for requests that tokens cannot make"
             )
         }
         (false, true) => {
-            format!("{SESSION} the file with the cookie of a session: no token may do this")
+            format!("{SESSION} to a session cookie file, because tokens cannot make this request")
         }
-        _ => format!("{TOKEN} a token"),
+        _ => format!("{TOKEN} to an API token"),
     };
-    format!("{SERVER} is this server’s address, {by}. Words in capitals are yours to fill in.")
+    format!("Set {SERVER} to the URL of this server, and {by}. Replace the words in capitals.")
 }
 
 fn one(call: Call) -> impl IntoView {

@@ -189,16 +189,16 @@ async fn people_and_service_accounts_have_separate_lists() {
     let [ada, bo, ci] = [1, 2, 3]
         .map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
-    people.says(&[&ada, &bo, "disabled", "operator in web", "by a password", "kind=human"]);
+    people.says(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
     people.says_not(&[&ci]);
     let programs = get(&fake, "/settings/services").await;
-    programs.says(&[&ci, "by tokens", "kind=service"]);
+    programs.says(&[&ci, ">tokens<", "kind=service"]);
     programs.says_not(&[&ada]);
     let out = get(&fake, "/settings/people?disabled=true").await;
     out.says(&[&bo]);
     out.says_not(&[&ada]);
     let fresh = Fake::new(|world| world.people.clear());
-    get(&fresh, "/settings/services").await.says(&["Nobody yet", "Add a service account"]);
+    get(&fresh, "/settings/services").await.says(&["No accounts yet", "Add a service account"]);
 }
 
 #[tokio::test]
@@ -242,11 +242,11 @@ async fn second_factor_page_sets_up_an_app() {
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
     page.says(&[
-        "The policy demands a second factor",
+        "The policy requires a second factor",
         "Set up an authenticator app",
         "value=\"start\"",
     ]);
-    page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need scripts"]);
+    page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need JavaScript"]);
     page.says_not(&["one-time-code", "Use a passkey"]);
     let made = TotpMade {
         secret: "ABCDEFGHIJKL".into(),
@@ -272,12 +272,12 @@ async fn unknown_person_is_not_found() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/people/x").await;
     assert_eq!(page.status, 404);
-    page.says(&["There is no such person."]);
+    page.says(&["This account does not exist."]);
 }
 
 #[tokio::test]
 async fn account_menu_shows_missing_permissions() {
-    let said = "nothing, not even look";
+    let said = "<dt>Permissions</dt><dd>none<!></dd>";
     let nobody = Fake::new(|world| world.permissions.clear());
     get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
@@ -287,11 +287,11 @@ async fn account_menu_shows_missing_permissions() {
 #[tokio::test]
 async fn account_without_permissions_links_to_grants() {
     let page = |n: u128| app::places::person(PersonId(Uuid::from_u128(n)));
-    let said = ["May do nothing yet, not even look", "href=\"#may\""];
+    let said = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
     let none = get(&fake, &page(1)).await;
     none.says(&said);
-    none.says(&["id=\"may\"", "aria-label=\"What they may\""]);
+    none.says(&["id=\"may\"", "aria-label=\"Permissions\""]);
     get(&fake, &page(2)).await.says_not(&said);
 }
 
@@ -304,12 +304,12 @@ async fn account_lists_passkeys_with_their_actions() {
         "0001 1111 2222 3333 4444",
         "by root",
         "not confirmed",
-        "Confirm it with another passkey of yours.",
+        "Confirm it with your other passkey.",
         "aria-label=\"Confirm with another passkey: Phone\"",
         "aria-label=\"Revoke passkey Laptop\"",
         "action=\"/call/revoke-passkey\"",
         "Register a passkey",
-        "Passkeys need scripts.",
+        "Passkeys need JavaScript.",
         "gantry me",
     ]);
     page.says_not(&["Confirm with another passkey: Laptop"]);

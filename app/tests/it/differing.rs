@@ -103,9 +103,9 @@ async fn changed_dependencies_are_shown_with_both_sides() {
         &format!("db on {}<", fqdn(4)),
         &format!("db on {} (soft)<", fqdn(5)),
         "dns on the same node<",
-        ">for the order only<",
+        ">order only<",
         "db on web as a whole<",
-        "place in the order",
+        ">rank<",
         &short(b"old"),
         &short(b"new"),
         "definition /run/timeout",
@@ -118,11 +118,11 @@ async fn changed_dependencies_are_shown_with_both_sides() {
 async fn nodes_with_different_dependencies_have_separate_cards() {
     let to = |n| vec![edge(n, "db", None, Some(EdgeKind::Hard))];
     let different = get(&shows(vec![rewired(2, to(4)), rewired(3, to(5))]), "/reviews/128").await;
-    different.says_not(&["in the same way"]);
+    different.says_not(&["with the same changes"]);
     let own = |n| vec![edge(n, "dns", None, Some(EdgeKind::Hard))];
     get(&shows(vec![rewired(2, own(2)), rewired(3, own(3))]), "/reviews/128")
         .await
-        .says(&["more in the same way"]);
+        .says(&["more with the same changes"]);
 }
 
 #[tokio::test]
@@ -151,13 +151,13 @@ async fn policy_change_is_shown_with_both_sides() {
     });
     let page = get(&fake, "/reviews/128").await;
     page.says(&[
-        "Policy of the gate",
+        "Approval policy",
         ">every change<",
         ">destructive<",
         "fewer than before",
-        ">1 (2, as every change)<",
+        ">1 (2, as for every change)<",
     ]);
-    page.says_not(&["Nothing differs", "cooling period"]);
+    page.says_not(&["No differences", "cooling period"]);
     let fake = Fake::new(|world| {
         let (old, new) = (policy(1, 3), Policy { cooling_hours: 1, ..policy(1, 3) });
         world.review.difference =
@@ -226,20 +226,16 @@ async fn version_change_shows_old_version_and_scripts() {
     });
     for path in ["/reviews/128", "/blueprints?from=1&to=2"] {
         let page = get(&fake, path).await;
-        page.says(&[
-            "1 (a1b2c3d4), from system",
-            "2 (a1b2c3d4)",
-            "of that version, not in use here",
-        ]);
+        page.says(&["1 (a1b2c3d4), from system", "2 (a1b2c3d4)", "in that version, not used here"]);
         page.says(&[
             "10-cut.sh",
             "− ",
             "cut",
             "burn \\u{202e}",
-            "Not all of it is here",
-            "The whole file after",
+            "This comparison is incomplete",
+            "Full file after",
             &format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"new")),
-            "is no text",
+            "binary file",
             "3 bytes, then 4 bytes",
         ]);
         page.says(&["30-last.sh", "too many files"]);

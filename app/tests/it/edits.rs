@@ -18,7 +18,7 @@ async fn proposal_offers_every_edit() {
         "aria-haspopup=\"dialog\"",
     ]);
     let committed = get(&Fake::new(|_| {}), "/deployments/web").await;
-    committed.says(&["Hold…", "aria-haspopup=\"dialog\""]);
+    committed.says(&["Put on hold…", "aria-haspopup=\"dialog\""]);
     committed.says_not(&["More…", "Remove role"]);
 }
 
@@ -34,15 +34,20 @@ async fn hold_reason_is_shown_in_deployment_and_descendants() {
         world.board.hold = Some(held("web"));
     });
     get(&own, "/deployments/web").await.says(&[
-        "HELD",
+        "ON HOLD",
         "The switch is being replaced",
-        "Release…",
+        "Release hold…",
         "value=\"false\"",
     ]);
     let above = Fake::new(|world| world.board.hold = Some(held("system")));
     let page = get(&above, "/deployments/web").await;
-    page.says(&["HELD", "href=\"/deployments/system\"", "above this is", "Hold…"]);
-    page.says_not(&["Release…"]);
+    page.says(&[
+        "ON HOLD",
+        "href=\"/deployments/system\"",
+        "above this deployment was",
+        "Put on hold…",
+    ]);
+    page.says_not(&["Release hold…"]);
 }
 
 #[tokio::test]
@@ -58,8 +63,8 @@ async fn priority_is_set_without_javascript() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
-        "Priority…",
-        "It is 0 now, as usual.",
+        "Set priority…",
+        "The current priority is 0, the default.",
         "action=\"/call/prioritise\"",
         "min=\"-100\" max=\"100\"",
     ]);
@@ -68,17 +73,23 @@ async fn priority_is_set_without_javascript() {
     assert_eq!(post(&fake, "/call/prioritise", &form).await.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
-    low.says(&["priority <!>-20", "It is -20 now; 0 is usual.", "value=\"-20\""]);
+    low.says(&[
+        "priority <!>-20",
+        "The current priority is -20. The default is 0.",
+        "value=\"-20\"",
+    ]);
     // Readers without the operator permission see the priority and cannot change it.
     let viewer = Fake::new(|world| {
         world.board.priority = 7;
-        world.board.may_propose =
-            Err("vi does not have the permission operator; an admin can give it.".into());
+        world.board.may_propose = Err(
+            "Permission missing: vi does not have the permission operator. An admin can grant it."
+                .into(),
+        );
         world.permissions = vec!["viewer".into()];
     });
     let page = get(&viewer, "/deployments/web").await;
     page.says(&["priority <!>7"]);
-    page.says_not(&["Priority…"]);
+    page.says_not(&["Set priority…"]);
 }
 
 #[tokio::test]
@@ -86,14 +97,14 @@ async fn node_pages_offer_move_and_own_proposal() {
     let nodes = get(&Fake::new(|_| {}), "/nodes").await;
     nodes.says(&[
         "Move web-1.rack1.example.com to another deployment",
-        "Propose changes on web-1.rack1.example.com alone",
+        "Propose changes on web-1.rack1.example.com only",
     ]);
     let panel =
         get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
     // The node's name is next to the button, and the tooltip contains it in full.
     panel.says(&[
-        ">Propose on this node alone<",
-        "title=\"Propose changes on web-4.rack1.example.com alone\"",
+        ">Propose changes on this node only<",
+        "title=\"Propose changes on web-4.rack1.example.com only\"",
         "action=\"/call/propose_on_node\"",
     ]);
     panel.says_not(&["aria-label=\"Propose changes on"]);
@@ -106,18 +117,18 @@ async fn node_pages_offer_move_and_own_proposal() {
     );
     assert!(fake.0.lock().expect("no test died here").told.contains(&"propose web".to_owned()));
     let sent = get(&Fake::new(|_| {}), "/deployments/web?bring=web-6.rack1.example.com").await;
-    sent.says(&["web-6.rack1.example.com", "waits to be moved here"]);
+    sent.says(&["web-6.rack1.example.com", "is selected for a move to this deployment"]);
 }
 
 #[tokio::test]
 async fn node_proposal_offers_every_edit() {
     let page = get(&Fake::new(|_| {}), "/proposals/9").await;
     page.says(&[
-        "Data dns-client",
+        "Edit data dns-client",
         "Run again dns-client",
         "Unbind dns-client",
-        "Data discovery",
-        "Give it up…",
+        "Edit data discovery",
+        "Expunge node…",
     ]);
     page.says(&["Undo “bind web-6 to discovery”"]);
     // A role that is only proposed runs anyway.
@@ -128,15 +139,17 @@ async fn node_proposal_offers_every_edit() {
 async fn viewer_reads_proposal_without_editor() {
     let viewer = Fake::new(|world| {
         world.board = fake::proposed_board();
-        world.board.may_propose =
-            Err("vi does not have the permission operator; an admin can give it.".into());
+        world.board.may_propose = Err(
+            "Permission missing: vi does not have the permission operator. An admin can grant it."
+                .into(),
+        );
         world.permissions = vec!["viewer".into()];
     });
     let board = get(&viewer, "/deployments/web").await;
     board.says(&[
         "PROPOSED",
         "Open proposal",
-        "vi does not have the permission operator; an admin can give it.",
+        "Permission missing: vi does not have the permission operator. An admin can grant it.",
     ]);
     board.says_not(&[
         "draggable",
@@ -145,11 +158,11 @@ async fn viewer_reads_proposal_without_editor() {
         "More…",
         "Data of app",
         "Bind nodes to app",
-        "Hold…",
+        "Put on hold…",
         "or select and",
     ]);
     let catalog = get(&viewer, "/catalog").await;
-    catalog.says(&["Importing takes the permission", "an admin can give it"]);
+    catalog.says(&["To import a barclamp, you need the permission", "An admin can grant it"]);
     catalog.says_not(&["Import a barclamp", "import-text"]);
     get(&Fake::new(|_| {}), "/catalog").await.says(&["Import a barclamp", "import-text"]);
 }
@@ -163,40 +176,40 @@ async fn viewer_gets_no_node_commands() {
     let page = get(&viewer, "/nodes").await;
     page.says(&[
         "web-1.rack1.example.com",
-        "Changing nodes takes the permission",
-        "an admin can give it",
+        "To change nodes, you need the permission",
+        "An admin can grant it",
     ]);
     page.says_not(&[
         "Add node",
         "Move…",
-        "Take out…",
+        "Delete…",
         "/call/add-node",
-        "Paste many",
+        "Paste nodes",
         "/call/take-out-node",
         "/call/propose_on_node",
-        ">Change<",
-        "data-label=\"Change\"",
+        ">Actions<",
+        "data-label=\"Actions\"",
     ]);
     let operator = get(&Fake::new(|world| world.nodes[0].record = true), "/nodes").await;
     operator.says(&[
         "Add node",
-        "Paste many",
+        "Paste nodes",
         "Move…",
-        "Take out…",
+        "Delete…",
         "\"/call/add-node\"",
         "\"/call/add-nodes\"",
         "/call/take-out-node",
-        ">Change<",
+        ">Actions<",
     ]);
-    operator.says_not(&["Changing nodes takes the permission"]);
+    operator.says_not(&["To change nodes, you need the permission"]);
 }
 
 #[tokio::test]
 async fn only_records_outside_targets_can_be_deleted() {
     let fake = Fake::new(|world| world.nodes[0].record = true);
     let page = get(&fake, "/nodes").await;
-    page.says(&[", the record", "action=\"/call/take-out-node\""]);
-    assert_eq!(page.body.matches(", the record").count(), 2, "one button, by label and title");
+    page.says(&["=\"Delete… ", "action=\"/call/take-out-node\""]);
+    assert_eq!(page.body.matches("=\"Delete… ").count(), 2, "one button, by label and title");
     assert_eq!(
         post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status,
         302
@@ -214,7 +227,7 @@ async fn proposed_removal_is_marked_on_chip() {
         world.board.groups[0].roles[2].chips[0].going = true;
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["class=\"chip touched going\"", "goes with this proposal"]);
+    page.says(&["class=\"chip touched going\"", "removed by this proposal"]);
     get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web")
         .await
         .says_not(&["goes with this"]);
@@ -236,9 +249,12 @@ async fn refused_form_reopens_filled_in_without_javascript() {
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in
-        ["is no number that fits there", "value=\"n9\"", "value=\"10.0.3.7\"", "value=\"soon\""]
-    {
+    for said in [
+        "is not a whole number or is out of range",
+        "value=\"n9\"",
+        "value=\"10.0.3.7\"",
+        "value=\"soon\"",
+    ] {
         assert!(form.contains(said), "{said} in {form}");
     }
     let button = form.split("<button").last().expect("a button");
@@ -274,12 +290,9 @@ async fn refused_text_lists_every_invalid_line() {
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in [
-        "line 1: ",
-        "line 2: ",
-        "A node n2.a.example is there already.",
-        "n1.a.example\nn2.a.example",
-    ] {
+    for said in
+        ["line 1: ", "line 2: ", "Node n2.a.example already exists.", "n1.a.example\nn2.a.example"]
+    {
         assert!(form.contains(said), "{said} in {form}");
     }
     let other = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog for one").1;

@@ -269,7 +269,7 @@ fn board() -> Board {
         },
         board_role(
             "app",
-            &["script", "one by one"],
+            &["script", "one at a time"],
             vec![chip(1, "app", Active), chip(2, "app", Transition), chip(3, "app", Todo)],
         ),
         board_role(
@@ -467,7 +467,7 @@ fn lift() -> Lift {
             role: role("runtime"),
             nodes: vec!["web-7".into()],
             count: 1,
-            why: "brought by app".into(),
+            why: "required by app".into(),
         }],
         moves: vec!["web-7 moves from system to web".into()],
         added: 3,
@@ -661,14 +661,14 @@ pub fn gate(approvals: u32, needed: u32) -> GateState {
             rule(Rule::Newest, true, "Newest version of an open proposal"),
             rule(Rule::Resolved, true, "Every edit takes effect"),
             rule(Rule::Base, true, "Base unchanged since planning"),
-            rule(Rule::Epoch, true, "Made in this life of the database"),
-            rule(Rule::Policy, true, "Policy 12"),
+            rule(Rule::Epoch, true, "Submitted since the last restore"),
+            rule(Rule::Policy, true, "Policy 12 is in force"),
             rule(
                 Rule::Approvals,
                 approvals >= needed,
                 &format!("{approvals} of {needed} approvals. Can act: bo, dee"),
             ),
-            rule(Rule::Objections, true, "Nobody objects"),
+            rule(Rule::Objections, true, "No objections"),
         ],
         approvals,
         needed,
@@ -784,20 +784,20 @@ fn review() -> ReviewView {
         authors: vec!["ada".into()],
         summary: vec![
             "Wipes the data of store on web-1 and fills it again.".into(),
-            "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one by one.".into(),
+            "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one at a time.".into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
         grave: 1,
         asked: vec![
             "Adds app on web-6, web-7 and web-8.".into(),
-            "Brings 6 noderoles along: dns-client and runtime.".into(),
+            "Also adds 6 noderoles: dns-client and runtime.".into(),
             "Nothing is removed.".into(),
         ],
         risks: vec![Risk::Destructive, Risk::Rerun, Risk::Secret],
         difference: difference(),
         more: 0,
         next: None,
-        brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "brought by app".to_owned())).collect(),
+        brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "required by app".to_owned())).collect(),
         deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
         noderoles: Default::default(),
         contents: Vec::new(),
@@ -808,12 +808,12 @@ fn review() -> ReviewView {
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
-            WaveView { number: 3, items: vec!["app on 3 nodes, one by one".into()], noderoles: 3 },
+            WaveView { number: 3, items: vec!["app on 3 nodes, one at a time".into()], noderoles: 3 },
         ],
         consequences: consequences(),
         checks: Vec::new(),
         fresh: true,
-        waits: vec!["web is held by cy (a move): it can be committed, and its steps start when the hold ends.".into()],
+        waits: vec!["Deployment web is on hold by cy (a move). You can commit this review, and its steps start when the hold ends.".into()],
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {
@@ -837,7 +837,7 @@ fn review() -> ReviewView {
         ],
         signature_needed: false,
         may_sign: false,
-        may_judge: Err("You wrote part of this change, so somebody else has to review it".into()),
+        may_judge: Err("You wrote part of this change, so another person must review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
         type_to_commit: Some("web".into()),
         came_from: None,
@@ -905,7 +905,7 @@ fn waits() -> Vec<WaitingGroup> {
                 5,
                 "app",
                 StepState::Todo,
-                "Deployment web is held by ada.",
+                "Deployment web was put on hold by ada.",
                 vec![
                     Freeing::Deployment { name: deployment("web") },
                     Freeing::Node { fqdn: fqdn(5) },
@@ -1142,7 +1142,7 @@ fn line() -> Vec<TargetSummary> {
     vec![
         target(3, TargetKind::Switch, "Execution off: a storm"),
         target(2, TargetKind::Change, "Three more application nodes"),
-        target(1, TargetKind::Genesis, "The beginning"),
+        target(1, TargetKind::Genesis, "Genesis"),
     ]
 }
 
@@ -1204,7 +1204,7 @@ fn imports() -> Vec<ImportReport> {
     };
     let report = Findings {
         barclamps: vec![brought],
-        disappeared: vec!["demo 2 has no longer: role still".into()],
+        disappeared: vec!["Barclamp demo 2 no longer has: role still".into()],
         findings: Some((1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect()),
         left_out: 3,
     };
@@ -1349,7 +1349,7 @@ fn graph() -> GraphView {
 }
 
 fn known(deployment: Option<&str>) -> Result<(), Problem> {
-    let missing = || Problem::not_found("There is no deployment nowhere.");
+    let missing = || Problem::not_found("Deployment nowhere does not exist.");
     if deployment == Some("nowhere") { Err(missing()) } else { Ok(()) }
 }
 
@@ -1409,7 +1409,7 @@ impl Console for Fake {
         let board = self.read(|world| world.board.clone())?;
         match board.name.as_str() == name {
             true => Ok(board),
-            false => Err(Problem::not_found(format!("There is no deployment {name}."))),
+            false => Err(Problem::not_found(format!("Deployment {name} does not exist."))),
         }
     }
     async fn carriers(
@@ -1588,7 +1588,7 @@ impl Console for Fake {
         known(deployment.as_deref())?;
         match (from.as_str(), to.as_str()) {
             ("9", _) | (_, "9") => {
-                Err(Problem::not_found("There is no target 9: they go from 1 to 3."))
+                Err(Problem::not_found("Target 9 does not exist. Use a number from 1 to 3."))
             }
             _ => self.read(|world| world.comparison.clone()),
         }
@@ -1786,7 +1786,10 @@ impl Console for Fake {
     }
     async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
         self.told(format!("import {path}"));
-        Ok(vec!["demo 2 (0000abcd) is new.".into(), "demo 2 has no longer: role app".into()])
+        Ok(vec![
+            "demo 2 (0000abcd) is new.".into(),
+            "Barclamp demo 2 no longer has: role app".into(),
+        ])
     }
     async fn undo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
         self.told("undo");
@@ -1828,7 +1831,7 @@ impl Console for Fake {
         reason: String,
     ) -> Result<(), Problem> {
         self.told(format!("judge {} {reason}", kind.as_str()));
-        Err(Problem::forbidden("You wrote part of this change, so somebody else has to review it."))
+        Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
     async fn commit(
         &self,
@@ -1857,7 +1860,7 @@ impl Console for Fake {
         let found = self.read(|world| world.machine.clone())?;
         match name == found.fqdn || name == found.id.to_string() {
             true => Ok(found),
-            false => Err(Problem::not_found(format!("There is no node {name}."))),
+            false => Err(Problem::not_found(format!("Node {name} does not exist."))),
         }
     }
     async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem> {
@@ -1959,7 +1962,7 @@ impl Console for Fake {
     async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
         self.told(format!("add many {text:?}"));
         let errors = text.lines().enumerate().map(|(at, line)| {
-            let detail = format!("A node {line} is there already.");
+            let detail = format!("Node {line} already exists.");
             api::problem::Finding { at: format!("line {}", at + 1), detail }
         });
         Err(Problem {

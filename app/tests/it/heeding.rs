@@ -18,9 +18,7 @@ fn deceiving(more: usize) -> Deceiving {
         file: "10-cut.sh".into(),
         hash: Hash::of_bytes(b"cut"),
         at: (3, 7),
-        what:
-            "the script has the character U+202E, which can't be seen or makes it read as another"
-                .into(),
+        what: "The script has the character U+202E, which is invisible or misleading".into(),
     };
     Deceiving { scripts: vec![script], more }
 }
@@ -37,17 +35,17 @@ async fn reviewers_are_warned_of_hidden_characters() {
     for (page, title) in [
         (
             "/reviews/128",
-            "A script that begins to be used here has hidden characters: what it runs is not what it shows",
+            "A newly used script has hidden characters, so it does not run as displayed",
         ),
         (
             "/reviews/128?tab=checks",
-            "A script that begins to be used here has hidden characters: what it runs is not what it shows",
+            "A newly used script has hidden characters, so it does not run as displayed",
         ),
         (
             "/blueprints?from=1&to=2",
-            "3 scripts that begin to be used here have hidden characters: what they run is not what they show",
+            "3 newly used scripts have hidden characters, so they do not run as displayed",
         ),
-        ("/catalog", "1 script has hidden characters: what it runs is not what it shows"),
+        ("/catalog", "1 script has hidden characters, so it does not run as displayed"),
     ] {
         get(&fake, page).await.says(&[title, &link, line, "saw of tool", "the character U+202E"]);
         get(&Fake::new(|_| {}), page).await.says_not(&["hidden characters"]);
@@ -65,9 +63,9 @@ async fn restore_omissions_are_shown_on_board_and_review() {
         world.board.proposal.as_mut().expect("a proposal").left_out = left_out(1, 0);
         world.review.left_out = left_out(200, 50);
     });
-    let one = "One thing of target 12 is left out, because it can’t be brought back";
+    let one = "1 part of target 12 is left out, because it cannot be restored";
     get(&fake, "/deployments/web").await.says(&[one, "node n1: it was given up", "<details open"]);
-    let many = "250 things of target 12 are left out, because they can’t be brought back";
+    let many = "250 parts of target 12 are left out, because they cannot be restored";
     get(&fake, "/reviews/128").await.says(&[many, "node n200: it was given up", ">and 50 more<"]);
 }
 
@@ -76,20 +74,26 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     let fake = Fake::new(|world| {
         world.targets.removed_in = Some(TargetNo(3));
         world.comparison.deployment = Some(world.board.name.clone());
-        world.comparison.note = Some("Only target 1 has web: target 2 does not.".into());
+        world.comparison.note =
+            Some("Only target 1 has deployment web. It does not exist in target 2.".into());
         world.comparison.difference.deployments[0].name = world.board.name.clone();
         world.comparison.difference.deployments[0].mark = Mark::Removed;
         world.graph.target = Some(TargetNo(1));
-        world.graph.cut = Some("This is web as it was meant at target 1.".into());
+        world.graph.cut = Some("This is deployment web at target 1, without step states.".into());
     });
     let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
-    let line = "Target 3 removed web: it is compared, and drawn as a graph, where it was.";
-    page.says(&[line, "Only target 1 has web: target 2 does not.", "/graph/web?target=1"]);
-    page.says_not(&["Restoring makes a proposal", "Restore…", "/graph/web?target=2"]);
+    let line = "Target 3 removed deployment web. You can still compare earlier targets and open their graphs.";
+    page.says(&[
+        line,
+        "Only target 1 has deployment web. It does not exist in target 2.",
+        "/graph/web?target=1",
+    ]);
+    page.says_not(&["Restoring opens a proposal", "Restore…", "/graph/web?target=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
-        world.comparison.note =
-            Some("web at target 1 is another deployment than web at target 2.".into());
+        world.comparison.note = Some(
+            "Deployment web at target 1 is not the same deployment as web at target 2.".into(),
+        );
         let mut webs = [
             world.comparison.difference.deployments[0].clone(),
             world.comparison.difference.deployments[0].clone(),
@@ -99,7 +103,7 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
     page.says(&[
-        "is another deployment than web at target 2.",
+        "is not the same deployment as web at target 2.",
         "/graph/web?target=1",
         "/graph/web?target=2",
     ]);
@@ -108,13 +112,13 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     let graph = get(&fake, "/graph/web?target=1").await;
     graph.says(&[
         "Graph of web at target 1<",
-        "as it was meant at target 1",
+        "This is deployment web at target 1",
         "/blueprints?deployment=web",
     ]);
 
     let never = get(&fake, "/blueprints?deployment=nowhere&from=1&to=2").await;
     assert_eq!(
-        (never.status, never.body.matches(">There is no deployment nowhere.<").count()),
+        (never.status, never.body.matches(">Deployment nowhere does not exist.<").count()),
         (404, 1),
         "said once"
     );

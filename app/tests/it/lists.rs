@@ -28,7 +28,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "x")),
         odd: Some("state=purple"),
         same: &["/nodes?", "filter=n1", "state=dead", "deployment=web", "sort=-state"],
-        heads: &["Node", "Life", "Deployment", "Steps", "Reached"],
+        heads: &["Node", "State", "Deployment", "Steps", "Connection"],
         many: "nodes",
     },
     List {
@@ -52,7 +52,7 @@ const LISTS: &[List] = &[
             "worker=w1",
             "sort=took",
         ],
-        heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Took", "Queued"],
+        heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Duration", "Queued"],
         many: "runs",
     },
     List {
@@ -62,8 +62,8 @@ const LISTS: &[List] = &[
         place: Some(("before", "7")),
         odd: Some("reached=maybe"),
         same: &["/looks?", "reached=true", "text=refused", "sort=at"],
-        heads: &["When", "Result", "Where, and what was said", "Took", "By"],
-        many: "looks",
+        heads: &["When", "Result", "Address and error", "Duration", "Worker"],
+        many: "health checks",
     },
     List {
         path: "/nodes/web-1.rack1.example.com/results",
@@ -72,7 +72,7 @@ const LISTS: &[List] = &[
         place: Some(("before", "7")),
         odd: Some("outcome=purple"),
         same: &["/results?", "outcome=failed", "role=app", "sort=run"],
-        heads: &["Run", "Of", "Ended", "Handed back", "Target", "When"],
+        heads: &["Run", "Noderole", "Outcome", "Result", "Target", "When"],
         many: "results",
     },
     List {
@@ -102,7 +102,7 @@ const LISTS: &[List] = &[
         place: Some(("before", "7")),
         odd: None,
         same: &["/imports?", "barclamp=demo", "sort=imported"],
-        heads: &["Imported", "Brought", "Has no longer", "Found in it"],
+        heads: &["Imported", "Versions", "Dropped parts", "Findings"],
         many: "imports",
     },
     List {
@@ -112,7 +112,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "0")),
         odd: None,
         same: &["/barclamps?", "filter=demo", "sort=-roles"],
-        heads: &["Barclamp", "Version", "Roles", "Used by", "Has no longer", "Imported"],
+        heads: &["Barclamp", "Version", "Roles", "Used by", "Dropped parts", "Imported"],
         many: "barclamps",
     },
     List {
@@ -122,7 +122,7 @@ const LISTS: &[List] = &[
         place: Some(("before", "-started~-7~-00000000-0000-0000-0000-000000000007")),
         odd: Some("phase=asleep"),
         same: &["/workers?", "name=w", "alive=true", "phase=confirmed", "sort=name"],
-        heads: &["Worker", "State", "Runs held", "Jigs", "Heard", "Started"],
+        heads: &["Worker", "State", "Leased runs", "Jigs", "Last contact", "Started"],
         many: "workers",
     },
     List {
@@ -144,7 +144,7 @@ const LISTS: &[List] = &[
             "since=1795219200000",
             "sort=at",
         ],
-        heads: &["When", "Who", "Did what", "To what", "Sealed"],
+        heads: &["Time", "Actor", "Action", "Subject", "Sealed"],
         many: "entries",
     },
     List {
@@ -155,7 +155,7 @@ const LISTS: &[List] = &[
         odd: Some("whose=yours"),
         same: &["/submissions?", "fate=any", "deployment=web", "text=nodes", "sort=title"],
         heads: &["Change", "State", "Approvals", "By", "Submitted"],
-        many: "of them",
+        many: "reviews",
     },
     List {
         path: "/deployments",
@@ -164,7 +164,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "system%20web")),
         odd: Some("state=blue"),
         same: &["/deployments?", "filter=web", "state=error", "sort=-nodes"],
-        heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
+        heads: &["Deployment", "Steps", "Nodes", "Open changes", "Last change"],
         many: "deployments",
     },
     List {
@@ -174,7 +174,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "system%20web")),
         odd: Some("state=blue"),
         same: &["/deployments?", "filter=web", "state=error", "sort=name"],
-        heads: &["Deployment", "Steps", "Nodes", "Under way", "Changed by"],
+        heads: &["Deployment", "Steps", "Nodes", "Open changes", "Last change"],
         many: "deployments",
     },
     List {
@@ -184,7 +184,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "x")),
         odd: Some("disabled=maybe"),
         same: &["/people?", "filter=a", "kind=human", "disabled=true", "sort=-name"],
-        heads: &["Name", "May", "Comes in", "Last here"],
+        heads: &["Name", "Permissions", "Signs in with", "Last seen"],
         many: "accounts",
     },
     List {
@@ -194,7 +194,7 @@ const LISTS: &[List] = &[
         place: Some(("after", "x")),
         odd: Some("disabled=maybe"),
         same: &["/people?", "filter=a", "kind=service", "disabled=true", "sort=-name"],
-        heads: &["Name", "May", "Comes in", "Last here"],
+        heads: &["Name", "Permissions", "Signs in with", "Last seen"],
         many: "accounts",
     },
 ];
@@ -285,7 +285,7 @@ async fn list_headers_sort_within_the_filter() {
             found.iter().map(String::as_str).filter(|head| !head.is_empty()).collect();
         // Readers who may change nodes see an additional column.
         let named: Vec<&str> =
-            found.into_iter().filter(|head| *head != "Change" || list.path != "/nodes").collect();
+            found.into_iter().filter(|head| *head != "Actions" || list.path != "/nodes").collect();
         assert_eq!(named, list.heads, "{}: {heads}", list.path);
     }
 }
@@ -293,7 +293,7 @@ async fn list_headers_sort_within_the_filter() {
 #[tokio::test]
 async fn numeric_cells_and_headers_share_a_class() {
     for (path, numbers) in
-        [("/deployments", ["Nodes", "Changed by"]), ("/catalog/roles", ["Requires", "Noderoles"])]
+        [("/deployments", ["Nodes", "Last change"]), ("/catalog/roles", ["Requires", "Noderoles"])]
     {
         let page = get(&Fake::new(|_| {}), path).await;
         let heads = between(&page, "<thead", "</thead>");
@@ -319,13 +319,13 @@ async fn invalid_query_is_reported_and_form_stays() {
         let refused = |page: &Page, what: &str| {
             assert_eq!(page.status, 400, "{}: {what}", list.path);
             assert_eq!(page.body.matches("<h1").count(), 1, "{}: {what}: one title", list.path);
-            page.says(&[&kept, &format!("href=\"{}\" class=\"button\">All ", list.path)]);
-            assert!(!page.body.contains("under next"), "{}: words for programs", list.path);
+            page.says(&[&kept, &format!("href=\"{}\" class=\"button\">Show all ", list.path)]);
+            assert!(!page.body.contains("`next`"), "{}: words for programs", list.path);
         };
         let sorted =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;
         refused(&sorted, "an order");
-        sorted.says(&["There are: ", "Clear"]);
+        sorted.says(&["Invalid value for sort: ", "Clear filter"]);
         if let Some(odd) = list.odd {
             refused(
                 &get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await,
@@ -335,9 +335,11 @@ async fn invalid_query_is_reported_and_form_stays() {
         let of_no_list =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&fits=1", list.path)).await;
         refused(&of_no_list, "a word");
-        let without =
-            format!("href=\"{}?{name}={value}\" class=\"button\">Without that", list.path);
-        of_no_list.says(&["fits", "this address says what nobody reads here", &without]);
+        let without = format!(
+            "href=\"{}?{name}={value}\" class=\"button\">Remove the invalid parameters",
+            list.path
+        );
+        of_no_list.says(&["fits", "Unknown parameter ", &without]);
         let columns =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=colour", list.path)).await;
         refused(&columns, "a column");
@@ -345,7 +347,7 @@ async fn invalid_query_is_reported_and_form_stays() {
             let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
             let page = get(&Fake::new(|_| {}), &address).await;
             refused(&page, "a place");
-            page.says(&["From its beginning", &format!("href=\"{}?{name}={value}\"", list.path)]);
+            page.says(&["Open the first page", &format!("href=\"{}?{name}={value}\"", list.path)]);
         }
     }
 }
@@ -355,13 +357,13 @@ async fn unknown_parameter_is_reported_on_every_page() {
     for path in ["/waiting", "/blueprints", "/settings/people", "/settings/services"] {
         let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
         assert_eq!(page.status, 400, "{path}");
-        page.says(&["this address says what nobody reads here", &format!("href=\"{path}\"")]);
+        page.says(&["Unknown parameter ", &format!("href=\"{path}\"")]);
     }
     let chain = get(&Fake::new(|_| {}), "/audit?who=ada&check=abc").await;
     assert_eq!(chain.status, 400);
     chain.says(&[
-        "is no place in the chain",
-        "href=\"/audit?who=ada\" class=\"button\">Without that",
+        "it must be an entry number",
+        "href=\"/audit?who=ada\" class=\"button\">Remove the invalid parameters",
     ]);
     // The parameters of a form that was refused without JavaScript are not reported as unknown.
     let back = get(&Fake::new(|_| {}), "/nodes?__path=%2Fcall%2Fretry&__err=e30%3D").await;
@@ -375,11 +377,11 @@ async fn page_after_the_end_links_to_first() {
         let Some((word, place)) = list.place else { continue };
         let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;
         assert_eq!(page.status, 200, "{}: {}", list.path, page.body);
-        page.says(&[&format!("There are no more {}", list.many), "To its beginning"]);
+        page.says(&[&format!("No more {}", list.many), "Open the first page"]);
         page.says_not(&["Pages of the list"]);
         let (name, value) = list.words.last().expect("a word");
         let narrow = get(&Fake::new(without_rows), &format!("{}?{name}={value}", list.path)).await;
-        narrow.says(&["Asked for: ", "Clear"]);
+        narrow.says(&["Filter: ", "Clear filter"]);
     }
 }
 
@@ -404,8 +406,8 @@ async fn deployments_return_to_tree_order() {
     let fake = Fake::new(|_| {});
     get(&fake, "/deployments?sort=name&filter=w")
         .await
-        .says(&["href=\"/deployments?filter=w\"", "As a tree"]);
-    get(&fake, "/deployments").await.says_not(&["As a tree"]);
+        .says(&["href=\"/deployments?filter=w\"", "Show as a tree"]);
+    get(&fake, "/deployments").await.says_not(&["Show as a tree"]);
 }
 
 #[tokio::test]
@@ -449,13 +451,13 @@ async fn target_history_rejects_invalid_order_and_cursor() {
         "/api/v1/targets?sort=number",
     ]);
     for (odd, said) in [
-        ("before=x", "before: this address goes on behind a row"),
-        ("sort=colour", "There are: number, -number."),
-        ("sort=number&before=2", "before: this address goes on behind a row"),
+        ("before=x", "Invalid cursor in before"),
+        ("sort=colour", "Valid orders: number, -number."),
+        ("sort=number&before=2", "Invalid cursor in before"),
     ] {
         let page = get(&fake, &format!("/blueprints?deployment=web&{odd}")).await;
         assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1), "{odd}");
-        page.says(&[said, "value=\"web\"", "href=\"/blueprints\" class=\"button\">All "]);
+        page.says(&[said, "value=\"web\"", "href=\"/blueprints\" class=\"button\">Show all "]);
     }
 }
 
@@ -464,7 +466,7 @@ async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
     let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
-    get(&fake, "/workers").await.says(&[&link, "all its runs"]);
+    get(&fake, "/workers").await.says(&[&link, "all runs"]);
     get(&fake, "/runs?worker=w1").await.says(&["value=\"w1\"", "gantry run list --worker w1"]);
 }
 
@@ -489,8 +491,8 @@ async fn headers_sort_and_keep_the_filter() {
         "href=\"/nodes?filter=web&amp;columns=name%2Clife\"",
         "name=\"columns\" value=\"name,life\"",
     ]);
-    narrow.says(&["data-label=\"Life\""]);
-    narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Reached\""]);
+    narrow.says(&["data-label=\"State\""]);
+    narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Connection\""]);
     let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
     narrow.says(&[next]);
 }
@@ -501,27 +503,27 @@ async fn unknown_value_is_reported_and_filter_stays() {
     for (path, said) in [
         (
             "/nodes?state=purple&filter=n1",
-            "state: there is no &quot;purple&quot; here. There are: alive, dead, unavailable, record.",
+            "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, unavailable, record.",
         ),
         (
             "/nodes?sort=colour&filter=n1",
-            "There are: name, -name, state, -state, deployment, -deployment.",
+            "Valid orders: name, -name, state, -state, deployment, -deployment.",
         ),
         (
             "/runs?state=sleeping&node=n1",
-            "state: there is no &quot;sleeping&quot; here. There are: queued, running",
+            "Invalid value for state: &quot;sleeping&quot; does not exist. Use one of: queued, running",
         ),
         (
             "/reviews?whose=yours&text=n1",
-            "whose: there is no &quot;yours&quot; here. There are: all, for_me, mine.",
+            "Invalid value for whose: &quot;yours&quot; does not exist. Use one of: all, for_me, mine.",
         ),
-        ("/catalog/roles?sort=age&filter=n1", "There are: name, -name, barclamp, -barclamp"),
+        ("/catalog/roles?sort=age&filter=n1", "Valid orders: name, -name, barclamp, -barclamp"),
     ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 400, "{path}");
         let body = page.body.replace("&quot;", "\"");
         assert!(body.contains(&said.replace("&quot;", "\"")), "{path}: {body}");
-        page.says(&["value=\"n1\"", "Clear"]);
+        page.says(&["value=\"n1\"", "Clear filter"]);
     }
 }
 
@@ -535,13 +537,13 @@ async fn empty_list_names_filter_or_first_action() {
     });
     get(&fake, "/nodes?filter=db&state=dead")
         .await
-        .says(&["name contains “db”, state is “dead”", "All "]);
-    get(&fake, "/runs?node=n1").await.says(&["No run fits", "node is “n1”"]);
-    get(&fake, "/runs?before=7").await.says(&["There are no more runs", "To its beginning"]);
+        .says(&["name contains “db”, state is “dead”", "Show all "]);
+    get(&fake, "/runs?node=n1").await.says(&["No run matches", "node is “n1”"]);
+    get(&fake, "/runs?before=7").await.says(&["No more runs", "Open the first page"]);
     get(&fake, "/catalog/roles").await.says(&["No roles yet"]);
-    get(&fake, "/catalog/roles?filter=x").await.says(&["No role fits"]);
+    get(&fake, "/catalog/roles?filter=x").await.says(&["No role matches"]);
     get(&fake, "/catalog/graph").await.says(&["No roles yet"]);
-    get(&fake, "/catalog/imports").await.says(&["Nothing was imported yet"]);
+    get(&fake, "/catalog/imports").await.says(&["No imports yet"]);
 }
 
 #[tokio::test]
@@ -556,8 +558,8 @@ async fn catalog_has_roles_graph_and_imports() {
     ]);
     let role = get(&fake, "/catalog/roles/app").await;
     role.says(&[
-        "aria-label=\"Parts of the catalog\"",
-        "How they hang together",
+        "aria-label=\"Sections of the catalog\"",
+        ">Dependencies<",
         "gantry role show app",
     ]);
     role.says(&["10-start", &format!("gantry role script --hash {}", "5f".repeat(32))]);
@@ -566,7 +568,7 @@ async fn catalog_has_roles_graph_and_imports() {
         "Conflicts with",
         "cluster",
         "href=\"/deployments/web\"",
-        "as in the newest",
+        "same as in the newest version",
         "8080",
     ]);
     assert_eq!(get(&fake, "/catalog/roles/nothing").await.status, 404);
@@ -574,12 +576,7 @@ async fn catalog_has_roles_graph_and_imports() {
     graph.says(&["<svg", "class=\"tie requires\"", "id=\"ties\"", "href=\"/catalog/graph#ties\""]);
     graph.says_not(&["style=", "preceeded"]);
     let imports = get(&fake, "/catalog/imports").await;
-    imports.says(&[
-        "role still",
-        "demo.yml:1:1: note: odd",
-        "2 more",
-        "3 lines more were not kept.",
-    ]);
+    imports.says(&["role still", "demo.yml:1:1: note: odd", "2 more", "3 lines were not stored."]);
     let many = Fake::new(|world| world.long = true);
-    get(&many, "/catalog/graph").await.says(&["301 roles are too many for one picture"]);
+    get(&many, "/catalog/graph").await.says(&["301 roles are too many for one graph"]);
 }

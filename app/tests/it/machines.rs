@@ -20,8 +20,13 @@ async fn node_page_shows_all_data() {
     ]);
     let main = page.body.split_once("<main").expect("the page itself").1;
     let head = main.split_once("<div class=\"columns\">").expect("what stands below the head").0;
-    assert_eq!(head.matches("Same by CLI, same by API").count(), 1, "{head}");
-    page.says(&["alive", "8f14e45f", "what runs here is known", "by its own word"]);
+    assert_eq!(head.matches("CLI and API").count(), 1, "{head}");
+    page.says(&[
+        "alive",
+        "8f14e45f",
+        "yes: a worker has checked for running processes",
+        "reported by the node",
+    ]);
     page.says(&[
         "web-1.mgmt.example.com",
         "deploy/ssh",
@@ -30,7 +35,7 @@ async fn node_page_shows_all_data() {
         "CN-1",
     ]);
     page.says(&[
-        "let in",
+        ">reached<",
         "not reached",
         "connection refused",
         "no answer within 5 seconds",
@@ -41,12 +46,19 @@ async fn node_page_shows_all_data() {
         "href=\"/runs/41\"",
         "TRANSITION",
     ]);
-    page.says(&["found by", "facts", "\"cores\": 4", "href=\"/runs/40\"", "came up", "its unit"]);
+    page.says(&[
+        "reported by role",
+        "facts",
+        "\"cores\": 4",
+        "href=\"/runs/40\"",
+        "start-up",
+        "its unit",
+    ]);
     let by_id = get(&Fake::new(|_| {}), &format!("/nodes/{}", fake::node(1))).await;
     assert_eq!(by_id.status, 200);
     let missing = get(&Fake::new(|_| {}), "/nodes/nobody.rack1.example.com").await;
     assert_eq!(missing.status, 404);
-    missing.says(&["There is no node nobody.rack1.example.com."]);
+    missing.says(&["Node nobody.rack1.example.com does not exist."]);
 }
 
 #[tokio::test]
@@ -58,7 +70,7 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
         "href=\"/runs?node=web-1.rack1.example.com\"",
         "gantry node show web-1.rack1.example.com",
     ]);
-    node.says_not(&["It carries more than these"]);
+    node.says_not(&["The node has more noderoles"]);
 
     node.says(&[&format!("href=\"{PAGE}/noderoles\"")]);
     let carried = get(&fake, &format!("{PAGE}/noderoles")).await;
@@ -73,8 +85,8 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     let looks = get(&fake, &format!("{PAGE}/looks")).await;
     assert_eq!(looks.status, 200);
     looks.says(&[
-        "<title>Looks at web-1.rack1.example.com · Gantry</title>",
-        "let in",
+        "<title>Health checks of web-1.rack1.example.com · Gantry</title>",
+        ">reached<",
         "gantry node looks",
     ]);
     looks.says_not(&["connection refused", ">Newest<"]);
@@ -83,7 +95,7 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     older.says(&["connection refused", &format!("href=\"{PAGE}/looks\"")]);
     older.says_not(&["looks?before="]);
     let end = get(&fake, &format!("{PAGE}/looks?before=0")).await;
-    end.says(&["There are no more looks", &format!("href=\"{PAGE}/looks\"")]);
+    end.says(&["No more health checks", &format!("href=\"{PAGE}/looks\"")]);
     let failed = get(&fake, &format!("{PAGE}/looks?reached=false&text=refused")).await;
     failed.says(&[
         "connection refused",
@@ -98,23 +110,23 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
         "v-42",
         "<title>Results on web-1.rack1.example.com · Gantry</title>",
     ]);
-    results.says(&["2 kept in all"]);
+    results.says(&["2 stored in total"]);
     results.says_not(&["v-41"]);
     let elsewhere = get(&fake, &format!("{PAGE}/results?role=nothing")).await;
-    elsewhere.says(&["No result fits", "role is “nothing”"]);
+    elsewhere.says(&["No result matches", "role is “nothing”"]);
     let older = linked(&results.body, &format!("{PAGE}/results?before="));
     get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
     let long = Fake::new(|world| {
         (world.results[0].result, world.results[0].bytes) = ("{\"log\": \"xx…".into(), 100_012)
     });
-    get(&long, &format!("{PAGE}/results")).await.says(&["100012 bytes in all"]);
+    get(&long, &format!("{PAGE}/results")).await.says(&["100012 bytes in total"]);
     let none = Fake::new(|world| world.results.clear());
-    get(&none, &format!("{PAGE}/results")).await.says(&["No results", "leaves it here"]);
+    get(&none, &format!("{PAGE}/results")).await.says(&["No results yet", "on this node return"]);
 
     for part in ["looks", "results"] {
         let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
         assert_eq!(odd.status, 400, "{part}");
-        odd.says(&["this address goes on behind a row", "From its beginning"]);
+        odd.says(&["Invalid cursor in before", "Open the first page"]);
         assert_eq!(
             get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status,
             404,
@@ -134,8 +146,8 @@ async fn truncated_lists_link_to_complete_lists() {
     let fake = Fake::new(|world| world.machine.more_noderoles = true);
     let page = get(&fake, PAGE).await;
     page.says(&[
-        "2 of more",
-        "It carries more than these.",
+        "2 shown",
+        "The node has more noderoles.",
         "href=\"/graph/web?nodes=web-1.rack1.example.com\"",
     ]);
     let fake = Fake::new(|world| {
@@ -151,12 +163,12 @@ async fn truncated_lists_link_to_complete_lists() {
     let noderole = get(&fake, &format!("/noderoles/{id}")).await;
     noderole.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
     noderole.says(&[
-        "All of them, in the graph",
+        "Show all in the graph",
         &format!("href=\"/graph/web?focus={id}&amp;way=down&amp;steps=1\""),
     ]);
     get(&Fake::new(|_| {}), &format!("/noderoles/{id}"))
         .await
-        .says_not(&["50 or more", "All of them, in the graph"]);
+        .says_not(&["50 or more", "Show all in the graph"]);
 }
 
 #[tokio::test]
@@ -167,9 +179,9 @@ async fn node_page_lists_pending_reasons() {
             Some(OutOfService { by, since: None, reason: "new disks".into() });
     });
     get(&out, PAGE).await.says(&[
-        "out of service",
+        "in maintenance",
         "by ada: new disks",
-        "Put into service",
+        "End maintenance",
         "value=\"true\"",
     ]);
     let dead = Fake::new(|world| {
@@ -178,9 +190,10 @@ async fn node_page_lists_pending_reasons() {
     });
     get(&dead, PAGE).await.says(&["dead", "Not reached: 10.0.3.7: connection refused."]);
     let unknown = Fake::new(|world| world.machine.life.joined = "welcomed".into());
-    get(&unknown, PAGE)
-        .await
-        .says(&["what runs here is not known", "Nothing starts before a worker was let in"]);
+    get(&unknown, PAGE).await.says(&[
+        "a worker must still check for running processes",
+        "No run starts until a worker has logged in",
+    ]);
     let new = Fake::new(|world| {
         world.machine.life.alive = false;
         world.machine.life.alive_since = None;
@@ -188,13 +201,8 @@ async fn node_page_lists_pending_reasons() {
         (world.machine.reports, world.machine.tokens, world.machine.runs) = Default::default();
     });
     let page = get(&new, PAGE).await;
-    page.says(&[
-        "never reached",
-        "Nobody has looked yet.",
-        "Nothing is known of it yet",
-        "no role is bound to it",
-    ]);
-    page.says(&["Nothing has run here yet.", "It has reported nothing yet.", "None."]);
+    page.says(&["never reached", "No health checks yet.", "No facts yet", "No noderoles yet"]);
+    page.says(&["No runs yet.", "No reports yet.", "No tokens yet."]);
 }
 
 #[tokio::test]
@@ -277,5 +285,8 @@ async fn node_is_changed_without_javascript() {
         "{edits}"
     );
     let page = get(&fake, "/nodes/web-1.rack1.example.com").await;
-    page.says(&["so none is made: ask POST /api/v1/nodes/ID/tokens", "needs-scripts"]);
+    page.says(&[
+        "To create a token without JavaScript, use POST /api/v1/nodes/ID/tokens",
+        "needs-scripts",
+    ]);
 }

@@ -49,12 +49,12 @@ async fn signed_out_reader_is_redirected_to_sign_in() {
 
     let cookie = [("cookie", "gantry_name=ada")];
     let again = get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
-    again.says(&["value=\"ada\"", "Name or password is wrong"]);
+    again.says(&["value=\"ada\"", "Wrong name or password"]);
     get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
 
     let refused = get(&fake, "/sign-in?problem=used").await;
     assert_eq!(refused.status, 403);
-    refused.says(&["This link was used already"]);
+    refused.says(&["This link was already used"]);
 }
 
 #[tokio::test]
@@ -67,9 +67,9 @@ async fn deployment_list_shows_states() {
         "href=\"/deployments/web\"",
         "PROPOSED",
         "in review",
-        "nothing bound",
+        "No noderoles",
         "data-state=\"error\" title=\"1 error\"",
-        "2 you can act on",
+        "Reviews that need your action: 2",
         "execution on",
         "aria-current=\"page\"",
     ]);
@@ -107,7 +107,7 @@ async fn board_shows_step_states_next_to_badge() {
         "<a href=\"/waiting?deployment=web\"",
         "<a href=\"/runs?state=running&amp;deployment=web\"",
     ]);
-    page.says_not(&["nothing bound"]);
+    page.says_not(&["No noderoles"]);
     let title = page
         .body
         .split("</h1>")
@@ -127,7 +127,7 @@ async fn board_shows_step_states_next_to_badge() {
     get(&proposed, "/deployments/web").await.says(&["PROPOSED", ">1 error<", ">7 active<"]);
     let empty = Fake::new(|world| world.board.groups.clear());
     let page = get(&empty, "/deployments/web").await;
-    page.says(&["nothing bound"]);
+    page.says(&["No noderoles"]);
     page.says_not(&[">1 error<"]);
 }
 
@@ -159,14 +159,14 @@ async fn proposed_board_summarizes_the_proposal() {
         "draggable=\"true\"",
         "Undo “bind web-6 to app”",
         "Redo “bind web-9 to store”",
-        "can't take effect",
+        "cannot take effect",
         "web-5 belongs to storage, which stands beside web: move it first",
-        "brought by app",
+        "required by app",
         "script · new",
         "/reviews/128",
         "Bind nodes to app",
-        "This browser runs no scripts",
-        "Binding and every other edit need scripts; programs",
+        "JavaScript is disabled",
+        "Other edits need JavaScript or the API",
         "/api/v1/proposals/",
     ]);
     page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
@@ -194,13 +194,15 @@ async fn reader_is_warned_before_becoming_author() {
         &format!("/noderoles/{}", fake::noderole(4, "gateway")),
     ];
     for path in pages {
-        get(&fake(true), path).await.says(&["You are no author of this proposal"]);
-        get(&fake(false), path).await.says_not(&["You are no author of this proposal"]);
+        get(&fake(true), path).await.says(&["You are not an author of this proposal"]);
+        get(&fake(false), path).await.says_not(&["You are not an author of this proposal"]);
     }
     for path in &pages[..2] {
         get(&fake(false), path).await.says(&["ada; undone by bo"]);
     }
-    get(&fake(true), "/deployments/web").await.says(&["Submitting makes you an author, too"]);
+    get(&fake(true), "/deployments/web")
+        .await
+        .says(&["you become an author and cannot approve this review"]);
 }
 
 #[tokio::test]
@@ -212,8 +214,11 @@ async fn node_page_explains_missing_propose_permission() {
     });
     let page = get(&fake, &path).await;
     page.says(&["That takes the operator permission."]);
-    let button =
-        page.body.split("<button").find(|part| part.contains("alone")).expect("the button");
+    let button = page
+        .body
+        .split("<button")
+        .find(|part| part.contains("on this node only"))
+        .expect("the button");
     assert!(button.contains("disabled"), "{button}");
 }
 
@@ -241,7 +246,7 @@ async fn empty_board_shows_first_action() {
         world.board.tray_more = 0;
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["No roles yet", "Propose changes, add roles", "No node can be bound here"]);
+    page.says(&["No roles yet", "Propose changes, add roles", "No nodes yet. Add a node"]);
 }
 
 #[tokio::test]
@@ -288,7 +293,7 @@ async fn server_error_is_shown_on_every_page() {
     ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
-        page.says(&["Not available at the moment", "Work goes on by itself", "Try again"]);
+        page.says(&["Temporarily unavailable", "Work goes on by itself", "Try again"]);
     }
 }
 
@@ -310,7 +315,7 @@ async fn target_history_shows_authors_and_compares_targets() {
         "href=\"/api/v1/targets/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
         "10.8.0.0/22",
         "secret, ",
-        "other documents stay as they are",
+        "other documents are unchanged",
         "data-side=\"from\"",
     ]);
     page.says_not(&["Comment on"]);
@@ -319,15 +324,15 @@ async fn target_history_shows_authors_and_compares_targets() {
 #[tokio::test]
 async fn checks_show_planner_report() {
     get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
-        "How this was planned",
-        "waits on",
+        "Plan report",
+        "waiting on",
         "0 of 0 edits take effect",
-        "something to review",
+        "A change to review",
     ]);
     let page = get(&Fake::new(|world| world.report = None), "/reviews/128?tab=checks").await;
     assert_eq!(page.status, 200);
     page.says(&["newest version of an open proposal"]);
-    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["How this was planned"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Plan report"]);
 }
 
 #[tokio::test]
@@ -336,18 +341,16 @@ async fn catalog_shows_dropped_parts_of_versions() {
     get(&fake, "/catalog").await.says(&[
         "<title>Catalog · Gantry</title>",
         "role cache",
-        "nothing that ",
-        "the first one",
-        "shipped",
+        "nothing since ",
+        "first version",
+        "shipped with Gantry",
         "Import a barclamp",
         "action=\"/call/import\"",
     ]);
     let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
-    get(&Fake::new(|world| world.catalog.clear()), "/catalog")
-        .await
-        .says(&["The catalog is empty"]);
+    get(&Fake::new(|world| world.catalog.clear()), "/catalog").await.says(&["No barclamps yet"]);
 }
 
 #[tokio::test]
@@ -393,7 +396,7 @@ async fn deployment_is_restored_without_javascript() {
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1")
         .await
-        .says_not(&["Restoring makes a proposal"]);
+        .says_not(&["Restoring opens a proposal"]);
     let others = Fake::new(|world| {
         world.comparison.from.target = Some(TargetNo(3));
         world.comparison.to.target = Some(TargetNo(1));
@@ -406,7 +409,7 @@ async fn deployment_is_restored_without_javascript() {
     });
     let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
     page.says(&["From target 3 to target 1"]);
-    page.says_not(&["Restoring makes a proposal"]);
+    page.says_not(&["Restoring opens a proposal"]);
 }
 
 #[tokio::test]
@@ -418,23 +421,24 @@ async fn comparison_handles_equal_unknown_and_huge_blueprints() {
     get(&same, "/blueprints?from=1&to=2").await.says(&["Both are the same blueprint."]);
     let unknown = get(&Fake::new(|_| {}), "/blueprints?from=1&to=9").await;
     assert_eq!(unknown.status, 404);
-    unknown.says(&["There is no target 9: they go from 1 to 3.", "The line of targets"]);
+    unknown.says(&["Target 9 does not exist. Use a number from 1 to 3.", "Target history"]);
     let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
     get(&huge, "/blueprints?from=1&to=2")
         .await
-        .says(&["more documents differ. They are too many for a page"]);
+        .says(&["more documents differ, which is too many for one page"]);
     get(&Fake::new(|_| {}), "/blueprints?from=1")
         .await
-        .says(&["From 1: now choose what to compare it to."]);
+        .says(&["From 1: select the blueprint to compare it to."]);
     let empty = Fake::new(|world| world.targets.targets.clear());
     let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
     behind.says(&[
-        "There are no more targets",
-        "href=\"/blueprints?deployment=web\" class=\"button\">To its beginning",
+        "No more targets",
+        "href=\"/blueprints?deployment=web\" class=\"button\">Open the first page",
     ]);
     behind.says_not(&["Pages of the list"]);
     let untouched = get(&empty, "/blueprints?deployment=web").await;
-    untouched.says(&["No target fits", "href=\"/blueprints\" class=\"button\">All "]);
+    untouched
+        .says(&["No target matches", "href=\"/blueprints\" class=\"button\">Show all <!>targets"]);
     untouched.says_not(&["Pages of the list"]);
 }
 
@@ -454,7 +458,7 @@ async fn panel_is_opened_by_address() {
     alone.says(&[
         "<title>gateway on web-4.rack1.example.com · Gantry</title>",
         "Edit in the proposal",
-        "Waits for it",
+        "Dependents",
     ]);
 }
 
@@ -473,20 +477,20 @@ async fn author_sees_why_approval_is_disabled() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
     page.says(&[
         "Adds app on web-6, web-7 and web-8.",
-        "You wrote part of this change, so somebody else has to review it.",
+        "You wrote part of this change, so another person must review it.",
         "1 of 2 approvals.",
         "Can act: bo, dee",
-        "waits for review",
+        "waiting for review",
         "destructive",
         "10.0.0.0/24",
         "10.8.0.0/22",
         "(secret app/key version 4)",
         "(secret app/key version 5)",
         "secret, ",
-        "brought by app",
+        "required by app",
         "moves from ",
-        "more in the same way",
-        "other documents stay as they are",
+        "more with the same changes",
+        "other documents are unchanged",
     ]);
     page.says_not(&["app/key\",\"version"]);
 }
@@ -497,15 +501,15 @@ async fn impact_summary_links_to_complete_lists() {
     page.says(&[
         "Can’t be undone:",
         "store on web-1 loses data when it runs.",
-        "Restarts 1 noderole that is up now:",
+        "Restarts 1 noderole that is active now:",
         "/old of app in web.",
-        "1204 noderoles in web, 900 up now.",
+        "1204 noderoles in web, 900 active now.",
         "Starts 9 noderoles:",
         "on 4 nodes, in 10 waves.",
         "uses secret app/key version 5 (was version 4) in app of web on web-1, web-2 and 28 more.",
         "/reviews/128?tab=effects#secrets",
         "/reviews/128?tab=effects#restarts",
-        "web is held by cy (a move)",
+        "Deployment web is on hold by cy (a move)",
     ]);
     let changed = page.body.split_once("<b>Changes ").and_then(|(_, rest)| rest.split('<').next());
     let changed = changed.expect("what it changes");
@@ -521,8 +525,8 @@ async fn impact_summary_links_to_complete_lists() {
         "replaced",
         "28 more",
         "id=\"restarts\"",
-        "somebody asked for it: the disk was replaced",
-        "up now",
+        "rerun requested: the disk was replaced",
+        "active now",
         "1202",
         "Downstream in web",
     ]);
@@ -532,21 +536,22 @@ async fn impact_summary_links_to_complete_lists() {
         world.review.consequences.restarts.first[0].in_use = None;
     });
     let page = get(&closed, "/reviews/128").await;
-    page.says(&["Runs 1 noderole again:", "As it was when it was submitted"]);
-    page.says_not(&["that is up now"]);
+    page.says(&["Runs 1 noderole again:", "This is the impact at submission"]);
+    page.says_not(&["that is active now"]);
 }
 
 #[tokio::test]
 async fn severe_effects_are_never_collapsed() {
-    let gives_up = (1..=5)
-        .map(|n| format!("Gives up n{n}: all on it counts as gone at once. Reason: it burned"));
-    let roles = (1..=4).map(|n| format!("Takes role store and its data out of web-{n}."));
+    let gives_up = (1..=5).map(|n| {
+        format!("Expunges n{n}: everything on it counts as removed immediately. Reason: it burned")
+    });
+    let roles = (1..=4).map(|n| format!("Removes role store and its data from web-{n}."));
     let unbound = (1..=4).map(|n| format!("Removes app-{n} from n9."));
     let moved = (1..=3).map(|n| format!("n{n} moves from system to web."));
     let first = ["Can’t be undone: store on n1.", "Removes deployment shop."].map(str::to_owned);
     let last = [
-        "Sets the policy for all changes after this one, in every deployment: one approval for every change.",
-        "Switches jig script off: nothing that needs it starts, in any deployment.",
+        "Sets the policy for all later changes in every deployment: one approval for every change.",
+        "Switches jig script off: no step that needs it starts in any deployment.",
     ];
     let all = first.into_iter().chain(gives_up).chain(roles).chain(unbound).chain(moved);
     let grave: Vec<String> = all.chain(last.map(str::to_owned)).collect();
@@ -592,8 +597,8 @@ async fn waves_show_their_dependencies() {
     page.says(&[
         "Waves 10",
         "Wave 3",
-        "one by one",
-        "waits for runtime, 29 roles more",
+        "one at a time",
+        "waits for runtime, 29 more",
         "destroys data",
         "7 waves",
     ]);
@@ -607,9 +612,9 @@ async fn viewed_changes_are_marked_without_javascript() {
     let page = get(&fake, "/reviews/128").await;
     page.says(&[
         "You have ",
-        "opened <b class=\"num\">1<!></b> of <b class=\"num\">3",
+        "viewed <b class=\"num\">1<!></b> of <b class=\"num\">3",
         "action=\"/call/open_changes\"",
-        "</svg>opened",
+        "</svg>viewed",
     ]);
     let done = post(
         &fake,
@@ -645,7 +650,7 @@ async fn destructive_commit_requires_typed_name() {
         world.review.state = ReviewState::Open;
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&["pattern=\"web\"", "Type ", "may be committed", "name=\"name\""]);
+    page.says(&["pattern=\"web\"", "Type ", "ready to commit", "name=\"name\""]);
     page.says_not(&["You wrote part"]);
     let harmless = Fake::new(|world| {
         world.review.may_commit = Ok(());
@@ -663,7 +668,7 @@ async fn committed_review_links_to_its_runs() {
         world.review.target = Some(TargetNo(128));
     });
     let page = get(&fake, "/reviews/128?tab=discussion").await;
-    page.says(&["Watch it run", "Looked at the network with the site.", "does not count"]);
+    page.says(&["Watch progress", "Looked at the network with the site.", "does not count"]);
     page.says_not(&["name=\"kind\""]);
 }
 
@@ -707,7 +712,7 @@ async fn comments_work_without_javascript() {
 #[tokio::test]
 async fn checks_show_their_evidence() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
-    page.says(&["Approvals", "1 of 2 approvals; could approve: ", "planned on target"]);
+    page.says(&["Approvals", "1 of 2 approvals. Can approve: ", "planned on target"]);
 }
 
 #[tokio::test]
@@ -719,11 +724,11 @@ async fn graph_has_picture_table_and_links() {
         "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
         "class=\"wire here\"",
         "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
-        "Show its 4 noderoles one by one",
+        "Unfold its 4 noderoles",
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
     ]);
     let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
-    table.says(&["<th scope=\"col\">Waits for</th>", "<li>app on web-1", "<li>app on web-2"]);
+    table.says(&["<th scope=\"col\">Dependencies</th>", "<li>app on web-1", "<li>app on web-2"]);
     get(&Fake::new(|_| {}), "/reviews/128?tab=graph")
         .await
         .says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
@@ -749,20 +754,25 @@ async fn highlighted_path_is_shown_everywhere() {
         "class=\"box trail\"",
         "1 of 4 on the path",
         "href=\"/graph/web/graph.svg?from=web%3Aruntime&amp;to=web%3Aapp\"",
-        ">Show only this<",
-        ">Mark nothing<",
+        ">Show only the path<",
+        ">Clear highlight<",
     ]);
     let table = get(&fake, &format!("/graph/web?{query}&as=table")).await;
     table.says(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
     let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
-    begun.says(&["A path from runtime: choose the box where it ends"]);
+    begun.says(&["The path starts at runtime. Select the box where it ends"]);
     assert!(!begun.body.contains("wire trail"), "nothing is marked that nobody asked for");
 }
 
 #[tokio::test]
 async fn colours_are_named_in_words() {
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
-    page.says(&["What colours mean", "waves 1–2 · ", "wave 3 · active", "data-state=\"tone-3\""]);
+    page.says(&[
+        "aria-label=\"Legend\"",
+        "waves 1–2 · ",
+        "wave 3 · active",
+        "data-state=\"tone-3\"",
+    ]);
     let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
     page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
@@ -799,7 +809,7 @@ async fn review_list_matches_its_address() {
     let open = get(&fake, "/reviews").await;
     open.says(&[
         "Three more application nodes",
-        "waits for review",
+        "waiting for review",
         "href=\"/reviews?before=128\"",
         "Older",
     ]);
@@ -812,12 +822,12 @@ async fn review_list_matches_its_address() {
     let drafts = get(&fake, "/reviews?state=drafts").await;
     drafts.says(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
     for (state, word) in
-        [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "threads are open")]
+        [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "has open threads")]
     {
         let fake = Fake::new(|world| world.reviews[0].state = state);
         let page = get(&fake, "/reviews").await;
         page.says(&[word]);
-        page.says_not(&["waits for review"]);
+        page.says_not(&["waiting for review"]);
     }
 }
 
@@ -826,9 +836,9 @@ async fn badge_shows_incomplete_count() {
     let badge = async |count, more| {
         get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await
     };
-    badge(100, true).await.says(&["100+", "100 or more you can act on"]);
-    badge(0, true).await.says(&["What you can act on is being counted"]);
-    badge(0, false).await.says_not(&["you can act on"]);
+    badge(100, true).await.says(&["100+", "Reviews that need your action: 100 or more"]);
+    badge(0, true).await.says(&["Counting the reviews that need your action"]);
+    badge(0, false).await.says_not(&["need your action"]);
 }
 
 #[tokio::test]
@@ -839,17 +849,17 @@ async fn lists_have_empty_states() {
         world.runs.clear();
         world.nodes.clear();
     });
-    get(&fake, "/reviews").await.says(&["No review is open"]);
-    get(&fake, "/reviews?state=any").await.says(&["Nothing was submitted yet"]);
-    get(&fake, "/reviews?whose=for_me").await.says(&["Nothing waits for you"]);
+    get(&fake, "/reviews").await.says(&["No open reviews"]);
+    get(&fake, "/reviews?state=any").await.says(&["No reviews yet"]);
+    get(&fake, "/reviews?whose=for_me").await.says(&["No reviews wait for you"]);
     get(&fake, "/reviews?whose=mine&text=x")
         .await
-        .says(&["No review fits", "href=\"/reviews?whose=mine\""]);
-    get(&fake, "/reviews?before=3").await.says(&["There are no more of them", "href=\"/reviews\""]);
-    get(&fake, "/reviews?state=drafts").await.says(&["No proposal waits to be submitted"]);
+        .says(&["No review matches", "href=\"/reviews?whose=mine\""]);
+    get(&fake, "/reviews?before=3").await.says(&["No more reviews", "href=\"/reviews\""]);
+    get(&fake, "/reviews?state=drafts").await.says(&["No proposals to submit"]);
     get(&fake, "/runs").await.says(&["No runs"]);
     get(&fake, "/nodes").await.says(&["No nodes yet", "Add node"]);
-    get(&fake, "/nodes?filter=x").await.says(&["No node fits", "name contains “x”"]);
+    get(&fake, "/nodes?filter=x").await.says(&["No node matches", "name contains “x”"]);
 }
 
 #[tokio::test]
@@ -871,7 +881,7 @@ async fn run_is_readable_without_javascript() {
         world.log = String::new();
     });
     get(&failed, "/runs/1006").await.says(&[
-        "It wrote nothing.",
+        "The run wrote no output.",
         "exit 1 in 20-realm.sh",
         "failed",
     ]);
@@ -897,7 +907,7 @@ async fn forms_work_without_javascript() {
 
     let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
     let page = get(&fake, &format!("/reviews/128?{query}")).await;
-    page.says(&["You may not do this"]);
+    page.says(&["Not allowed"]);
 }
 
 #[tokio::test]
@@ -952,12 +962,12 @@ async fn review_shows_effect_of_changed_base() {
     let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
     let page = get(&anew, "/reviews/128").await;
     page.says(&[
-        "The base moved: <!>effect unchanged",
+        "The base changed: <!>the effect is the same",
         "/reviews/127",
         "web (target 131)",
         "bo (approved)",
     ]);
-    page.says_not(&["What differs from", "on target <!>131"]);
+    page.says_not(&["Differences from", "on target <!>131"]);
 
     let other = Fake::new(|world| {
         let shift = engine::blueprint::Shift {
@@ -968,10 +978,10 @@ async fn review_shows_effect_of_changed_base() {
             Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
     });
     get(&other, "/reviews/128").await.says(&[
-        "its effect is another",
-        "What differs from",
-        "It is now",
-        "Nothing of the kind",
+        "the effect is different",
+        "Differences from",
+        "Current change",
+        "None.",
     ]);
 
     let old = Fake::new(|world| {
@@ -979,7 +989,7 @@ async fn review_shows_effect_of_changed_base() {
         world.review.became = Some(replanned(Some(129)));
     });
     get(&old, "/reviews/128").await.says(&[
-        "planned anew as",
+        "planned again as",
         "/reviews/129",
         "with the same effect",
     ]);
@@ -993,7 +1003,7 @@ async fn review_shows_effect_of_changed_base() {
         world.review.became = Some(Replanned { refused, ..replanned(None) });
     });
     get(&back, "/reviews/128").await.says(&[
-        "back with its authors",
+        "went back to its authors",
         "edit 1, by ada",
         "n1 belongs to web",
         "An author checks the change",
@@ -1024,16 +1034,20 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
-        "One author overrules another here",
-        "overruled by edit 2 of bo: the policy",
-        "The later one counts.",
+        "Edits of two authors conflict",
+        "Overridden by edit 2 of bo: the policy",
+        "The later edit applies.",
     ]);
     get(&fake, "/reviews/128").await.says(&[
-        "One author overrules another here",
+        "Edits of two authors conflict",
         "the policy",
-        "The later one counts.",
+        "The later edit applies.",
     ]);
-    page.says(&["was closed: its base moved", "n1 belongs to web", "An author checks the change"]);
+    page.says(&[
+        "was closed because its base changed",
+        "n1 belongs to web",
+        "An author checks the change",
+    ]);
 }
 
 #[tokio::test]
@@ -1041,7 +1055,7 @@ async fn deployment_proposal_redirects_to_board() {
     let fake = Fake::new(|world| {
         let mut problem = Problem::conflict(
             api::problem::ON_DEPLOYMENT,
-            "Proposal 9 is on web: look at its board.",
+            "Proposal 9 belongs to deployment web. Open the board of that deployment.",
         );
         problem.errors =
             vec![api::problem::Finding { at: "deployment".into(), detail: "web".into() }];
@@ -1049,7 +1063,11 @@ async fn deployment_proposal_redirects_to_board() {
     });
     let page = get(&fake, "/proposals/9").await;
     assert_eq!(page.status, 409);
-    page.says(&["Proposal 9 is on web", "href=\"/deployments/web\"", "To its board"]);
+    page.says(&[
+        "Proposal 9 belongs to deployment web.",
+        "href=\"/deployments/web\"",
+        "Open the board",
+    ]);
 }
 
 #[tokio::test]
@@ -1092,7 +1110,7 @@ async fn approval_is_signed_if_policy_requires_it() {
     signed.says(&[
         "Approve and sign",
         "value=\"reject\"",
-        "must be signed with a passkey, which needs scripts",
+        "must be signed with a passkey, which requires JavaScript",
     ]);
     signed.says_not(&["value=\"approve\""]);
     let unable = page(true, false).await;

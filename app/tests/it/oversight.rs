@@ -196,7 +196,7 @@ async fn overview_shows_health_and_links() {
     assert_eq!(page.status, 200);
     page.says(&[
         "<title>Overview · Gantry</title>",
-        "1 step failed, 1 node is dead, 1 deployment is held",
+        "1 step failed, 1 node is dead, 1 deployment is on hold",
         "href=\"/waiting?reason=failed\" data-state=\"error\"",
         "href=\"/runs?state=running\" data-state=\"transition\"",
         "href=\"/deployments\" data-state=\"active\"",
@@ -213,10 +213,10 @@ async fn overview_shows_health_and_links() {
         "href=\"/workers?alive=true\"",
         "href=\"/runs?state=queued\"",
         "the oldest for",
-        "276 runs in the last 24 hours, 1 failed or lost; at most 23 in an hour",
+        "276 runs in the last 24 hours: 1 failed or lost, at most 23 in an hour",
         "class=\"failed\"",
     ]);
-    page.says_not(&["all is well", "Nothing is here yet", "first five minutes", "style=\""]);
+    page.says_not(&["no problems", "Get started", "First steps", "style=\""]);
 }
 
 #[tokio::test]
@@ -230,11 +230,11 @@ async fn new_installation_overview_shows_first_actions() {
     });
     let page = get(&fake, "/").await;
     page.says(&[
-        "Nothing is here yet",
+        "Get started",
         "Add a node",
         "Import a barclamp",
         "Propose a change",
-        "Nothing waits",
+        "No pending steps",
     ]);
     page.says_not(&["<rect"]);
 }
@@ -253,13 +253,13 @@ async fn first_steps_follow_events_and_can_be_hidden() {
     };
     let page = get(&with(some.clone()), "/").await;
     page.says(&[
-        "The first five minutes",
+        "First steps",
         "2 of 5 done",
         "Drag a node onto a role",
-        "Read what comes along",
-        "it says why you can’t",
-        "Watch it run, break it and retry",
-        "Put this away",
+        "Check what Gantry adds",
+        "the page explains why you cannot",
+        "Watch the run, break it and retry it",
+        "Hide first steps",
         "action=\"/call/put_first_steps_away\"",
     ]);
     let next = page
@@ -267,10 +267,10 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         .split("<li")
         .find(|line| line.contains("aria-current=\"step\""))
         .expect("a next step");
-    assert!(next.contains("href=\"/reviews/128\"") && next.contains("Have it reviewed"), "{next}");
+    assert!(next.contains("href=\"/reviews/128\"") && next.contains("Get an approval"), "{next}");
 
     let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
-    away.says(&["Show the first five minutes", "name=\"back\" value=\"true\""]);
+    away.says(&["Show first steps", "name=\"back\" value=\"true\""]);
     away.says_not(&["2 of 5 done"]);
     let put = post(&with(FirstSteps::default()), "/call/put_first_steps_away", "").await;
     assert_eq!((put.status, put.location.as_deref()), (302, Some("/")));
@@ -284,7 +284,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         retried: true,
         ..FirstSteps::default()
     };
-    get(&with(done), "/").await.says_not(&["irst five minutes"]);
+    get(&with(done), "/").await.says_not(&["irst steps"]);
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn worker_list_matches_its_address() {
         "href=\"/runs/1006\"",
         "and 20 more",
         "noop, script",
-        "not heard",
+        "no contact",
         "left",
         "value=\"name\" selected",
         "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
@@ -318,10 +318,10 @@ async fn worker_list_matches_its_address() {
     );
 
     let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
-    get(&Fake::new(none), "/workers").await.says(&["No worker yet", "gantry worker"]);
+    get(&Fake::new(none), "/workers").await.says(&["No workers yet", "gantry worker"]);
     get(&Fake::new(none), "/workers?phase=nack")
         .await
-        .says(&["No worker fits", "joined is “nack”"]);
+        .says(&["No worker matches", "join phase is “nack”"]);
 }
 
 #[tokio::test]
@@ -355,7 +355,7 @@ async fn audit_filters_by_address_and_expands_entries() {
         "gantry audit verify",
         "&amp;check=0\"",
     ]);
-    page.says_not(&["It holds up to"]);
+    page.says_not(&["The chain is valid"]);
     assert!(
         told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")),
         "{:?}",
@@ -364,10 +364,10 @@ async fn audit_filters_by_address_and_expands_entries() {
 
     let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.says(&["is no moment", "id=\"audit-who\"", "value=\"ada\"", "Clear"]);
+    wrong.says(&["is not a date", "id=\"audit-who\"", "value=\"ada\"", "Clear filter"]);
     let none = Fake::new(|world| world.overseen.entries.clear());
-    get(&none, "/audit?who=bo").await.says(&["No entry fits", "All ", "who is “bo”"]);
-    get(&none, "/audit").await.says(&["Nothing was done yet"]);
+    get(&none, "/audit?who=bo").await.says(&["No entry matches", "Show all ", "actor is “bo”"]);
+    get(&none, "/audit").await.says(&["No entries yet"]);
 }
 
 #[tokio::test]
@@ -376,15 +376,15 @@ async fn audit_chain_is_verified_in_parts() {
     let page = get(&fake, "/audit?check=0").await;
     let hash = Hash::of_bytes(b"the end");
     page.says(&[
-        "It holds up to entry 10000 of 12345",
-        "Go on",
+        "The chain is valid up to entry 10000 of 12345",
+        "Verify up to ",
         &format!("/audit?check=10000&amp;link={hash}"),
         "not sealed yet",
     ]);
     assert!(told(&fake).contains(&"chain 0".to_owned()));
 
     let other = get(&fake, "/audit?check=10000&link=0000").await;
-    other.says(&["The chain is broken", "is not the one that the part before ended with"]);
+    other.says(&["The chain is broken", "differs from the last link of the part before it"]);
     let broken = Fake::new(|world| {
         let chain = &mut world.overseen.chain;
         (chain.broken, chain.next) = (Some("entry 10001 is missing".into()), None);
@@ -393,7 +393,7 @@ async fn audit_chain_is_verified_in_parts() {
     let whole = Fake::new(|world| world.overseen.chain.next = None);
     get(&whole, "/audit?check=0")
         .await
-        .says(&["The chain holds, to its end at entry 12345", &hash.to_string()]);
+        .says(&["The chain is valid up to its end at entry 12345", &hash.to_string()]);
 }
 
 #[tokio::test]
@@ -403,8 +403,8 @@ async fn audit_refusal_names_permission_and_admins() {
     let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
-    page.says(&["data-status=\"403\"", "You may not do this", said]);
-    page.says_not(&["Verify the chain", "Export what is sealed"]);
+    page.says(&["data-status=\"403\"", "Not allowed", said]);
+    page.says_not(&["Verify the chain", "Export sealed entries"]);
 }
 
 #[tokio::test]
@@ -433,7 +433,7 @@ async fn search_groups_hits_by_kind() {
     get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
     assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
     let none = Fake::new(|world| world.overseen.found = Found::default());
-    get(&none, "/search?q=zzz").await.says(&["Nothing is called like that"]);
+    get(&none, "/search?q=zzz").await.says(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
     same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);
     let away = Fake::new(|world| {
@@ -441,7 +441,7 @@ async fn search_groups_hits_by_kind() {
     });
     let away = get(&away, "/search?q=web").await;
     assert_eq!((away.status, away.body.matches("<h1").count()), (503, 1));
-    away.says(&["value=\"web\"", "Search anew"]);
+    away.says(&["value=\"web\"", "New search"]);
 }
 
 #[tokio::test]
@@ -456,5 +456,5 @@ async fn palette_is_a_link_without_javascript() {
         "id=\"palette-list\" role=\"listbox\"",
     ]);
     // The list is created when the palette opens, so that a closed one adds nothing to each page.
-    page.says_not(&["id=\"palette-0\"", "Colours: dark"]);
+    page.says_not(&["id=\"palette-0\"", "Theme: dark"]);
 }

@@ -15,12 +15,12 @@ async fn required_approvals_are_shown_in_words() {
     page.says(&[
         "<title>Policy · Gantry</title>",
         "Every change",
-        "When something destructive runs",
-        "When something that is applied runs again",
-        "When something is removed",
-        "When a node changes hands between deployments side by side",
+        "When a destructive step runs",
+        "When an applied step runs again",
+        "When a noderole is removed",
+        "When a node moves to a deployment that is not above or below",
         "When a jig is switched off",
-        "as every change",
+        "same as every change",
         "by bo",
         "href=\"/blueprints?from=39&amp;to=40\"",
         "aria-current=\"page\"",
@@ -36,15 +36,15 @@ async fn ineffective_risk_rule_is_reported() {
         world.policy.policy.approvals = 3;
         world.policy.policy.by_risk = [(Risk::Removal, 2)].into();
     });
-    get(&fake, "/settings/policy").await.says(&["2 asked for; every change needs 3"]);
+    get(&fake, "/settings/policy").await.says(&["set to 2, but every change needs 3"]);
 }
 
 #[tokio::test]
 async fn policy_change_is_proposed_on_a_board() {
     let fake = Fake::new(|_| {});
     get(&fake, "/settings/policy").await.says(&[
-        "under the policy that it replaces and under itself",
-        "has to be submitted again",
+        "must pass the old and the new policy",
+        "must be submitted again",
         "action=\"/call/propose_policy\"",
         "name=\"deployment\"",
         "has an open proposal",
@@ -61,8 +61,8 @@ async fn policy_page_explains_missing_propose_permission() {
     let page = get(&viewer, "/settings/policy").await;
     page.says(&[
         "Every change",
-        "takes the permission ",
-        " in every deployment; an admin can give it",
+        "you need the permission ",
+        " in every deployment. An admin can grant it",
     ]);
     page.says_not(&["/call/propose_policy"]);
 }
@@ -74,7 +74,7 @@ async fn policy_page_shows_refusal_and_server_error() {
     });
     let page = get(&fake, "/settings/policy").await;
     assert_eq!(page.status, 503);
-    page.says(&["Not available at the moment"]);
+    page.says(&["Temporarily unavailable"]);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn policy_shows_signature_rules_and_second_factor() {
     get(&Fake::new(|_| {}), "/settings/policy").await.says(&[
         "Approvals signed with a passkey",
         "<b>none<",
-        "<b>nobody<",
+        "<b>no one<",
     ]);
     let elsewhere = DeploymentId(Uuid::from_u128(77));
     let fake = Fake::new(|world| {

@@ -18,7 +18,7 @@ async fn says(fake: &Fake, path: &str, lines: &[&str]) {
     let page = get(fake, path).await;
     assert_eq!(page.status, 200, "{path}");
     let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
-    page.says(&["Same by CLI, same by API"]);
+    page.says(&["CLI and API"]);
     page.says(&lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 

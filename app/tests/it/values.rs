@@ -13,7 +13,7 @@ async fn values_link_to_their_sources() {
     let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
     assert_eq!(page.status, 200);
     page.says(&[
-        "What a run would see now",
+        "Input of the next run",
         "2 of 412 values",
         "/app/key",
         "(secret)",
@@ -40,7 +40,7 @@ async fn form_survives_errors_and_commands_match_query() {
     let fake = Fake::new(|_| {});
     let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
-    odd.says(&["There are: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
+    odd.says(&["Use one of: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
     let away = Fake::new(|world| {
         world.problem = Some(api::Problem::unavailable("The database does not answer."))
     });
@@ -68,7 +68,7 @@ async fn run_shows_input_and_surroundings() {
     ]);
     get(&fake, "/runs/1006").await.says(&["href=\"/runs/1006/data\"", "3 values"]);
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
-    get(&gone, "/runs/1006").await.says(&["not kept any more"]);
+    get(&gone, "/runs/1006").await.says(&["no longer stored"]);
 }
 
 #[tokio::test]
@@ -91,16 +91,16 @@ async fn form_from_schema_shows_inherited_values() {
         "id=\"own-data-0-port\"",
         "placeholder=\"8080\"",
         " required",
-        "not set here: safe",
+        "not set, inherited: safe",
         "Entry 2",
-        "Take entry 2 out",
-        "is a number, and should be text",
+        "Remove entry 2",
+        "is a number, but must be a string",
         "value=\"app/key\"",
-        "Write a value instead",
+        "Enter a value",
         "Use a secret",
         "As JSON",
     ]);
     // The invalid value is reported at its field and next to the text. The port has a value below,
     // so it is not missing.
-    page.says_not(&["is required, and missing"]);
+    page.says_not(&["is required but missing"]);
 }

@@ -12,19 +12,19 @@ async fn pending_steps_are_grouped_by_reason() {
     assert_eq!(page.status, 200);
     let failed = noderole(4, "app").to_string();
     page.says(&[
-        "<title>Why not yet · Gantry</title>",
+        "<title>Pending · Gantry</title>",
         "Failed",
-        "Behind a failure",
+        "Waiting for failed steps",
         "10000+",
-        "All 10000+",
+        "Show all 10000+",
         "href=\"/waiting?reason=behind_failure\"",
-        "retry or change the failed step above",
+        "retry or change the failed step that they depend on",
         "href=\"/runs/12\"",
         &format!("href=\"/noderoles/{failed}\""),
         "href=\"/deployments/web\"",
         &format!("href=\"/nodes?filter={}\"", fqdn(5)),
     ]);
-    page.says_not(&["Nothing waits", "Longest waiting"]);
+    page.says_not(&["No pending steps", "Longest pending"]);
 }
 
 #[tokio::test]
@@ -36,14 +36,14 @@ async fn pending_reason_is_paginated_and_keeps_filter() {
     )
     .await;
     page.says(&[
-        "Deployment web is held by ada.",
-        "Longest waiting",
+        "Deployment web was put on hold by ada.",
+        "Longest pending",
         "/waiting?deployment=web&amp;reason=held&amp;after=since~-7~-00000000-0000-0000-0000-000000000007",
         "value=\"web\"",
         "href=\"/waiting?reason=held\" class=\"button quiet\"",
         "name=\"reason\" value=\"held\"",
     ]);
-    page.says_not(&["exit 1 in 20-realm.sh", "All 1"]);
+    page.says_not(&["exit 1 in 20-realm.sh", "Show all 1"]);
 }
 
 #[tokio::test]
@@ -58,14 +58,14 @@ async fn reversed_order_is_kept_across_pages() {
         get(&fake, "/waiting?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
     page.says(&[
         "aria-sort=\"descending\"",
-        "Shortest waiting",
+        "Shortest pending",
         "&amp;reason=held&amp;sort=-since&amp;after=-since~-7~-00000000-0000-0000-0000-000000000007",
     ]);
     let other = get(&fake, "/waiting?reason=held&after=-since~-1~-x").await;
     assert_eq!(other.status, 400, "a place of the other order");
     let odd = get(&fake, "/waiting?sort=colour").await;
     assert_eq!(odd.status, 400);
-    odd.says(&["is no order of this list. There are: since, -since"]);
+    odd.says(&["Valid orders: since, -since"]);
 }
 
 #[tokio::test]
@@ -73,20 +73,20 @@ async fn invalid_cursor_is_reported_next_to_form() {
     let page = get(&Fake::new(|_| {}), "/waiting?deployment=web&reason=held&after=7").await;
     assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1));
     page.says(&[
-        "after: this address goes on behind a step that can’t be.",
+        "Invalid cursor in `after`.",
         "value=\"web\"",
-        "href=\"/waiting?deployment=web&amp;reason=held\" class=\"button\">From its beginning",
-        "href=\"/waiting\" class=\"button\">Everything that waits",
+        "href=\"/waiting?deployment=web&amp;reason=held\" class=\"button\">Open the first page",
+        "href=\"/waiting\" class=\"button\">Show all pending steps",
     ]);
 }
 
 #[tokio::test]
 async fn empty_pending_page_has_message() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/waiting").await;
-    page.says(&["Nothing waits", "Every step is done or under way."]);
+    page.says(&["No pending steps", "Steps that cannot start yet"]);
     let fake =
         Fake::new(|world| world.waits.retain(|group: &WaitingGroup| group.reason == Wait::Held));
     get(&fake, "/waiting?reason=failed")
         .await
-        .says(&["Nothing waits here", "Everything that waits"]);
+        .says(&["No pending steps match", "Show all pending steps"]);
 }

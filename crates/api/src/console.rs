@@ -1182,7 +1182,7 @@ fn behind(difference: &Difference, after: Option<&Anchor>) -> Result<usize, crat
     let found = difference.documents().position(|document| document == *after);
     found.map(|at| at + 1).ok_or_else(|| {
         crate::Problem::invalid(format!(
-            "{after} is none of the documents that differ: give what `next` says."
+            "Invalid value {after} for `after`. Use the `next` value of the previous page."
         ))
     })
 }
@@ -1249,7 +1249,7 @@ impl Comparison {
         let note = self.note.iter().map(|note| format!("{note}\n")).collect::<String>();
         let more = match self.more {
             0 => String::new(),
-            n => format!("Beside that, {n} documents differ.\n"),
+            n => format!("{n} more documents differ.\n"),
         };
         let difference = self.difference.text(&self.names, &self.behind());
         let deceiving = self.deceiving.text();
@@ -1279,7 +1279,10 @@ pub enum Point {
 
 /// A text that is neither a blueprint number nor a hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no blueprint: give the number of a target, or the 64 digits of a root's hash")]
+#[error(
+    "Invalid blueprint {0:?}. Use the number of a target, or the hash of a root (64 \
+    hexadecimal digits)."
+)]
 pub struct NotAPoint(String);
 
 impl Point {
@@ -1738,15 +1741,15 @@ impl std::fmt::Display for FileChange {
             FileText::Lines { lines, cut } => {
                 let of = |mark| lines.iter().filter(|line| line.mark == mark).count();
                 write!(f, "+{} -{} lines", of(LineMark::Added), of(LineMark::Removed))?;
-                if *cut { f.write_str(", and it goes on behind what was compared") } else { Ok(()) }
+                if *cut { f.write_str(", the rest was not compared") } else { Ok(()) }
             }
             FileText::Binary { old, new } => {
                 let bytes = |side: &Option<u64>| {
                     side.map_or_else(|| "nothing".to_owned(), |n| format!("{n} bytes"))
                 };
-                write!(f, "changed, and no text: {} -> {}", bytes(old), bytes(new))
+                write!(f, "not text: {} -> {}", bytes(old), bytes(new))
             }
-            FileText::Left => f.write_str("changed; there are too many to compare them all"),
+            FileText::Left => f.write_str("changed, but not compared: too many files"),
         }
     }
 }
@@ -1876,7 +1879,8 @@ impl Deceiving {
         let more =
             if self.more > 0 { format!("  and {} more\n", self.more) } else { String::new() };
         format!(
-            "\nScripts with hidden characters, so that what they run is not what they show:\n{lines}{more}"
+            "\nScripts with hidden characters, which can run other commands than they \
+             show:\n{lines}{more}"
         )
     }
 }
@@ -2453,11 +2457,11 @@ mod tests {
         let text = told.text();
         let (_, text) = text.split_once("\n\n").unwrap();
         let expected = format!(
-            "* deployment d1\n  * barclamp tool: 2 (0a1b2c3d) -> 1 (0a1b2c3d), from system\n  * role app: {} -> {}\n    \
-             /run/timeout: 1 -> 2\n    /scripts/10-a.sh/place: 1 -> 2\n    * script 10-a.sh: +2 -1 lines\n    \
-             - script 20-b.sh: +0 -1 lines, and it goes on behind what was compared\n    \
-             + script 30-c.bin: changed, and no text: nothing -> 7 bytes\n    \
-             * script 40-d.sh: changed; there are too many to compare them all\n",
+            "* deployment d1\n  * barclamp tool: 2 (0a1b2c3d) -> 1 (0a1b2c3d), from system\n  * \
+             role app: {} -> {}\n    /run/timeout: 1 -> 2\n    /scripts/10-a.sh/place: 1 -> 2\n    \
+             * script 10-a.sh: +2 -1 lines\n    - script 20-b.sh: +0 -1 lines, the rest was not \
+             compared\n    + script 30-c.bin: not text: nothing -> 7 bytes\n    * script 40-d.sh: \
+             changed, but not compared: too many files\n",
             hash(1).short(),
             hash(2).short(),
         );

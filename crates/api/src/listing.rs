@@ -90,7 +90,7 @@ impl<S: Sort> fmt::Display for Order<S> {
 
 /// An unknown sort order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{said:?} is no order of this list. There are: {}", known.join(", "))]
+#[error("unknown sort order {said:?}. Valid orders: {}", known.join(", "))]
 pub struct NoOrder {
     said: String,
     known: Vec<String>,
@@ -125,7 +125,7 @@ impl<'de, S: Sort> Deserialize<'de> for Order<S> {
             type Value = Order<S>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an order")
+                f.write_str("a sort order")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Order<S>, E> {
@@ -195,7 +195,8 @@ pub struct Cursor(String);
 /// An invalid cursor for this list and order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{said:?} is no place in this list sorted by {order}: take what the page before said under next, with the same sort"
+    "Invalid cursor {said:?} for the sort order {order}. Use the `next` value of the previous page \
+     with the same sort order"
 )]
 pub struct NotAPlace {
     said: String,
@@ -608,7 +609,8 @@ mod tests {
         let error = "colour".parse::<Order<RunSort>>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"colour\" is no order of this list. There are: queued, -queued, state, -state, took, -took"
+            "unknown sort order \"colour\". Valid orders: queued, -queued, state, -state, took, \
+             -took"
         );
         assert!("--name".parse::<Order<NodeSort>>().is_err());
     }

@@ -56,7 +56,8 @@ impl fmt::Display for Topic {
 /// An unknown topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no topic: there are reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID and submission:ID"
+    "unknown topic {0:?}, use reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID or \
+     submission:ID"
 )]
 pub struct NotATopic(String);
 

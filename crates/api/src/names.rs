@@ -9,5 +9,5 @@ pub const COOKIE_NEAR: &str = "gantry_session";
 pub const COOKIE_FAR: &str = "__Host-gantry";
 /// Start of the error message for an invalid query. A client that built the query from its own
 /// options removes it.
-pub const QUERY_UNREAD: &str = "What follows the question mark can't be read: ";
+pub const QUERY_UNREAD: &str = "Invalid query parameters: ";
 pub const TOKEN_PREFIX: &str = "gantry_";

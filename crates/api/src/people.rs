@@ -25,7 +25,7 @@ impl<'de> Deserialize<'de> for Password {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)
             .map(Self)
-            .map_err(|_| D::Error::custom("a password is a text"))
+            .map_err(|_| D::Error::custom("a password must be a string"))
     }
 }
 

@@ -91,22 +91,6 @@ pub fn told(text: String) -> String {
     }
 }
 
-/// First words of messages that may get a capital letter. Other messages may start with a name, and
-/// `web` and `Web` are different deployments.
-const BEGINNINGS: &str = "a an binding cannot comment deployment invalid it jig no nobody node nothing object only passkey passkeys policy \
-    proposal run say step submission target the there these this version what whoever you your";
-
-fn capital(mut text: String) -> String {
-    if text
-        .split_once(' ')
-        .is_some_and(|(word, _)| BEGINNINGS.split(' ').any(|known| known == word))
-        && let Some(first) = text.get_mut(..1)
-    {
-        first.make_ascii_uppercase();
-    }
-    text
-}
-
 fn blank() -> String {
     "about:blank".into()
 }
@@ -118,7 +102,7 @@ impl Problem {
             code: code.into(),
             title: title.into(),
             status,
-            detail: capital(told(detail.into())),
+            detail: told(detail.into()),
             errors: Vec::new(),
             admins_give: false,
             again_after: None,
@@ -133,21 +117,16 @@ impl Problem {
 
     /// Invalid input (400).
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::new(400, "invalid", "This can't be taken", detail)
+        Self::new(400, "invalid", "Invalid request", detail)
     }
 
     /// No valid session (401).
     pub fn signed_out() -> Self {
-        Self::new(
-            401,
-            SIGNED_OUT,
-            "You are not signed in",
-            "Open a sign-in link, then come back to this page.",
-        )
+        Self::new(401, SIGNED_OUT, "Not signed in", "Sign in, then return to this page.")
     }
 
     pub fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(403, "forbidden", "You may not do this", detail)
+        Self::new(403, "forbidden", "Not allowed", detail)
     }
 
     /// A permission is missing (403).
@@ -161,18 +140,18 @@ impl Problem {
 
     /// The current state does not allow the request (409).
     pub fn conflict(code: &str, detail: impl Into<String>) -> Self {
-        Self::new(409, code, "Not possible now", detail)
+        Self::new(409, code, "Conflict", detail)
     }
 
     /// Temporarily unavailable (503). The client can retry after [`MOMENT`].
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(503, "unavailable", "Not available at the moment", detail).again_after(MOMENT)
+        Self::new(503, "unavailable", "Temporarily unavailable", detail).again_after(MOMENT)
     }
 
     /// The change may or may not have taken effect (503). There is no `Retry-After`: the client
     /// must check first.
     pub fn unknown_outcome(detail: impl Into<String>) -> Self {
-        Self::new(503, UNKNOWN_OUTCOME, "Not known whether it was done", detail)
+        Self::new(503, UNKNOWN_OUTCOME, "Unknown outcome", detail)
     }
 
     /// An internal error (500). Only the log has the cause, never the response.
@@ -180,8 +159,8 @@ impl Problem {
         Self::new(
             500,
             "internal",
-            "Something went wrong here",
-            "The server's log has the cause. Try again, and report it if it stays.",
+            "Internal error",
+            "The server's log has the cause. Try again. If the error persists, report it.",
         )
     }
 }
@@ -212,23 +191,6 @@ mod tests {
             assert_eq!(told(short.to_owned()), short);
         }
         assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::REFUSAL_WORD)));
-    }
-
-    #[test]
-    fn detail_begins_with_a_capital_letter() {
-        let detail = |text: &str| Problem::invalid(text).detail;
-        assert_eq!(detail("there is no role x"), "There is no role x");
-        for text in [
-            "",
-            "a",
-            "macs: give one.",
-            "n1 is gone.",
-            "n1.example.com is gone.",
-            "\"x\" is gone.",
-            "Über x",
-        ] {
-            assert_eq!(detail(text), text);
-        }
     }
 
     #[test]

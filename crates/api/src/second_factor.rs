@@ -17,7 +17,7 @@ impl<'de> Deserialize<'de> for Code {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)
             .map(Self)
-            .map_err(|_| D::Error::custom("a code is a string"))
+            .map_err(|_| D::Error::custom("a code must be a string"))
     }
 }
 

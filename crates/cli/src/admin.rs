@@ -39,17 +39,17 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let url = arguments.owner_url.context(
-        "GANTRY_OWNER_URL is not set: only the database's owner adds admins. Set it to the owner's address, as for `gantry migrate`.",
+        "GANTRY_OWNER_URL is not set. Only the database's owner can add admins. Set it to the \
+         owner's URL, as for `gantry migrate`.",
     )?;
     let people = People::over(database::open(&url, database::Role::Owner).await?);
     let name = &arguments.name;
     if arguments.reset_second_factor {
-        let person =
-            people.actor_by_name(name).await.context("the second factor can't be removed")?;
+        let person = people.actor_by_name(name).await.context("Cannot remove the second factor")?;
         people
             .reset_factor(None, person.person)
             .await
-            .context("the second factor can't be removed")?;
+            .context("Cannot remove the second factor")?;
         match arguments.json {
             true => println!("{}", json!({"person": name, "reset": true})),
             false => {
@@ -59,15 +59,15 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         return Ok(());
     }
     if arguments.passkeys {
-        let person = people.actor_by_name(name).await.context("the passkeys cannot be listed")?;
+        let person = people.actor_by_name(name).await.context("Cannot list the passkeys")?;
         let passkeys =
-            people.passkeys_of(person.person).await.context("the passkeys cannot be listed")?;
+            people.passkeys_of(person.person).await.context("Cannot list the passkeys")?;
         return list(name, &passkeys, arguments.json);
     }
     if let Some(fingerprint) = &arguments.confirm_passkey {
-        let person = people.actor_by_name(name).await.context("the passkey cannot be confirmed")?;
+        let person = people.actor_by_name(name).await.context("Cannot confirm the passkey")?;
         let done = people.confirm_passkey_as_owner(person.person, fingerprint).await;
-        let passkey = done.context("the passkey cannot be confirmed")?;
+        let passkey = done.context("Cannot confirm the passkey")?;
         match arguments.json {
             true => println!("{}", serde_json::to_string(&passkey)?),
             false => println!(
@@ -79,28 +79,30 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     }
     if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
-        people.create_person(None, &new).await.context("the admin can't be added")?;
+        people.create_person(None, &new).await.context("Cannot add the admin")?;
     }
     let admin = people
         .actor_by_name(name)
         .await
-        .context("there is no way in for them; a new name adds an admin")?;
+        .context("Cannot create a sign-in link (a new name adds an admin)")?;
     if !admin.may(Permission::Admin) {
         bail!(
-            "{name} is there and is no admin: name another, or let an admin give them the permission"
+            "Account {name} exists and is not an admin. Use another name, or let an admin grant \
+             the permission."
         );
     }
     let holds = Duration::from_secs(60 * arguments.minutes);
-    let link = people.first_link(admin.person, holds).await.context("the link can't be made")?;
+    let link =
+        people.first_link(admin.person, holds).await.context("Cannot create the sign-in link")?;
     let path = format!("/sign-in#token={}", link.reveal());
     if arguments.json {
         println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));
         return Ok(());
     }
     println!(
-        "{name} comes in once by this address, behind the one that people reach the server under:\n\n  {path}\n"
+        "Sign-in link for {name}, valid once. Append it to the URL of the server:\n\n  {path}\n"
     );
-    println!("It holds for {} minutes and asks to set a password.", arguments.minutes);
+    println!("It is valid for {} minutes and asks for a new password.", arguments.minutes);
     Ok(())
 }
 

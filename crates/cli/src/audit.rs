@@ -66,16 +66,17 @@ impl FromStr for Expected {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| {
             format!(
-                "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it: an entry from 1 on, and the 64 hex digits of its hash"
+                "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it. SEQ is at least 1, \
+                 and HASH has 64 hexadecimal digits"
             )
         };
         let (seq, hash) =
             text.split_once(':').ok_or_else(|| wrong("the colon is missing".to_owned()))?;
         let seq = match seq.parse() {
-            Ok(0) => return Err(wrong("the audit has no entry 0".to_owned())),
+            Ok(0) => return Err(wrong("there is no entry 0".to_owned())),
             Ok(seq) => seq,
             Err(error) => {
-                return Err(wrong(format!("{seq:?} is not the number of an entry: {error}")));
+                return Err(wrong(format!("{seq:?} is not an entry number: {error}")));
             }
         };
         let hash =
@@ -96,11 +97,11 @@ fn made(path: &Path) -> Result<()> {
     for (path, mode, text) in [(path, 0o600, private), (&public_path, 0o644, public)] {
         let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
         let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.with_context(|| format!("{} cannot be written", path.display()))?;
+        written.with_context(|| format!("Cannot write {}", path.display()))?;
     }
-    println!("{} is the private key: give it to the server (GANTRY_AUDIT_KEY).", path.display());
+    println!("Private key: {}. Give it to the server (GANTRY_AUDIT_KEY).", path.display());
     println!(
-        "{} is the public key: store it with the checkpoints, for gantry audit verify.",
+        "Public key: {}. Store it with the checkpoints, for `gantry audit verify`.",
         public_path.display()
     );
     Ok(())
@@ -127,8 +128,8 @@ fn verified(verify: &Verify) -> Result<()> {
             .and_then(|file| read(check, BufReader::new(file))),
     };
     let proven = proven.map_err(|error| {
-        let what = if is_unread(&error) { "can't be read" } else { "does not hold" };
-        error.context(format!("{} {what}", verify.file.display()))
+        let what = if is_unread(&error) { "Cannot read" } else { "Invalid export" };
+        error.context(format!("{what} {}", verify.file.display()))
     })?;
     if verify.json {
         println!("{}", serde_json::to_string_pretty(&proven)?);
@@ -147,30 +148,32 @@ fn expected(verify: &Verify) -> Result<Vec<(u64, Hash)>> {
     };
     let shown = path.display();
     let text = |path: &Path| {
-        std::fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
+        std::fs::read_to_string(path).with_context(|| format!("Cannot read {}", path.display()))
     };
     let key = VerifyingKey::read(&text(key)?)
-        .with_context(|| format!("{} is no public key", key.display()))?;
+        .with_context(|| format!("File {} is not a public key", key.display()))?;
     let mut installation = None;
     for (n, line) in text(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let n = n + 1;
         let checkpoint: Checkpoint = serde_json::from_str(line)
-            .with_context(|| format!("line {n} of {shown} is no checkpoint"))?;
+            .with_context(|| format!("Line {n} of {shown} is not a checkpoint"))?;
         if !key.signed(&checkpoint) {
             bail!(
-                "the checkpoint in line {n} of {shown} was not signed with this key, or it was altered"
+                "The checkpoint in line {n} of {shown} was not signed with this key, or it was \
+                 altered."
             );
         }
         let link = checkpoint.link;
         if *installation.get_or_insert(link.installation) != link.installation {
             bail!(
-                "the checkpoint in line {n} of {shown} is of another installation than those before it"
+                "The checkpoint in line {n} of {shown} belongs to another installation than those \
+                 before it."
             );
         }
         links.push((link.seq, link.hash));
     }
-    let first =
-        installation.ok_or_else(|| anyhow!("{shown} has no checkpoint, so it shows nothing"))?;
+    let first = installation
+        .ok_or_else(|| anyhow!("File {shown} has no checkpoints, so it proves nothing."))?;
     links.push((1, first));
     distinct(links)
 }
@@ -182,7 +185,12 @@ fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
     links.dedup();
     match links.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         Some(pair) => {
-            bail!("entry {} is expected with two links, {} and {}", pair[0].0, pair[0].1, pair[1].1)
+            bail!(
+                "Entry {} is expected with two links, {} and {}.",
+                pair[0].0,
+                pair[0].1,
+                pair[1].1
+            )
         }
         None => Ok(links),
     }
@@ -200,18 +208,25 @@ fn read(mut check: Check, mut lines: impl BufRead) -> Result<Proven> {
 fn told(proven: &Proven, expected: usize) -> String {
     let (chain, totals) = (&proven.chain, &proven.totals);
     if chain.last == 0 || chain.first == 0 {
-        return "The export is empty: nothing was sealed.".to_owned();
+        return "The export is empty: no entries are sealed.".to_owned();
     }
-    let mut text = format!("Entries {} to {} are what was sealed.\n", chain.first, chain.last);
+    let mut text = format!("Entries {} to {} match their seals.\n", chain.first, chain.last);
     if proven.whole {
         text.push_str(&format!(
-            "{} targets have the approvals that their policies asked for; {} runs did what their targets ask for.\n\
-             {} submissions, {} verdicts, {} policies and {} documents are as the audit recorded them.\n",
-            totals.targets, totals.runs, totals.submissions, totals.verdicts, totals.policies, totals.objects
+            "{} targets have the approvals that their policies require. {} runs match their \
+             targets.\n{} submissions, {} verdicts, {} policies and {} documents match the audit \
+             log.\n",
+            totals.targets,
+            totals.runs,
+            totals.submissions,
+            totals.verdicts,
+            totals.policies,
+            totals.objects
         ));
     } else {
         text.push_str(&format!(
-            "The export is a part, and proves its chain only. It goes on from {}: compare that with the export before.\n",
+            "The export is a part, so it proves only its chain. It starts after {}: compare this \
+             link with the previous export.\n",
             chain.from
         ));
     }
@@ -219,7 +234,7 @@ fn told(proven: &Proven, expected: usize) -> String {
         text.push_str("Each expected link is in the chain.\n");
     }
     text.push_str(&format!(
-        "The last link is {}:{}. Note it elsewhere, for --expect.",
+        "The last link is {}:{}. Store it elsewhere, for --expect.",
         chain.last, chain.hash
     ));
     text

@@ -58,7 +58,7 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
     }
     match read {
         Ok(_) => Ok(()),
-        Err(_) => bail!("the barclamps can't be imported"),
+        Err(_) => bail!("The barclamps cannot be imported."),
     }
 }
 
@@ -120,7 +120,7 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let mut found = Found::default();
     collect(folder, folder, &mut found)?;
     let linked = || match found.links.first() {
-        Some(link) => format!(" Links are not read, and {} is one.", link.display()),
+        Some(link) => format!(" Links are not read, and {} is a link.", link.display()),
         None => String::new(),
     };
     let mut read = control::find_and_read(&found.files, base)
@@ -128,10 +128,7 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
     let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
     findings.0.extend(found.links.iter().map(|link| Finding {
         severity: Severity::Warning,
-        ..as_finding(
-            link,
-            &anyhow::anyhow!("this is a link, and links are not read: put the file itself here"),
-        )
+        ..as_finding(link, &anyhow::anyhow!("links are not read: replace the link by the file"))
     }));
     Ok(read)
 }
@@ -140,7 +137,7 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
 fn known(folder: &Path) -> Result<Catalog> {
     let read = read(folder, &Catalog::default())?;
     let Ok(import) = read else {
-        bail!("the barclamps of {} can't be imported: check that folder first", folder.display());
+        bail!("The barclamps of {} cannot be imported. Check that folder first.", folder.display());
     };
     let mut catalog = Catalog::default();
     for object in &import.objects {
@@ -196,26 +193,25 @@ struct Found {
 /// the size limit.
 fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
     let entries =
-        fs::read_dir(folder).with_context(|| format!("{} can't be read", folder.display()))?;
+        fs::read_dir(folder).with_context(|| format!("Cannot read {}", folder.display()))?;
     for entry in entries {
-        let entry = entry.with_context(|| format!("{} can't be read", folder.display()))?;
+        let entry = entry.with_context(|| format!("Cannot read {}", folder.display()))?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {
             collect(root, &path, found)?;
         } else if kind.is_file() {
             if found.files.len() >= MAX_FILES {
                 bail!(
-                    "{} has more than {MAX_FILES} files: name the folder of the barclamps",
+                    "Folder {} has more than {MAX_FILES} files. Name the folder of the barclamps.",
                     root.display()
                 );
             }
-            found.bytes += entry
-                .metadata()
-                .with_context(|| format!("{} can't be read", path.display()))?
-                .len();
+            found.bytes +=
+                entry.metadata().with_context(|| format!("Cannot read {}", path.display()))?.len();
             if found.bytes > u64::try_from(control::MAX_IMPORT)? {
                 bail!(
-                    "the files of {} have more than {} bytes together, the most that can be imported: {} goes beyond",
+                    "The files of {} have more than {} bytes in total, the limit of an import. \
+                     File {} exceeds it.",
                     root.display(),
                     control::MAX_IMPORT,
                     path.display()
@@ -223,7 +219,7 @@ fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
             }
             let name = path.strip_prefix(root)?.to_string_lossy().into_owned();
             let bytes =
-                fs::read(&path).with_context(|| format!("{} can't be read", path.display()))?;
+                fs::read(&path).with_context(|| format!("Cannot read {}", path.display()))?;
             found.files.insert(name, bytes);
         } else if kind.is_symlink() && found.links.len() < MAX_FILES {
             found.links.push(path.strip_prefix(root)?.to_owned());

@@ -64,17 +64,15 @@ impl File {
         };
         let shown = path.display();
         let length = std::fs::metadata(&path)
-            .with_context(|| format!("the configuration file {shown} can't be read"))?
+            .with_context(|| format!("Cannot read the configuration file {shown}"))?
             .len();
         if length > MAX_FILE {
-            bail!(
-                "the configuration file {shown} has more than {MAX_FILE} bytes, so it is something else"
-            );
+            bail!("The configuration file {shown} has more than {MAX_FILE} bytes.");
         }
         let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("the configuration file {shown} can't be read"))?;
-        let values = read(&text, command)
-            .with_context(|| format!("the configuration file {shown} is wrong"))?;
+            .with_context(|| format!("Cannot read the configuration file {shown}"))?;
+        let values =
+            read(&text, command).with_context(|| format!("Invalid configuration file {shown}"))?;
         // Child processes have another working directory.
         Ok(Self { path: Some(path.canonicalize().unwrap_or(path)), values })
     }
@@ -101,11 +99,10 @@ impl File {
 /// command line, so no command has it as a field.
 pub fn with_option(command: Command) -> Command {
     let option = Arg::new("config").long("config").env(VARIABLE).value_name("FILE").global(true);
-    command.arg(
-        option.help(
-            "The configuration file [default: /etc/gantry/gantry.toml for root, else ~/.config/gantry/gantry.toml]",
-        ),
-    )
+    command.arg(option.help(
+        "Configuration file [default: /etc/gantry/gantry.toml for root, \
+             ~/.config/gantry/gantry.toml for others]",
+    ))
 }
 
 /// Finds `--config FILE` or `--config=FILE` before clap parses the command line.
@@ -164,10 +161,10 @@ fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Float(number) => number.to_string(),
             toml::Value::Boolean(yes) => yes.to_string(),
-            _ => bail!("{key} must be a text, a number, true or false"),
+            _ => bail!("{key} must be a string, a number, true or false"),
         };
         if let Some(setting) = settings.get(&key) {
-            setting.check(&text).with_context(|| format!("{key} can't be taken"))?;
+            setting.check(&text).with_context(|| format!("invalid value of {key}"))?;
         }
         Ok((key, text))
     };
@@ -182,10 +179,11 @@ fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
     match nearest(&key, known.iter().map(String::as_str)) {
         Some(other) => {
             bail!(
-                "there is no setting {shown:?}; is {other:?} meant? `gantry config` lists all of them"
+                "unknown setting {shown:?} (did you mean {other:?}?). List all with `gantry \
+                 config`."
             )
         }
-        None => bail!("there is no setting {shown:?}; `gantry config` lists all of them"),
+        None => bail!("unknown setting {shown:?}. List all with `gantry config`."),
     }
 }
 
@@ -238,7 +236,7 @@ fn why(error: &clap::Error) -> String {
         return source.to_string();
     }
     match error.get(ContextKind::ValidValue) {
-        Some(ContextValue::Strings(known)) => format!("it is one of {}", known.join(", ")),
+        Some(ContextValue::Strings(known)) => format!("must be one of {}", known.join(", ")),
         _ => error.to_string().trim_start_matches("error: ").trim_end().to_owned(),
     }
 }
@@ -252,7 +250,7 @@ pub fn check_environment(command: &Command) -> Result<()> {
         let Some(value) = std::env::var_os(&setting.variable) else { continue };
         setting
             .check(&value.to_string_lossy())
-            .with_context(|| format!("{} can't be taken", setting.variable))?;
+            .with_context(|| format!("Invalid value of {}", setting.variable))?;
     }
     Ok(())
 }
@@ -333,7 +331,7 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
     match std::io::stdout().write_all(text.as_bytes()) {
         // A closed pipe is not an error: the reader has enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("standard output can't be written to")
+            Err(error).context("Cannot write to standard output")
         }
         _ => Ok(()),
     }
@@ -359,7 +357,7 @@ fn table(file: &File, all: &[Held]) -> String {
     for Held { setting, value, source } in all {
         let shown = match (value, *source) {
             (_, "nothing") => "-",
-            (None, _) => "(set, and not shown)",
+            (None, _) => "(hidden)",
             (Some(value), _) => value,
         };
         let _ = writeln!(text, "{:width$}  {shown}  [{source}]", setting.key);
@@ -369,7 +367,8 @@ fn table(file: &File, all: &[Held]) -> String {
 
 fn markdown(command: &Command) -> String {
     let mut text = String::from(
-        "| Key in the file | Option | Variable | For | Built in | What it is |\n|---|---|---|---|---|---|\n",
+        "| Key | Option | Variable | Commands | Default | Description \
+         |\n|---|---|---|---|---|---|\n",
     );
     for setting in settings(command) {
         let commands = match setting.commands.is_empty() {
@@ -428,9 +427,9 @@ mod tests {
     fn unknown_key_error_has_a_suggestion() {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(said("worker_capasity = 3").contains("\"worker_capacity\""));
-        assert!(said("hello = 3").contains("there is no setting \"hello\"; `gantry config`"));
-        assert!(said("listen = [1]").contains("listen must be a text"));
-        assert!(said("config = 'x'").contains("no setting"), "a file names no other file");
+        assert!(said("hello = 3").contains("unknown setting \"hello\". List all"));
+        assert!(said("listen = [1]").contains("listen must be a string"));
+        assert!(said("config = 'x'").contains("unknown setting"), "a file can't name another file");
         assert!(said("log = 'x'\nlisten = ").contains("line 2"));
         let unquoted = said("\ndatabase_url = postgres://gantry:hunter22@db/gantry\n");
         assert!(unquoted.contains("line 2") && !unquoted.contains("hunter22"), "{unquoted}");
@@ -441,14 +440,14 @@ mod tests {
         let said = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(
             said("worker_capacity = 'many'")
-                .starts_with("worker_capacity can't be taken: \"many\": ")
+                .starts_with("invalid value of worker_capacity: \"many\": ")
         );
         let idle = said("worker_capacity = 0");
         assert!(
-            idle.starts_with("worker_capacity can't be taken: \"0\": ") && idle.contains("1.."),
+            idle.starts_with("invalid value of worker_capacity: \"0\": ") && idle.contains("1.."),
             "{idle}"
         );
-        assert!(said("max_running = 0").starts_with("max_running can't be taken: "));
+        assert!(said("max_running = 0").starts_with("invalid value of max_running: "));
         let line = command().try_get_matches_from([
             "gantry",
             "worker",
@@ -462,7 +461,7 @@ mod tests {
                 .to_string()
                 .contains("'--capacity <CAPACITY>'")
         );
-        assert!(said("listen = 'nonsense'").starts_with("listen can't be taken: \"nonsense\": "));
+        assert!(said("listen = 'nonsense'").starts_with("invalid value of listen: \"nonsense\": "));
         assert!(
             said("log_json = 'perhaps'").contains("true, false"),
             "{}",
@@ -511,7 +510,8 @@ mod tests {
         let kept = include_str!("../../../docs/configuration.md");
         assert!(
             kept.contains(&markdown(&command())),
-            "docs/configuration.md has another table: put in what `gantry config --markdown` prints"
+            "docs/configuration.md has another table: insert the output of `gantry config \
+             --markdown`"
         );
     }
 }

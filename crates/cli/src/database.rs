@@ -65,7 +65,7 @@ pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
         match look(&store, &options, role).await {
             Ok(()) => return Ok(store),
             Err(Trouble::Unfit(why)) => return Err(why),
-            Err(Trouble::Away(why)) => tracing::warn!("waiting: {why:#}"),
+            Err(Trouble::Away(why)) => tracing::warn!("waiting for the database: {why:#}"),
         }
         tokio::time::sleep(AGAIN).await;
     }
@@ -74,8 +74,7 @@ pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
 fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
     let variable = role.variable();
     let options = address(url, variable)?;
-    let store =
-        Store::open(&Connecting::to(url)).with_context(|| format!("{variable} can't be used"))?;
+    let store = Store::open(&Connecting::to(url)).with_context(|| format!("Invalid {variable}"))?;
     Ok((store, options))
 }
 
@@ -83,13 +82,16 @@ fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
 pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     if url.is_empty() {
         bail!(
-            "{variable} is empty: give the address of a PostgreSQL database, postgres://ROLE:PASSWORD@HOST/DATABASE"
+            "{variable} is empty. Set it to the URL of a PostgreSQL database: \
+             postgres://ROLE:PASSWORD@HOST/DATABASE"
         );
     }
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-        bail!("{variable} is no address of a PostgreSQL database: it begins with postgres://");
+        bail!(
+            "{variable} is not the URL of a PostgreSQL database. It must begin with postgres://."
+        );
     }
-    url.parse().with_context(|| format!("{variable} can't be read as an address"))
+    url.parse().with_context(|| format!("{variable} is not a valid URL"))
 }
 
 async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), Trouble> {
@@ -105,8 +107,9 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
     let name = options.get_username();
     if let (true, Role::Program(purpose)) = (owns, role) {
         return Err(Trouble::Unfit(anyhow!(
-            "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their guards. Set DATABASE_URL to the \
-             address of the {}'s role, and GANTRY_OWNER_URL to this one: only `gantry migrate`, `gantry admin` and `gantry up` use it",
+            "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their \
+             guards. Set DATABASE_URL to the URL of the {}'s role, and GANTRY_OWNER_URL to this \
+             one. Only `gantry migrate`, `gantry admin` and `gantry up` use the owner.",
             purpose.as_str()
         )));
     }
@@ -114,17 +117,20 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
     match migrations::standing(store.pool()).await.map_err(|error| Trouble::Unfit(error.into()))? {
         Standing::Current => fits(store, name, owns, role).await,
         Standing::Empty => unfit(
-            "the database has no tables of Gantry's that this role may read: run `gantry migrate` as its owner, and connect as the role \
-             that it grants rights to (gantry_server or gantry_worker, unless you chose others)",
+            "The database has no tables of Gantry that this role can read. Run `gantry migrate` as \
+             the database's owner. Then connect as the role that it grants rights to (by default \
+             gantry_server or gantry_worker).",
         ),
         Standing::Behind => unfit(
-            "the database's tables are those of an older Gantry: run `gantry migrate` of this one as its owner",
+            "The database has the tables of an older Gantry. Run `gantry migrate` of this version \
+             as the owner.",
         ),
         Standing::Ahead => {
-            unfit("the database's tables are those of a newer Gantry: start that one here")
+            unfit("The database has the tables of a newer Gantry. Use that version.")
         }
         Standing::OtherGuards => unfit(
-            "what guards the database's tables is not what this Gantry was tested with: run `gantry migrate` of the one that is to work on it",
+            "The guards of the database are not those of this Gantry version. Run `gantry migrate` \
+             of the version that you want to use.",
         ),
     }
 }
@@ -148,7 +154,8 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
         return match owns {
             true => Ok(()),
             false => wrong(format!(
-                "GANTRY_OWNER_URL connects as {name}, which does not own Gantry's tables. Set it to the address of their owner"
+                "GANTRY_OWNER_URL connects as {name}, which does not own Gantry's tables. Set it \
+                 to the URL of their owner."
             )),
         };
     };
@@ -158,20 +165,24 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
     };
     let Some(own) = of(purpose).await? else {
         return wrong(
-            "no migration has granted rights to roles. Run `gantry migrate` as the database's owner".to_owned(),
+            "No migration has granted rights to roles. Run `gantry migrate` as the database's \
+             owner."
+                .to_owned(),
         );
     };
     let program = purpose.as_str();
     if !own.is_own {
         return wrong(format!(
-            "DATABASE_URL connects as {name}, which is not the {program}'s role. Set DATABASE_URL of this command to the address of {}",
+            "DATABASE_URL connects as {name}, which is not the {program}'s role. Set DATABASE_URL \
+             of this command to the URL of {}.",
             own.name
         ));
     }
     for other in [Purpose::Server, Purpose::Worker].into_iter().filter(|other| *other != purpose) {
         if of(other).await?.is_some_and(|role| role.is_own) {
             return wrong(format!(
-                "DATABASE_URL connects as {name}, which also has the rights of the {}'s role. Use a separate role for each program",
+                "DATABASE_URL connects as {name}, which also has the rights of the {}'s role. Use \
+                 a separate role for each program.",
                 other.as_str()
             ));
         }
@@ -189,25 +200,27 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     let database = options.get_database().unwrap_or(role);
     let code = error.as_database_error().and_then(|refused| refused.code()).unwrap_or_default();
     let means = match &*code {
-        "28P01" => format!("the database refuses {role}: the password is another one"),
+        "28P01" => format!("The database rejects the password of role {role}"),
         "28000" => {
             format!(
-                "the database does not let {role} in from here: its pg_hba.conf says who may come from where"
+                "The database does not accept role {role} from this host (check its pg_hba.conf)"
             )
         }
         "3D000" => format!(
-            "there is no database {database} {place}: `gantry migrate --print-setup` has the SQL that makes one"
+            "Database {database} does not exist {place} (`gantry migrate --print-setup` prints the \
+             SQL that creates one)"
         ),
         "42501" => {
             format!(
-                "{role} may not connect to {database}: `gantry migrate --print-setup` has the SQL that lets it"
+                "Role {role} cannot connect to {database} (`gantry migrate --print-setup` prints \
+                 the SQL that allows it)"
             )
         }
         // The database is starting, stopping or out of connections.
         "57P01" | "57P02" | "57P03" | "53300" => {
-            format!("the database {place} takes nobody in right now")
+            format!("The database {place} accepts no connections at the moment")
         }
-        _ => format!("the database {place} does not answer"),
+        _ => format!("The database {place} does not answer"),
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
     let why = anyhow::Error::new(error).context(means);

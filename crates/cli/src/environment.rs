@@ -68,13 +68,14 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
         let key = configuration::key_of(name);
         let meant = configuration::nearest(&key, known.keys().map(String::as_str))
             .and_then(|key| known.get(key));
-        let meant = meant.map(|variable| format!(": is {variable} meant?")).unwrap_or_default();
+        let meant =
+            meant.map(|variable| format!(" (did you mean {variable}?)")).unwrap_or_default();
         format!(
-            "{shown:?} is set, and there is no such setting{meant}; `gantry config` lists all of them"
+            "unknown setting {shown:?} in the environment{meant}. List all with `gantry config`"
         )
     };
     let rest = (more > 0)
-        .then(|| format!("{more} more variables begin with {PREFIX} and are no settings"));
+        .then(|| format!("{more} more variables begin with {PREFIX} and are not settings"));
     strange.iter().take(TOLD).map(one).chain(rest).collect()
 }
 
@@ -99,11 +100,11 @@ mod tests {
             "GANTRY_XYZZY",
         ]);
         let parts = [
-            ["\"GANTRY_DATABASE_URL\"", "is DATABASE_URL meant?"],
-            ["\"GANTRY_LISTN\"", "is GANTRY_LISTEN meant?"],
-            ["\"GANTRY_TOKN\"", "is GANTRY_TOKEN meant?"],
-            ["\"GANTRY_WORKER_CAPASITY\"", "is GANTRY_WORKER_CAPACITY meant?"],
-            ["\"GANTRY_XYZZY\"", "there is no such setting; `gantry config`"],
+            ["\"GANTRY_DATABASE_URL\"", "did you mean DATABASE_URL?"],
+            ["\"GANTRY_LISTN\"", "did you mean GANTRY_LISTEN?"],
+            ["\"GANTRY_TOKN\"", "did you mean GANTRY_TOKEN?"],
+            ["\"GANTRY_WORKER_CAPASITY\"", "did you mean GANTRY_WORKER_CAPACITY?"],
+            ["\"GANTRY_XYZZY\"", "in the environment. List all with `gantry config`"],
         ];
         assert_eq!(told.len(), parts.len(), "{told:?}");
         for (told, parts) in told.iter().zip(parts) {

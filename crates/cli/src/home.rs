@@ -15,18 +15,21 @@ pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
         None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {
             (Some(data), _) if !data.is_empty() => PathBuf::from(data).join("gantry"),
             (_, Some(home)) if !home.is_empty() => PathBuf::from(home).join(".local/share/gantry"),
-            _ => bail!("there is no HOME to keep data below: name a folder with --data"),
+            _ => bail!(
+                "Cannot find a data folder, because HOME is not set. Name a folder with \
+                --data."
+            ),
         },
     };
     std::fs::create_dir_all(&folder).with_context(|| {
-        format!("the data folder {} can't be made: name another one with --data", folder.display())
+        format!("Cannot create the data folder {} (name another one with --data)", folder.display())
     })?;
     if root {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
     }
     folder
         .canonicalize()
-        .with_context(|| format!("the data folder {} can't be used", folder.display()))
+        .with_context(|| format!("Cannot use the data folder {}", folder.display()))
 }
 
 /// The default secrets folder of the worker that `gantry up` starts.
@@ -38,12 +41,15 @@ pub fn secrets(data: &Path) -> PathBuf {
 /// programs are staged and executed in it.
 pub fn make_private(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
-        format!("{} can't be made: name another folder with --folder", folder.display())
+        format!("Cannot create {} (name another folder with --folder)", folder.display())
     })?;
     let owner = std::fs::metadata(folder)?.uid();
     if owner != nix::unistd::Uid::effective().as_raw() {
-        bail!("{} belongs to another account: name another folder with --folder", folder.display());
+        bail!(
+            "Folder {} belongs to another account. Name another folder with --folder.",
+            folder.display()
+        );
     }
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))
-        .with_context(|| format!("{} can't be closed to others", folder.display()))
+        .with_context(|| format!("Cannot make {} private", folder.display()))
 }

@@ -17,8 +17,8 @@ pub fn start(filter: &str, json: bool) -> Result<(), String> {
             false => format!("{all},{part}"),
         }
     });
-    let filter =
-        EnvFilter::try_new(&full).map_err(|e| format!("--log {filter:?} is no filter: {e}"))?;
+    let filter = EnvFilter::try_new(&full)
+        .map_err(|e| format!("Invalid filter {filter:?} of --log: {e}"))?;
     let format = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(filter);
     if json {

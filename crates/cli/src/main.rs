@@ -136,7 +136,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("gantry: this machine gives no threads: {error}");
+            eprintln!("gantry: Cannot start threads: {error}");
             return ExitCode::FAILURE;
         }
     };

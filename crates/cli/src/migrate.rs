@@ -44,7 +44,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     migrate(&url, &roles).await?;
     if arguments.restored {
         let epoch = raise_epoch(&url).await?;
-        println!("This is epoch {epoch} now: submit open changes again.");
+        println!("The database is now in epoch {epoch}. Submit open changes again.");
     }
     println!("The database is up to date.");
     Ok(())
@@ -54,7 +54,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 pub fn owner_url(given: Option<String>) -> Result<String> {
     given.with_context(|| {
         format!(
-            "GANTRY_OWNER_URL is not set: migrations need the owner role. As a superuser of the database, run\n\n{}\nand set GANTRY_OWNER_URL, and the DATABASE_URL of each program, to the address of its role",
+            "GANTRY_OWNER_URL is not set, and migrations need the owner role. As a superuser of \
+             the database, run\n\n{}\nThen set GANTRY_OWNER_URL, and the DATABASE_URL of each \
+             program, to the URL of its role.",
             private_postgres::set_up_sql(PROGRAM_ROLES)
         )
     })
@@ -67,13 +69,11 @@ pub fn role_of(url: &str, variable: &str) -> Result<String> {
 
 pub async fn migrate(url: &str, roles: &Roles) -> Result<()> {
     database::address(url, "GANTRY_OWNER_URL")?;
-    migrations::migrate_url(url, roles)
-        .await
-        .context("the database could not be brought up to date")
+    migrations::migrate_url(url, roles).await.context("Cannot migrate the database")
 }
 
 async fn raise_epoch(url: &str) -> Result<i64> {
-    let pool = sqlx::PgPool::connect(url).await.context("the database does not answer")?;
+    let pool = sqlx::PgPool::connect(url).await.context("The database does not answer")?;
     let (epoch,): (i64,) = sqlx::query_as("SELECT raise_epoch()").fetch_one(&pool).await?;
     pool.close().await;
     Ok(epoch)

@@ -81,13 +81,14 @@ impl AuditArguments {
             (None, None) => return Ok(None),
             (Some(path), Some(to)) => (path, to),
             _ => bail!(
-                "set both the key and the destination of checkpoints: audit_key and audit_checkpoints"
+                "Set both the key and the destination of checkpoints: audit_key and \
+                 audit_checkpoints."
             ),
         };
         let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("{} can't be read", path.display()))?;
+            .with_context(|| format!("Cannot read {}", path.display()))?;
         let key = SigningKey::read(&text)
-            .with_context(|| format!("{} is no private key", path.display()))?;
+            .with_context(|| format!("File {} is not a private key", path.display()))?;
         Ok(Some(Checkpoints {
             key: Arc::new(key),
             to,
@@ -125,10 +126,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     control
         .ensure_genesis(&policy, &Demo::default())
         .await
-        .context("the first target can't be made")?;
+        .context("Cannot create the first target")?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener =
-        listener.with_context(|| format!("{} can't be listened on", arguments.listen))?;
+    let listener = listener.with_context(|| format!("Cannot listen on {}", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;
     println!("{address}");
     let config = server::Config {
@@ -149,7 +149,7 @@ pub fn public_address(
     match said {
         Some(address) => Ok(address),
         None => PublicAddress::of_listener(listener.local_addr()?)
-            .context("say under which address people come with --public-address"),
+            .context("Cannot determine the public URL (set it with --public-address)"),
     }
 }
 
@@ -160,5 +160,8 @@ pub async fn serve(
     control: Control,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<()> {
-    server::serve(listener, config, control, shutdown).await.context("the server ended")
+    server::serve(listener, config, control, shutdown).await.context(
+        "The server stopped with an \
+        error",
+    )
 }

@@ -17,7 +17,7 @@ pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
         .collect::<Result<Vec<_>, _>>();
     async move {
         let Ok(mut heard) = heard else {
-            tracing::error!("signals can't be heard; stop this process with SIGKILL");
+            tracing::error!("cannot handle signals, stop this process with SIGKILL");
             return std::future::pending().await;
         };
         poll_fn(|context| {

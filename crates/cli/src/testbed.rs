@@ -42,9 +42,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let url = arguments.database_url.unwrap_or_else(|| {
         format!("postgres://gantry_server@localhost/gantry?host={}", socket.display())
     });
-    let store = database::open(&url, database::Role::SERVER)
-        .await
-        .context("is Gantry running (gantry up), with this data folder?")?;
+    let store = database::open(&url, database::Role::SERVER).await.context(
+        "Cannot use the database (check that Gantry is running with this data folder: \
+            gantry up)",
+    )?;
     // The nodes have loopback addresses.
     let reach = database::reach(&store, true);
     let control = Control::new(store).reaching(reach);
@@ -55,10 +56,12 @@ pub async fn run(arguments: Arguments) -> Result<()> {
             .await??;
     for node in testbed.nodes() {
         let made = control.ensure_node(wish(node)).await;
-        let changed = made
-            .map_err(|problem| anyhow!("{}: {}", node.name, problem.detail))
-            .context("the nodes can't be made known: is Gantry running (gantry up), with this data folder?")?;
-        let said = if changed { "  (its record said otherwise, and was changed)" } else { "" };
+        let changed =
+            made.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail)).context(
+                "Cannot register the nodes (check that Gantry is running with this data \
+                folder: gantry up)",
+            )?;
+        let said = if changed { "  (its record was different and is updated)" } else { "" };
         println!("{}  {}:{PORT}  {}{said}", fqdn(node), node.address, node.root.display());
     }
     // As if the machines were turned on: their services start with the testbed and stop with it.
@@ -68,16 +71,16 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         .iter()
         .for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
     println!(
-        "{} {} known to Gantry. Ctrl-C stops what runs; folders and records stay.",
+        "{} {} registered. Ctrl-C stops them, but their folders and records remain.",
         many(machines.len(), "node"),
-        either(machines.len(), "runs, and is", "run, and are")
+        either(machines.len(), "is running and", "are running and")
     );
     stopped.await;
     drop(testbed);
     halt(&machines)
         .await
         .iter()
-        .for_each(|trouble| tracing::warn!(%trouble, "a service did not end"));
+        .for_each(|trouble| tracing::warn!(%trouble, "a service did not stop"));
     Ok(())
 }
 

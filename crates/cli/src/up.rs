@@ -161,7 +161,7 @@ async fn run_on(
 /// PostgreSQL stops.
 async fn let_go(store: &Store) {
     if tokio::time::timeout(STATEMENTS_STOP, store.pool().close()).await.is_err() {
-        tracing::warn!("statements that are still under way are broken off");
+        tracing::warn!("running statements are aborted");
     }
 }
 
@@ -190,7 +190,7 @@ async fn work_on(
         None => Ok(()),
         Some(troubles) => {
             for trouble in troubles {
-                tracing::warn!(%trouble, "a demo node did not start all of its services");
+                tracing::warn!(%trouble, "some services of a demo node did not start");
             }
             let secrets = arguments.secrets.clone().unwrap_or_else(|| home::secrets(data));
             let settings = WorkerSettings {
@@ -210,16 +210,17 @@ async fn work_on(
             nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>())
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, "services of nodes that were added since the start may run on")
+            tracing::warn!(%error, "services of nodes that were added since the start may still run")
         }
         Err(_) => {
             tracing::warn!(
-                "services of nodes that were added since the start may run on: the database does not answer"
+                "services of nodes that were added since the start may still run, because the \
+                 database does not answer"
             )
         }
     }
     for trouble in halt(&nodes).await {
-        tracing::warn!(%trouble, "a demo node did not stop all of its services");
+        tracing::warn!(%trouble, "some services of a demo node did not stop");
     }
     ended
 }
@@ -287,7 +288,7 @@ async fn look_after(
             () = looked => {}
         }
         if server.is_finished() {
-            bail!("the server ended by itself; its log says why");
+            bail!("The server stopped unexpectedly. Its log has the reason.");
         }
         worker.look_after();
     }
@@ -307,8 +308,8 @@ impl Database {
         if let Some(server_url) = arguments.database_url.clone() {
             let owner_url = migrate::owner_url(arguments.owner_url.clone())?;
             let worker_url = arguments.worker_url.clone().context(
-                "GANTRY_WORKER_URL is not set: `gantry up` starts a worker, which connects as another role than the server. \
-                 Set it to the database's address with the workers' role",
+                "GANTRY_WORKER_URL is not set. `gantry up` starts a worker, which uses another \
+                 role than the server. Set it to the URL of the database with the worker's role",
             )?;
             let roles = Roles {
                 server: migrate::role_of(&server_url, "DATABASE_URL")?,
@@ -343,15 +344,15 @@ impl Database {
     async fn look_after(&mut self) {
         let Some(private) = &mut self.private else { return };
         match private.ensure_running().await {
-            Ok(true) => tracing::warn!("PostgreSQL had died and was started again"),
+            Ok(true) => tracing::warn!("PostgreSQL had stopped and was restarted"),
             Ok(false) => {}
-            Err(error) => tracing::error!(%error, "PostgreSQL does not start"),
+            Err(error) => tracing::error!(%error, "cannot start PostgreSQL"),
         }
     }
 
     async fn stop(self) -> Result<()> {
         match self.private {
-            Some(private) => private.stop().await.context("PostgreSQL did not stop by itself"),
+            Some(private) => private.stop().await.context("PostgreSQL did not stop cleanly"),
             None => Ok(()),
         }
     }
@@ -379,10 +380,10 @@ impl Worker {
 
     fn look_after(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
-        tracing::warn!(%status, "the worker ended and is started again");
+        tracing::warn!(%status, "the worker ended and is restarted");
         match spawn_worker(&self.settings) {
             Ok(child) => self.child = child,
-            Err(error) => tracing::error!(%error, "the worker does not start"),
+            Err(error) => tracing::error!(%error, "cannot start the worker"),
         }
     }
 
@@ -394,7 +395,8 @@ impl Worker {
         }
         if tokio::time::timeout(WORKER_STOPS, self.child.wait()).await.is_err() {
             tracing::warn!(
-                "the worker did not stop in time and is killed; the next start goes on with its runs"
+                "the worker did not stop in time and is killed, its runs continue after the next \
+                 start"
             );
             let _ = self.child.kill().await;
         }
@@ -402,7 +404,7 @@ impl Worker {
 }
 
 fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
-    let program = std::env::current_exe().context("this program can't find itself")?;
+    let program = std::env::current_exe().context("Cannot find the path of this program")?;
     let mut command = Command::new(program);
     if let Some(file) = &settings.configuration {
         command.arg("--config").arg(file);
@@ -423,7 +425,7 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .context("the worker can't be started")
+        .context("Cannot start the worker")
 }
 
 /// Binds the requested address or fails, because bookmarks and proxies rely on it. Only the default
@@ -433,11 +435,15 @@ async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
     match TcpListener::bind(wanted).await {
         Ok(listener) => Ok(listener),
         Err(error) if asked.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
-            tracing::info!(port = wanted.port(), "the port is taken; a free one is used instead");
-            TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("no port is free")
+            tracing::info!(
+                port = wanted.port(),
+                "the default port is in use, so a free port is \
+                used"
+            );
+            TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await.context("No port is free")
         }
         Err(error) => Err(error).with_context(|| {
-            format!("{wanted} can't be listened on: choose another with --listen")
+            format!("Cannot listen on {wanted} (choose another address with --listen)")
         }),
     }
 }
@@ -450,7 +456,7 @@ async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     if more {
         tracing::warn!(
             looked_at = ours.len(),
-            "more nodes than that have their folder below {}",
+            "not all nodes with a folder below {} are managed, because there are too many",
             data.display()
         );
     }
@@ -473,9 +479,10 @@ async fn seed(
         // Another build imported other content under the same version. The first import stays in
         // use.
         if problem.code != "other_content" {
-            return Err(problem).context("the shipped barclamps can't be imported");
+            return Err(problem).context("Cannot import the shipped barclamps");
         }
-        tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from those that were imported");
+        tracing::warn!(reason = %problem.detail, "the shipped barclamps differ from the imported \
+            ones");
     }
     // Two people, because authors can't approve their own change. One of them is an admin.
     let both = [Permission::Operator, Permission::Reviewer];
@@ -483,13 +490,13 @@ async fn seed(
     for (name, more) in demo_of_people.into_iter().filter(|_| demo_people) {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
             let new = NewPerson::human(name, both.into_iter().chain(more));
-            people.create_person(None, &new).await.context("a person can't be made")?;
+            people.create_person(None, &new).await.context("Cannot create a person")?;
         }
     }
     let with_demo = demo_people && !arguments.no_demo;
     let demo = if with_demo { demo(data)? } else { Demo::default() };
     let policy = Policy::default();
-    if control.ensure_genesis(&policy, &demo).await.context("the first target can't be made")?
+    if control.ensure_genesis(&policy, &demo).await.context("Cannot create the first target")?
         && with_demo
     {
         let ada = people.sign_in_as_owner("ada").await?;
@@ -525,7 +532,7 @@ fn demo(data: &Path) -> Result<Demo> {
         let name = format!("n{n}");
         let folder = folders.join(&name);
         std::fs::create_dir_all(&folder)
-            .with_context(|| format!("{} can't be made", folder.display()))?;
+            .with_context(|| format!("Cannot create {}", folder.display()))?;
         Ok((node(&name)?, folder.to_string_lossy().into_owned()))
     });
     Ok(Demo {
@@ -555,7 +562,7 @@ async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
             Ok(_) => {
                 kept_out.push((
                     name,
-                    format!("{name} is a program here, and programs come in by tokens."),
+                    format!("{name} is a service account, which signs in with tokens."),
                 ));
                 continue;
             }
@@ -563,7 +570,7 @@ async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
                 kept_out.push((name, problem.detail));
                 continue;
             }
-            Err(problem) => return Err(problem).context("a sign-in can't be made"),
+            Err(problem) => return Err(problem).context("Cannot create a sign-in link"),
         };
         let token = people.one_time_sign_in(None, actor.person, START_SIGN_IN_HOLDS).await?;
         let url = format!("{address}/sign-in#token={}", token.reveal());
@@ -604,9 +611,11 @@ fn announce(
     println!("\nGantry is up: {address}\n");
     match let_in.len() {
         0 => {}
-        1 => println!("One person can sign in, once by this link (each start prints a new one):"),
+        1 => {
+            println!("One person can sign in, once, with this link (each start prints a new one):")
+        }
         _ => println!(
-            "Two people can sign in, once each by these links (each start prints new ones):"
+            "Two people can sign in, once each, with these links (each start prints new ones):"
         ),
     }
     for SignIn { name, role, url, .. } in &let_in {
@@ -619,18 +628,20 @@ fn announce(
         println!(
             "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
         );
-        println!("This makes an admin, with a sign-in link:\n  {command}");
+        println!("This command adds an admin and prints a sign-in link:\n  {command}");
     }
     if let Some(command) = adds_admin.filter(|_| !is_far) {
         println!(
-            "\nNone of these decides about people. This adds an admin, under a name that nobody has, with a link:"
+            "\nNone of these people is an admin. This command adds an admin with a new name and \
+             prints a link:"
         );
         println!("  {command}");
     }
     match let_in.len() {
         2 => {
             println!(
-                "\nOpen the second in a private window, so that both are there at once. Ctrl-C stops everything."
+                "\nOpen the second link in a private window to use both accounts at once. Ctrl-C \
+                 stops everything."
             )
         }
         _ => println!("\nCtrl-C stops everything."),
@@ -661,7 +672,7 @@ mod tests {
         let said = format!("{refused:#}");
         assert!(
             said.starts_with(&format!(
-                "{taken} can't be listened on: choose another with --listen"
+                "Cannot listen on {taken} (choose another address with --listen)"
             )),
             "{said}"
         );

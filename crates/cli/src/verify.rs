@@ -19,7 +19,7 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
-    let verified = Control::new(store).verify().await.context("the database can't be verified")?;
+    let verified = Control::new(store).verify().await.context("Cannot verify the database")?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report(&verified))?);
     } else {
@@ -29,7 +29,8 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         0 => Ok(()),
         n => {
             bail!(
-                "{n} rows are not what the documents and the audit of target {} say: report it, with this output",
+                "{n} rows differ from the documents and the audit log of target {}. Report this \
+                 with the output.",
                 verified.target
             )
         }
@@ -57,6 +58,6 @@ fn print(verified: &Verified) {
     }
     if verified.discrepancies.is_empty() {
         let steps = many(verified.steps, "step");
-        println!("Target {}: all rows of {steps} are what its documents say.", verified.target);
+        println!("Target {}: all rows of {steps} match its documents.", verified.target);
     }
 }

@@ -80,9 +80,12 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     };
     let shutdown = async move {
         told.await;
-        tracing::info!("stopping: running jobs are given their time");
+        tracing::info!("stopping, running runs have time to finish");
     };
-    worker::run(config, store.pool().clone(), shutdown).await.context("the worker ended")
+    worker::run(config, store.pool().clone(), shutdown).await.context(
+        "The worker stopped with an \
+        error",
+    )
 }
 
 /// Minimum lease in seconds. With less, a pause of a busy machine would expire leases.
@@ -104,7 +107,7 @@ fn seconds(text: &str, shortest: f64) -> Result<Duration, String> {
     let number: Option<f64> = text.parse().ok().filter(|n| (shortest..=LONGEST).contains(n));
     number
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("give seconds, from {shortest} to {LONGEST}"))
+        .ok_or_else(|| format!("must be a number of seconds from {shortest} to {LONGEST}"))
 }
 
 #[cfg(test)]
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["", "1m", "-3", "0", "NaN", "inf", "1", "3601"] {
             let said = lease(wrong).expect_err(wrong);
-            assert_eq!(said, "give seconds, from 2 to 3600");
+            assert_eq!(said, "must be a number of seconds from 2 to 3600");
         }
     }
 }

@@ -79,20 +79,20 @@ fn expected_link_finds_cut_and_recomputed_chains() {
     let other = format!("3:{}", Hash::of_bytes(b"another chain"));
     let (code, said) = world.gantry(&["verify", &export, "--expect", &other]);
     assert!(
-        code == 1 && said.contains("entry 3 has the link") && said.contains("computed again"),
+        code == 1 && said.contains("Entry 3 has the link") && said.contains("computed again"),
         "{said}"
     );
     let cut = world.export(2);
     let (code, said) = world.gantry(&["verify", &cut]);
     assert_eq!(code, 0, "it holds by itself: {said}");
     let (code, said) = world.gantry(&["verify", &cut, "--expect", &newest]);
-    assert!(code == 1 && said.contains("entries 3 to 5 are missing"), "{said}");
+    assert!(code == 1 && said.contains("Entries 3 to 5 are missing"), "{said}");
     let zero = format!("0:{}", world.chain.hash);
     for (wrong, why) in [
         ("5", "the colon is missing"),
-        (zero.as_str(), "the audit has no entry 0"),
-        ("x:y", "\"x\" is not the number of an entry: invalid digit"),
-        ("5:ab", "\"ab\" is not a hash: a content hash has 64 lower-case hexadecimal digits"),
+        (zero.as_str(), "there is no entry 0"),
+        ("x:y", "\"x\" is not an entry number: invalid digit"),
+        ("5:ab", "\"ab\" is not a hash: A hash must have 64 lowercase hexadecimal digits"),
     ] {
         let (code, said) = world.gantry(&["verify", &cut, "--expect", wrong]);
         assert!(
@@ -129,10 +129,10 @@ fn checkpoints_are_verified_with_their_key() {
     let (code, said) = verify(&world.export(5), &public);
     assert_eq!(code, 0, "{said}");
     let (code, said) = verify(&world.export(3), &public);
-    assert!(code == 1 && said.contains("entries 4 to 4 are missing"), "{said}");
+    assert!(code == 1 && said.contains("Entry 4 is missing"), "{said}");
     world.write("checkpoints.jsonl", &checkpoint(2, Hash::of_bytes(b"another chain")));
     let (code, said) = verify(&world.export(5), &public);
-    assert!(code == 1 && said.contains("entry 2 has the link"), "{said}");
+    assert!(code == 1 && said.contains("Entry 2 has the link"), "{said}");
     world.write("checkpoints.jsonl", &honest.replace("\"epoch\":1", "\"epoch\":2"));
     let (code, said) = verify(&world.export(5), &public);
     assert!(

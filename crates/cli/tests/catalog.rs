@@ -90,7 +90,7 @@ fn warnings_are_reported_and_pass() {
     let output = check(odd.path(), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(
-        out(&output).contains("demo.yml:10:5: warning: role \"app\" has the key \"require\""),
+        out(&output).contains("demo.yml:10:5: warning: Unknown key of role \"app\": \"require\". Did you mean \"requires\"?"),
         "{}",
         out(&output)
     );
@@ -114,12 +114,12 @@ fn errors_are_reported_with_position_and_fail() {
     let latin1 =
         [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
     for (what, bytes, said) in [
-        ("broken", format!("{head}roles: [").into_bytes(), "not valid YAML"),
-        ("bomb", format!("{head}{bomb}").into_bytes(), "with its aliases written out"),
+        ("broken", format!("{head}roles: [").into_bytes(), "Invalid YAML"),
+        ("bomb", format!("{head}{bomb}").into_bytes(), "With its aliases expanded"),
         ("deep", format!("{head}{}", deep(100)).into_bytes(), "nested deeper"),
-        ("abyss", format!("{head}{}", deep(5_000)).into_bytes(), "not valid YAML: recursion limit"),
-        ("latin1", latin1, "is not UTF-8"),
-        ("binary", vec![0, 159, 146, 150], "is not UTF-8"),
+        ("abyss", format!("{head}{}", deep(5_000)).into_bytes(), "Invalid YAML: recursion limit"),
+        ("latin1", latin1, "is not valid UTF-8"),
+        ("binary", vec![0, 159, 146, 150], "is not valid UTF-8"),
     ] {
         let bad = folder(&[("demo.yml", &bytes), ("good/good.yml", GOOD.as_bytes())]);
         let output = check(bad.path(), &[]);
@@ -129,7 +129,7 @@ fn errors_are_reported_with_position_and_fail() {
             "{what}: {}",
             out(&output)
         );
-        assert!(err(&output).contains("can't be imported"), "{what}: {}", err(&output));
+        assert!(err(&output).contains("cannot be imported"), "{what}: {}", err(&output));
         let output = check(bad.path(), &["--json"]);
         let told = told(&output);
         assert_eq!(output.status.code(), Some(1), "{what}");
@@ -147,9 +147,9 @@ fn missing_catalog_is_reported() {
     let file = empty.path().join("notes.txt");
     let nowhere = empty.path().join("nowhere");
     for (path, code, said) in [
-        (empty.path(), 1, "no barclamp file"),
-        (&file, 2, "can't be read"),
-        (&nowhere, 2, "can't be read"),
+        (empty.path(), 1, "has no barclamp file"),
+        (&file, 2, "Cannot read"),
+        (&nowhere, 2, "Cannot read"),
     ] {
         let output = check(path, &[]);
         assert_eq!(
@@ -222,7 +222,7 @@ fn oversized_file_is_not_read() {
     let output = check(huge.path(), &[]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(1), ""));
     assert!(
-        err(&output).contains("bytes together") && err(&output).contains("huge.yml"),
+        err(&output).contains("bytes in total") && err(&output).contains("huge.yml"),
         "{}",
         err(&output)
     );
@@ -262,7 +262,7 @@ fn removal_since_older_folder_is_reported() {
     let broken = folder(&[("demo.yml", b"barclamp: [")]);
     let output = check(now.path(), &["--since", broken.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(err(&output).contains("check that folder first"), "{}", err(&output));
+    assert!(err(&output).contains("Check that folder first"), "{}", err(&output));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn changed_content_of_known_version_fails() {
         "{told}"
     );
     let last = told["findings"].as_array().unwrap().last().unwrap();
-    assert!(last["what"].as_str().unwrap().contains("give it a version of its own"), "{told}");
+    assert!(last["what"].as_str().unwrap().contains("give it a new version"), "{told}");
     assert_eq!(last["file"], "demo.yml");
     let same = check(before.path(), &["--since", before.path().to_str().unwrap()]);
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));

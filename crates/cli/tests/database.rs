@@ -65,12 +65,12 @@ async fn url_of_another_role_is_rejected() {
             }
             let said = refused(other, command).await;
             let needed = match command[0] {
-                "admin" => "does not own Gantry's tables. Set it to the address of their owner",
+                "admin" => "does not own Gantry's tables. Set it to the URL of their owner",
                 "worker" => {
-                    "not the worker's role. Set DATABASE_URL of this command to the address of gantry_worker"
+                    "not the worker's role. Set DATABASE_URL of this command to the URL of gantry_worker"
                 }
                 _ => {
-                    "not the server's role. Set DATABASE_URL of this command to the address of gantry_server"
+                    "not the server's role. Set DATABASE_URL of this command to the URL of gantry_server"
                 }
             };
             assert!(said.contains(needed), "{command:?}: {said}");
@@ -104,7 +104,7 @@ async fn other_schema_version_is_reported_first() {
         sqlx::raw_sql(sql).execute(db.owner()).await.unwrap();
     };
     owner("UPDATE guard_version SET hash = sha256('older')").await;
-    says("what guards the database's tables").await;
+    says("The guards of the database").await;
     owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m9999_future', 0)").await;
     says("a newer Gantry").await;
     owner("DELETE FROM seaql_migrations WHERE version IN ('m9999_future', (SELECT max(version) FROM seaql_migrations WHERE version < 'm9'))").await;
@@ -119,7 +119,7 @@ async fn invalid_database_url_names_the_wrong_part() {
     for command in COMMANDS {
         let nowhere = with(own_url(&db, command), db.name(), "there_is_none");
         assert!(
-            refused(&nowhere, command).await.contains("there is no database there_is_none"),
+            refused(&nowhere, command).await.contains("Database there_is_none does not exist"),
             "{command:?}"
         );
         assert!(

@@ -33,7 +33,7 @@ async fn rows_unlike_their_documents_are_named() {
     let database = TestDatabase::new().await;
     let empty = verify(database.app_url(), &[]);
     assert_eq!(empty.status.code(), Some(1));
-    assert!(err(&empty).contains("no genesis"), "{}", err(&empty));
+    assert!(err(&empty).contains("has no target yet"), "{}", err(&empty));
 
     let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
     let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };
@@ -41,7 +41,7 @@ async fn rows_unlike_their_documents_are_named() {
     Control::new(Store::over(database.app().clone())).ensure_genesis(&policy, &demo).await.unwrap();
     let good = verify(database.app_url(), &[]);
     assert_eq!((good.status.code(), err(&good).as_str()), (Some(0), ""));
-    assert_eq!(out(&good), "Target 1: all rows of 0 steps are what its documents say.\n");
+    assert_eq!(out(&good), "Target 1: all rows of 0 steps match its documents.\n");
     let good = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&good)).unwrap();
     assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
@@ -61,7 +61,7 @@ async fn rows_unlike_their_documents_are_named() {
         "{}",
         out(&bad)
     );
-    assert!(err(&bad).contains("of target 1 say: report it"), "{}", err(&bad));
+    assert!(err(&bad).contains("audit log of target 1. Report this"), "{}", err(&bad));
     let bad = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&bad)).unwrap();
     assert_eq!(

@@ -20,7 +20,7 @@ impl Address {
         let wrong = || {
             let shown = if text.contains('@') { "this" } else { &shown };
             Failure::Usage(format!(
-                "{shown} is no address of a server: write it like https://gantry.example.com"
+                "Invalid server URL {shown}. Write it like https://gantry.example.com."
             ))
         };
         let uri: Uri = text.trim().trim_end_matches('/').parse().map_err(|_| wrong())?;
@@ -36,8 +36,9 @@ impl Address {
             Some("http") if insecure || is_near(authority.host()) => {}
             Some("http") => {
                 return Err(Failure::Usage(format!(
-                    "{shown} is plain HTTP to another machine, so what lets you in could be read on the way: use https, or a tunnel (ssh \
-                     -L 7780:127.0.0.1:7780), or say --insecure-http"
+                    "The server URL {shown} uses plain HTTP to another machine, which exposes your \
+                     credentials. Use https, a tunnel (ssh -L 7780:127.0.0.1:7780) or \
+                     --insecure-http."
                 )));
             }
             _ => return Err(wrong()),

@@ -137,7 +137,7 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
         .filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
-        note(&format!("Not proposed: {}. Applying again goes on from here.", names.join(", ")));
+        note(&format!("Not proposed: {}. To continue, apply the files again.", names.join(", ")));
     }
     done
 }
@@ -180,7 +180,7 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
     let noderole = &unbind.noderole;
     let with_dependents = |(node, name): (NodeId, &str)| Step {
         edit: Edit::Unbind { node, noderole: noderole.clone(), with_dependents: true },
-        says: format!("- {noderole} from {name}, with what can't be without it"),
+        says: format!("- {noderole} from {name}, with its dependents"),
     };
     let steps = match unbind.with_dependents {
         false => declare::unbound(noderole, &names_of(&nodes).collect()),
@@ -214,7 +214,7 @@ fn one_proposal(client: &Client, ground: &Ground, place: &Place, steps: &[Step])
 fn ground(server: &Server, name: &str) -> Outcome<Ground> {
     let found = names::deployment(server, name)?;
     let answer = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
-    let board: Board = understood(&answer, "no board")?;
+    let board: Board = understood(&answer, "expected a board")?;
     let of_others = match &board.proposal {
         Some(open) => of_others(server, open, &answer["proposal"])?,
         None => false,
@@ -246,12 +246,12 @@ fn may_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
     match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
         None => Ok(()),
         Some(open) => Err(Failure::Usage(format!(
-            "nothing was changed: proposal {} is open on {} and {}: --join puts this into it, and --submit submits all that is in it. Who \
-             joins it can't approve it any more",
+            "Nothing was changed: proposal {} is open on {} and {}. Use --join to add your edits \
+             to it. --submit then submits all its edits, and you can no longer approve it.",
             open.id,
             ground.board.name,
             match open.authors.as_slice() {
-                [] => "somebody else's".to_owned(),
+                [] => "belongs to another person".to_owned(),
                 authors => format!("has edits of {}", authors.join(", ")),
             }
         ))),
@@ -307,7 +307,7 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
     let said_something = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
     let open = board.proposal.as_ref().filter(said_something);
     if !paper.json {
-        paper.line(&format!("{}: nothing to change.", board.name))?;
+        paper.line(&format!("Deployment {}: nothing to change.", board.name))?;
     }
     let Some(open) = open else {
         return Ok(
@@ -333,11 +333,11 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
 fn decided(client: &Client, id: ProposalId, review: SubmissionId) -> Outcome {
     let how = match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
         "waiting" => return follow(client, id, &json!(review)),
-        "open" => "may be committed".to_owned(),
+        "open" => "can be committed".to_owned(),
         other => format!("is {}", other.replace('_', " ")),
     };
     client.paper.line(&format!("Review {review} {how}."))?;
-    note(&format!("Look at it: gantry review show {review}"));
+    note(&format!("Details: gantry review show {review}"));
     Ok(())
 }
 
@@ -348,12 +348,13 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     }
     let opened =
         server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
-    let id: ProposalId = understood(&opened["proposal"], "no proposal")?;
+    let id: ProposalId = understood(&opened["proposal"], "expected a proposal")?;
     let answer = server.get(&format!("/proposals/{id}"))?;
-    let view: ProposalView = understood(&answer, "no proposal")?;
+    let view: ProposalView = understood(&answer, "expected a proposal")?;
     if !view.edits.is_empty() || of_others(server, &view, &answer)? {
         return Err(Failure::NotSo(format!(
-            "somebody opened proposal {id} on {} meanwhile: look at it (gantry proposal show {id}), and try again",
+            "Another person opened proposal {id} on {} at the same time. Look at it with `gantry \
+             proposal show {id}`, then try again.",
             board.name
         )));
     }
@@ -368,7 +369,10 @@ fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
     if new && matches!(edited, Err(Failure::Refused(_))) {
         let closed = server.post(&format!("/proposals/{id}/discard"), json!({"version": version}));
         if closed.is_err() {
-            note(&format!("Proposal {id} is open, and says nothing: gantry proposal discard {id}"));
+            note(&format!(
+                "Proposal {id} is open without edits. Discard it: gantry proposal \
+                discard {id}"
+            ));
         }
     }
     Ok(taken(&mut edited?, "version"))
@@ -385,13 +389,14 @@ fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) 
 fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
     if review.is_null() {
         note(&format!(
-            "Proposal {id} is open and not submitted: gantry proposal submit {id} --title TEXT"
+            "Proposal {id} is open but not submitted. Submit it: gantry proposal submit {id} \
+             --title TEXT"
         ));
         return Ok(());
     }
-    client.paper.line(&format!("Review {review} waits for somebody else."))?;
+    client.paper.line(&format!("Review {review} waits for another person."))?;
     note(&format!(
-        "Follow it: gantry review show {review}; gantry wait review {review} --for committed"
+        "Follow it: gantry review show {review}, or gantry wait review {review} --for committed"
     ));
     Ok(())
 }
@@ -416,14 +421,20 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
         all.extend(declare::read(shown, &bytes(file)?).map_err(|wrong| wrongly(&wrong))?);
     }
     if all.is_empty() {
-        return Err(Failure::Nothing(format!("{} declares nothing", files.files.join(", "))));
+        return Err(Failure::Nothing(format!(
+            "No declarations in {}. Add a document with \
+            `deployment: NAME`.",
+            files.files.join(", ")
+        )));
     }
     let mut seen = BTreeMap::new();
     for one in &all {
         let is = &one.deployment.is;
         if let Some(first) = seen.insert(is.clone(), &one.file) {
-            let what =
-                format!("{is} stands twice, the first time in {first}: put both into one document");
+            let what = format!(
+                "Deployment {is} is declared twice, first in {first}. Put both into one \
+                    document."
+            );
             return Err(wrongly(&[one.wrong(one.deployment.at, what)]));
         }
     }
@@ -449,11 +460,11 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
 
 fn wrongly(wrong: &[Wrong]) -> Failure {
     let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    Failure::Usage(format!("nothing was changed:\n  {}", lines.join("\n  ")))
+    Failure::Usage(format!("Nothing was changed:\n  {}", lines.join("\n  ")))
 }
 
 fn bytes(file: &str) -> Outcome<Vec<u8>> {
-    let wrong = |error: std::io::Error| Failure::Usage(format!("{file} can't be read: {error}"));
+    let wrong = |error: std::io::Error| Failure::Usage(format!("Cannot read {file}: {error}."));
     let mut bytes = Vec::new();
     let read = match file {
         "-" => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
@@ -464,7 +475,7 @@ fn bytes(file: &str) -> Outcome<Vec<u8>> {
     match u64::try_from(bytes.len()).is_ok_and(|length| length <= LARGEST) {
         true => Ok(bytes),
         false => Err(Failure::Usage(format!(
-            "{file} has more than {LARGEST} bytes: declare in several files"
+            "File {file} has more than {LARGEST} bytes. Split it into several files."
         ))),
     }
 }
@@ -624,26 +635,34 @@ fn own_data(
 /// Reads the edits of a proposal from a JSON file.
 pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
     let text = text_of(file)?;
-    written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    written::check(&text)
+        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::Usage(format!(
-            "{file}: {error}; it has to be a JSON list of edits, as docs/edits.md has them"
+            "Invalid edits in {file}: {error}. The file must be a JSON list of edits (see \
+             docs/edits.md)."
         ))
     })
 }
 
 /// Reads a text from a file or standard input.
 pub(crate) fn text_of(file: &str) -> Outcome<String> {
-    String::from_utf8(bytes(file)?).map_err(|_| Failure::Usage(format!("{file} is no UTF-8 text")))
+    String::from_utf8(bytes(file)?).map_err(|_| {
+        Failure::Usage(format!(
+            "The content of {file} is \
+        not UTF-8 text."
+        ))
+    })
 }
 
 /// Reads JSON from a file or standard input.
 pub(crate) fn json_of(file: &str) -> Outcome<Value> {
     let text = text_of(file)?;
     let value = serde_json::from_str(&text)
-        .map_err(|error| Failure::Usage(format!("{file} is no JSON: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}.")))?;
     // The request contains the parsed value. The server can't see what parsing lost, so check it
     // here.
-    written::check(&text).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+    written::check(&text)
+        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;
     Ok(value)
 }

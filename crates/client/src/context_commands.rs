@@ -94,7 +94,7 @@ impl Way {
         if let Some(file) = &self.token_file {
             return Ok(Key::Token(secret(Some(file), "the token")?));
         }
-        let given = secret(self.link_file.as_deref(), "a token, or a one-time link")?;
+        let given = secret(self.link_file.as_deref(), "a token or a one-time link")?;
         match self.link_file.is_none() && given.reveal().starts_with(TOKEN) {
             true => Ok(Key::Token(given)),
             false => session(&[("token", link_for(address, &given)?)]),
@@ -110,7 +110,7 @@ fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     if !names_server {
         return Ok(text);
     }
-    let none = || Failure::Usage("this is no one-time link: give it whole, as it was made".into());
+    let none = || Failure::Usage("This is not a one-time link. Pass the whole link.".into());
     let uri: Uri = text.parse().map_err(|_| none())?;
     let host = uri.host().filter(|_| uri.scheme().is_some()).ok_or_else(none)?;
     if address.is_of(&uri) {
@@ -118,8 +118,8 @@ fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     }
     let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     Err(Failure::Usage(format!(
-        "this link is one of {host}{port}, and was not sent to {address}: come in at the server that made it. If both are the same one, \
-         give what stands behind token= in the link, and nothing else"
+        "This link belongs to {host}{port} and was not sent to {address}. Sign in to the server \
+         that created it. If both are the same server, pass only the part of the link after token=."
     )))
 }
 
@@ -133,19 +133,20 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
         None => {
             let stdin = std::io::stdin();
             if stdin.is_terminal() {
-                note(&format!("Give {what} on a line; Ctrl-D ends."));
+                note(&format!("Enter {what} on one line, then press Ctrl-D."));
             }
             stdin.lock().take(LARGEST).read_to_string(&mut text)
         }
     };
-    let shown = file.map_or("the standard input".into(), |path| path.display().to_string());
-    read.map_err(|error| Failure::Usage(format!("{shown} can't be read: {error}")))?;
+    let shown = file.map_or("standard input".into(), |path| path.display().to_string());
+    read.map_err(|error| Failure::Usage(format!("Cannot read {shown}: {error}.")))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match (lines.next(), lines.next()) {
         (Some(line), None) if !line.chars().any(char::is_control) => Ok(Secret::new(line)),
-        _ => {
-            Err(Failure::Usage(format!("{shown} has to have {what} on one line, and nothing else")))
-        }
+        _ => Err(Failure::Usage(format!(
+            "Invalid content of {shown}. It must be {what} on one line, \
+                and nothing else."
+        ))),
     }
 }
 
@@ -162,12 +163,14 @@ pub(crate) fn run(
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
                 return Err(Failure::Usage(
-                    "a context's name has letters, digits, - _ and ., at most 64".into(),
+                    "Invalid context name. Use letters, digits, `-`, `_` and `.`, at most 64 \
+                     characters."
+                        .into(),
                 ));
             }
             if contexts.contexts.contains_key(name) && !replace {
                 return Err(Failure::Usage(format!(
-                    "there is a context {name}: --replace puts this one in its place"
+                    "Context {name} exists already. Use --replace to replace it."
                 )));
             }
             let address = Address::parse(server, insecure)?;
@@ -179,7 +182,7 @@ pub(crate) fn run(
             contexts.write(&path)?;
             paper.either(
                 &json!({"context": name, "server": address.to_string(), "who": who}),
-                &format!("{name}: {address}, as {who}. It is in use now."),
+                &format!("Context {name} is now in use: {address}, as {who}."),
             )
         }
         Command::SignIn { name, way, code } => {
@@ -192,7 +195,7 @@ pub(crate) fn run(
             contexts.write(&path)?;
             paper.either(
                 &json!({"context": name, "server": address.to_string(), "who": who}),
-                &format!("{name}: {address}, as {who}."),
+                &format!("Context {name}: {address}, as {who}."),
             )
         }
         Command::List => {
@@ -203,10 +206,11 @@ pub(crate) fn run(
             }
             if all.is_empty() {
                 return paper.line(
-                    "There is none yet: gantry context add NAME --server URL --link-file FILE",
+                    "No contexts yet. Add one: gantry context add NAME --server URL --link-file \
+                     FILE",
                 );
             }
-            let mut table = Table::new(["", "NAME", "SERVER", "BY"]);
+            let mut table = Table::new(["", "NAME", "SERVER", "CREDENTIALS"]);
             for context in &all {
                 let mark = if context["current"] == true { "*" } else { "" };
                 table.row([
@@ -222,21 +226,23 @@ pub(crate) fn run(
             contexts.named(name)?;
             contexts.current = Some(name.clone());
             contexts.write(&path)?;
-            paper.either(&json!({"current": name}), &format!("{name} is in use now."))
+            paper.either(&json!({"current": name}), &format!("Context {name} is now in use."))
         }
         Command::Show { name } => {
             let name = named(&contexts, name.as_deref().or(chosen))?;
             let context = contexts.named(&name)?;
             let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
-            paper
-                .either(&value, &format!("{name}: {}, by a {}", context.server, context.key.kind()))
+            paper.either(
+                &value,
+                &format!("Context {name}: {}, with a {}", context.server, context.key.kind()),
+            )
         }
         Command::Remove { name } => {
             contexts.named(name)?;
             contexts.contexts.remove(name);
             contexts.current = contexts.current.filter(|current| current != name);
             contexts.write(&path)?;
-            paper.either(&json!({"removed": name}), &format!("{name} is forgotten."))
+            paper.either(&json!({"removed": name}), &format!("Context {name} is removed."))
         }
     }
 }
@@ -245,7 +251,9 @@ fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
     let name = name.map(str::to_owned).or_else(|| contexts.current.clone());
     name.ok_or_else(|| {
         Failure::Nothing(
-            "no context is in use: gantry context list, gantry context use NAME".into(),
+            "No context is in use. List them with `gantry context list`, and select one with \
+             `gantry context use NAME`."
+                .into(),
         )
     })
 }
@@ -257,8 +265,9 @@ fn who(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
         server.post("/me/second-factor", json!({ "code": code }))?;
     } else if matches!(key, Key::Session(_)) && server.get("/me/second-factor")?["needed"] == true {
         return Err(Failure::Usage(format!(
-            "your account needs a second factor: sign in again with --code and a code of your authenticator app. To set one up, or if you \
-             have only passkeys, open {address}/second-factor in a browser and use a token here"
+            "Your account needs a second factor. Sign in again with --code and a code of your \
+             authenticator app. To set one up, open {address}/second-factor in a browser. If you \
+             have only passkeys, use a token instead."
         )));
     }
     Ok(said(&server.get("/people/me")?["person"]["name"]))

@@ -85,7 +85,9 @@ pub(crate) fn usual_place() -> Outcome<PathBuf> {
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
     let configuration = configuration.ok_or_else(|| {
         Failure::Usage(
-            "there is no folder for contexts: set HOME, or XDG_CONFIG_HOME, or GANTRY_SERVER and GANTRY_TOKEN".into(),
+            "Cannot find a folder for contexts. Set HOME or XDG_CONFIG_HOME, or use GANTRY_SERVER \
+             and GANTRY_TOKEN."
+                .into(),
         )
     })?;
     Ok(configuration.join("gantry/contexts.toml"))
@@ -93,35 +95,33 @@ pub(crate) fn usual_place() -> Outcome<PathBuf> {
 
 impl Contexts {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
-        let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
+        let wrong = |what: String| {
+            Failure::Usage(format!("Cannot use context file {}: {what}", path.display()))
+        };
         let metadata = match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Self::default());
             }
-            Err(error) => return Err(wrong(format!("can't be read: {error}"))),
+            Err(error) => return Err(wrong(format!("{error}."))),
             Ok(metadata) => metadata,
         };
         if metadata.permissions().mode() & 0o077 != 0 {
             return Err(wrong(format!(
-                "others can read what lets you in: chmod 600 {}",
+                "other users can read your credentials. Run `chmod 600 {}`.",
                 path.display()
             )));
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| wrong(format!("can't be read: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("{error}.")))?;
         // Report the position, but not the line: it may contain a token.
         toml::from_str(&text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
-            wrong(format!(
-                "line {} is none of a file of contexts",
-                before.matches('\n').count() + 1
-            ))
+            wrong(format!("invalid content in line {}.", before.matches('\n').count() + 1))
         })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Outcome {
         let wrong =
-            |error: String| Failure::Usage(format!("{} can't be written: {error}", path.display()));
+            |error: String| Failure::Usage(format!("Cannot write {}: {error}.", path.display()));
         let text = toml::to_string(self).map_err(|error| wrong(error.to_string()))?;
         replace(path, &text).map_err(|error| wrong(error.to_string()))
     }
@@ -131,11 +131,12 @@ impl Contexts {
         self.contexts.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
-                [] => "there is none yet: gantry context add NAME --server URL --link-file FILE"
+                [] => "No contexts yet. Add one: gantry context add NAME --server URL --link-file \
+                    FILE"
                     .to_owned(),
-                names => format!("there are {}", names.join(", ")),
+                names => format!("Known contexts: {}.", names.join(", ")),
             };
-            Failure::Nothing(format!("there is no context {name}; {known}"))
+            Failure::Nothing(format!("Context {name} does not exist. {known}"))
         })
     }
 
@@ -212,11 +213,17 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
             .map(|context| context.key.clone());
         return Ok(Chosen { address, key: token().or(kept), context });
     }
-    let name = said.context.as_ref().or(said.env_context.as_ref()).or(contexts.current.as_ref()).ok_or_else(|| {
-        Failure::Usage(
-            "no server is named: gantry context add NAME --server URL --link-file FILE, or --server URL with GANTRY_TOKEN set".into(),
+    let name = said
+        .context
+        .as_ref()
+        .or(said.env_context.as_ref())
+        .or(contexts.current.as_ref())
+        .ok_or_else(|| {
+            Failure::Usage(
+            "No server is selected. Use `gantry context add NAME --server URL --link-file FILE`, \
+             or --server URL and GANTRY_TOKEN.".into(),
         )
-    })?;
+        })?;
     let context = contexts.named(name)?;
     let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
     // The token of the environment belongs to the server of the environment, not to an explicit

@@ -122,21 +122,21 @@ impl<'d> Reader<'d> {
     fn document(&mut self) -> Option<Declared> {
         let value = &self.document.value;
         let Value::Object(entries) = value else {
-            self.say("", "a document is a map that begins with `deployment: NAME`");
+            self.say("", "A document must be a map with `deployment: NAME`.");
             return None;
         };
         for key in entries.keys().filter(|key| !KEYS.contains(&key.as_str())) {
             let near = near(key, KEYS);
             self.say(
                 &format!("/{}", escaped(key)),
-                format!("there is no key {key}{near}; there are {}", KEYS.join(", ")),
+                format!("Unknown key {key}{near}. Known keys: {}.", KEYS.join(", ")),
             );
         }
         let prune = match entries.get("prune") {
             None => false,
             Some(Value::Bool(prune)) => *prune,
             Some(_) => {
-                self.say("/prune", "prune is true or false");
+                self.say("/prune", "`prune` must be true or false.");
                 false
             }
         };
@@ -151,7 +151,7 @@ impl<'d> Reader<'d> {
                     return None;
                 }
                 None => {
-                    self.say("/deployment", "say which deployment this is for: `deployment: NAME`");
+                    self.say("/deployment", "The deployment is missing. Add `deployment: NAME`.");
                     return None;
                 }
             };
@@ -184,7 +184,7 @@ impl<'d> Reader<'d> {
     fn bindings(&mut self) -> BTreeMap<RoleName, Written<Vec<Written<String>>>> {
         let mut all = BTreeMap::new();
         for (role, nodes, pointer) in
-            self.entries("/bindings", "bindings are a map: `ROLE: [NODE, ...]`")
+            self.entries("/bindings", "`bindings` must be a map: `ROLE: [NODE, ...]`.")
         {
             let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
             let at = self.document.place(&pointer);
@@ -194,7 +194,7 @@ impl<'d> Reader<'d> {
                 _ => {
                     self.say(
                         &pointer,
-                        format!("the nodes of {role} are a list: `{role}: [NODE, ...]`"),
+                        format!("The nodes of {role} must be a list: `{role}: [NODE, ...]`."),
                     );
                     continue;
                 }
@@ -212,7 +212,7 @@ impl<'d> Reader<'d> {
                 Value::String(node) if !node.is_empty() => {
                     list.push(Written { is: node.clone(), at: self.document.place(&pointer) });
                 }
-                _ => self.say(&pointer, "a node is its name, as text"),
+                _ => self.say(&pointer, "A node must be a string with its name."),
             }
         }
         list
@@ -222,13 +222,14 @@ impl<'d> Reader<'d> {
         if value.is_object() {
             return self.document.part(pointer);
         }
-        self.say(pointer, "data is a map");
+        self.say(pointer, "Data must be a map.");
         None
     }
 
     fn data(&mut self) -> BTreeMap<RoleName, Placed> {
         let mut all = BTreeMap::new();
-        for (role, value, pointer) in self.entries("/data", "data is a map: `ROLE: {...}`") {
+        for (role, value, pointer) in self.entries("/data", "`data` must be a map: `ROLE: {...}`.")
+        {
             let role = self.named::<RoleName>(role, &pointer);
             let value = self.object(value, &pointer);
             all.extend(role.zip(value));
@@ -239,11 +240,11 @@ impl<'d> Reader<'d> {
     fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>> {
         let mut all = BTreeMap::new();
         for (node, _, pointer) in
-            self.entries("/node_data", "node_data is a map: `NODE: {ROLE: {...}}`")
+            self.entries("/node_data", "`node_data` must be a map: `NODE: {ROLE: {...}}`.")
         {
             let mut roles = BTreeMap::new();
             for (role, value, pointer) in
-                self.entries(&pointer, "the data of a node is a map: `ROLE: {...}`")
+                self.entries(&pointer, "The data of a node must be a map: `ROLE: {...}`.")
             {
                 let role = self.named::<NoderoleKey>(role, &pointer);
                 let value = self.object(value, &pointer);
@@ -336,7 +337,10 @@ impl Planner<'_> {
                 Some(there) if binds && !there.bindable => {
                     wrong.push(declared.wrong(
                         at,
-                        format!("{role} can't be bound by hand: what needs it brings it along"),
+                        format!(
+                            "Role {role} can't be bound directly. Gantry adds it when another \
+                            role requires it."
+                        ),
                     ));
                 }
                 Some(_) => {}
@@ -348,7 +352,10 @@ impl Planner<'_> {
                     let deployment = &declared.deployment.is;
                     wrong.push(declared.wrong(
                         at,
-                        format!("{deployment} has no role {role}, and none could be added{near}"),
+                        format!(
+                            "Deployment {deployment} has no role {role}, and no role of that \
+                            name can be added{near}."
+                        ),
                     ));
                 }
             }
@@ -356,7 +363,7 @@ impl Planner<'_> {
         for (node, at) in
             declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node))
         {
-            wrong.push(declared.wrong(at, format!("there is no node {node}")));
+            wrong.push(declared.wrong(at, format!("Node {node} does not exist.")));
         }
         wrong.extend(self.doubled());
         wrong.extend(self.unfit());
@@ -422,7 +429,7 @@ impl Planner<'_> {
         let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
         let wrong = |path: &str, what: &str| {
             let place = data.place(written(&data.value, path));
-            self.declared.wrong(place, format!("data of {whose} does not fit: {path} {what}"))
+            self.declared.wrong(place, format!("Invalid data of {whose}: {path} {what}."))
         };
         found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
     }
@@ -466,8 +473,10 @@ impl Planner<'_> {
                 let id = self.present.nodes.get(&node.is).map(|(id, _)| *id);
                 if id.is_some_and(|id| !seen.insert(id)) {
                     wrong.push(
-                        self.declared
-                            .wrong(node.at, format!("{} stands twice for {role}", node.is)),
+                        self.declared.wrong(
+                            node.at,
+                            format!("Node {} is listed twice for {role}.", node.is),
+                        ),
                     );
                 }
             }
@@ -753,23 +762,22 @@ mod tests {
             let found = edits(WEB, &declared(text), &present).err().unwrap_or_default();
             found.iter().map(ToString::to_string).collect()
         };
-        let misfit = "/listen/port is a text, and should be a whole number";
+        let misfit = "/listen/port is a string, but must be an integer";
         assert_eq!(
             wrong(
                 "deployment: web\ndata:\n  app: {listen: {port: x}}\n  cache:\n    listen:\n      port: y\n"
             ),
             [
-                format!("web.yaml:3:18: data of app does not fit: {misfit}"),
-                format!("web.yaml:6:7: data of cache does not fit: {misfit}"),
+                format!("web.yaml:3:18: Invalid data of app: {misfit}."),
+                format!("web.yaml:6:7: Invalid data of cache: {misfit}."),
             ]
         );
         assert_eq!(
             wrong("deployment: web\nnode_data:\n  n2:\n    app: {listen: {port: x}}\n"),
-            [format!("web.yaml:4:20: data of app does not fit: {misfit}")]
+            [format!("web.yaml:4:20: Invalid data of app: {misfit}.")]
         );
         // A value is missing only if no lower layer has it. The error is at its parent.
-        let missing =
-            ["web.yaml:2:24: data of app does not fit: /listen/port is required, and missing"];
+        let missing = ["web.yaml:2:24: Invalid data of app: /listen/port is required but missing."];
         assert_eq!(wrong("deployment: web\nnode_data: {n2: {app: {listen: {}}}}\n"), missing);
         let with_role = "deployment: web\ndata: {app: {listen: {port: 1}}}\nnode_data: {n2: {app: {listen: {}}}}\n";
         assert!(wrong(with_role).is_empty(), "the role's data has it");
@@ -830,7 +838,7 @@ mod tests {
             Edit::SetNoderoleData { node, noderole, data } => {
                 present.own.insert((node, noderole), data.as_object().unwrap().clone());
             }
-            other => panic!("a declaration makes no {other:?}"),
+            other => panic!("unexpected edit {other:?}"),
         }
     }
 
@@ -852,35 +860,40 @@ mod tests {
     fn errors_have_position_and_suggestion() {
         assert_eq!(
             wrong("deployment: web\nbindings:\n  proxi: [n1]\n"),
-            ["web.yaml:3:3: web has no role proxi, and none could be added; is proxy meant?"]
+            [
+                "web.yaml:3:3: Deployment web has no role proxi, and no role of that name can be added (did you mean proxy?)."
+            ]
         );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"),
-            ["web.yaml:3:13: there is no node n9"]
+            ["web.yaml:3:13: Node n9 does not exist."]
         );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n1.demo]\n"),
-            ["web.yaml:3:13: n1.demo stands twice for app"]
+            ["web.yaml:3:13: Node n1.demo is listed twice for app."]
         );
         assert_eq!(
             wrong("deployment: web\nbindings: {runtime: [n2]}"),
-            ["web.yaml:2:12: runtime can't be bound by hand: what needs it brings it along"]
+            [
+                "web.yaml:2:12: Role runtime can't be bound directly. Gantry adds it when another role requires it."
+            ]
         );
         assert!(
             wrong("deployment: web\nbinding: {}")[0]
-                .contains("there is no key binding; is bindings meant?")
+                .contains("Unknown key binding (did you mean bindings?)")
         );
-        assert!(wrong("bindings: {}")[0].contains("say which deployment"));
-        assert!(wrong("- web")[0].contains("a document is a map"));
+        assert!(wrong("bindings: {}")[0].contains("The deployment is missing"));
+        assert!(wrong("- web")[0].contains("A document must be a map"));
         assert!(
-            wrong("deployment: web\ndata: {app: 1}")[0].contains("web.yaml:2:8: data is a map")
+            wrong("deployment: web\ndata: {app: 1}")[0]
+                .contains("web.yaml:2:8: Data must be a map")
         );
-        assert!(wrong("deployment: web\nprune: maybe")[0].contains("true or false"));
-        assert!(wrong("deployment: web\nbindings: {app: n1}")[0].contains("are a list"));
+        assert!(wrong("deployment: web\nprune: maybe")[0].contains("must be true or false"));
+        assert!(wrong("deployment: web\nbindings: {app: n1}")[0].contains("must be a list"));
         assert_eq!(
             wrong("deployment: web\nbindings: {app: [1]}\ndata: 3").len(),
             2,
-            "all of it at once"
+            "all errors at once"
         );
     }
 

@@ -18,21 +18,21 @@ pub const NOT_SO: u8 = 1;
 pub const CALLED_WRONGLY: u8 = 2;
 
 pub(crate) const CODES: &str = "\
-Commands that ask a server end with one of these:
+Commands that use a server exit with one of these codes:
 
-    0  it is done, or it is so
-    1  it is not so: there are differences, reality does not match, a run failed, a check failed
-    2  called wrongly: the command line or a file is wrong; nothing was done
-    3  the server can't be reached, or can't answer
-    4  nothing matched: there is no such thing, or nothing to act on or to wait for; a list
-       that is empty ends with 0
-    5  refused: the server says why, and what to do
-    6  not signed in, or a permission is missing
-  124  the time given by --timeout is over
-  130  interrupted
+    0  success, or the condition is met
+    1  condition not met: differences, actual state not as desired, failed run or check
+    2  invalid command line or file; nothing was changed
+    3  the server is unreachable or can't answer
+    4  nothing matched: unknown object, or nothing to change or to wait for; a list
+       without items exits with 0
+    5  the server rejected the request; the error contains the reason and the solution
+    6  not signed in, or permission missing
+  124  the time limit of --timeout expired
+  130  interrupted (SIGINT)
 
-`gantry diff` is like diff(1): 0 no difference, 1 differences, 2 and more it could not be told.
-A command whose output nobody reads any more ends with 0.";
+`gantry diff` has the codes of diff(1): 0 for no difference, 1 for differences, 2 or more for
+errors. If the reader of the output closes the pipe, a command exits with 0.";
 
 /// Reasons why a command fails.
 #[derive(Debug)]
@@ -60,9 +60,13 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The server's answer has an unexpected form. `what` describes it, for example "no target".
+    /// The server's answer has an unexpected form. `what` describes it, for example "expected a
+    /// target".
     pub(crate) fn unlike(what: &str) -> Self {
-        Self::Unreachable(format!("the server's answer is {what}: are both of one version?"))
+        Self::Unreachable(format!(
+            "The server's answer is invalid: {what}. Check that gantry and \
+            the server have the same version."
+        ))
     }
 
     /// Whether a retry can succeed without human action: the server is unreachable or overloaded.
@@ -93,10 +97,8 @@ impl Failure {
     pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
-                problem.detail = format!(
-                    "{} Here that is: gantry review commit {review} --name NAME",
-                    problem.detail
-                );
+                problem.detail =
+                    format!("{} Run: gantry review commit {review} --name NAME", problem.detail);
                 Self::Refused(problem)
             }
             other => other,
@@ -165,11 +167,12 @@ impl fmt::Display for Failure {
 fn hint(problem: &Problem) -> &'static str {
     match problem.code.as_str() {
         "signed_out" => {
-            "\nThe session is over. Come in again: gantry context sign-in NAME --link-file FILE, with a link that an admin makes (gantry \
-             person link WHO), or by name and password: gantry context sign-in NAME --user WHO"
+            "\nThe session has ended. Sign in again with a link from an admin (`gantry person link \
+             NAME`): gantry context sign-in CONTEXT --link-file FILE. Or use your password: gantry \
+             context sign-in CONTEXT --user NAME"
         }
         "token_refused" => {
-            "\nPut a token that holds in its place: where the last one came from, GANTRY_TOKEN, or else gantry context sign-in NAME \
+            "\nUse a valid token: set GANTRY_TOKEN, or run gantry context sign-in CONTEXT \
              --token-file FILE"
         }
         _ => "",
@@ -182,7 +185,7 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::Usage(format!("standard output can't be written to: {error}")),
+            _ => Self::Usage(format!("Cannot write to standard output: {error}.")),
         }
     }
 }
@@ -204,22 +207,18 @@ mod tests {
             Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words()
         };
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
-        let detail = format!("{QUERY_UNREAD}sort: \"nope\" is no order of this list.");
+        let detail = format!("{QUERY_UNREAD}sort: unknown sort order \"nope\".");
         let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
         assert_eq!(
             query.to_string(),
-            "No: sort: \"nope\" is no order of this list.",
-            "nobody here wrote an address"
+            "No: sort: unknown sort order \"nope\".",
+            "without the part about the URL"
         );
-        assert_eq!(
-            of_words(400).as_json()["status"],
-            400,
-            "a program reads the server's own words"
-        );
+        assert_eq!(of_words(400).as_json()["status"], 400, "JSON has the server's own text");
         assert_eq!(
             (of_words(409).code(), of_words(404).code()),
             (5, 4),
-            "nothing else is the command line's"
+            "other statuses are not usage errors"
         );
         assert_eq!(
             (code(401, "signed_out"), code(404, "not_found"), code(409, "stale"), code(503, "x")),
@@ -258,7 +257,7 @@ mod tests {
         let refused =
             |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
         let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
-        assert_eq!(said, "No: Type it. Here that is: gantry review commit 8 --name NAME");
+        assert_eq!(said, "No: Type it. Run: gantry review commit 8 --name NAME");
         assert_eq!(refused("stale").with_name_typed(SubmissionId(8)).to_string(), "No: Type it.");
     }
 
@@ -274,11 +273,11 @@ mod tests {
 
     #[test]
     fn rejection_text_has_findings_and_advice() {
-        let mut problem = Problem::new(422, "wrong", "This can't be taken", "Two edits are wrong.");
+        let mut problem = Problem::new(422, "wrong", "Invalid request", "Two edits are wrong.");
         problem.errors =
             vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
         let said = Failure::Refused(Box::new(problem)).to_string();
-        assert_eq!(said, "This can't be taken: Two edits are wrong.\n  edits/1: no such role");
+        assert_eq!(said, "Invalid request: Two edits are wrong.\n  edits/1: no such role");
         let over = Failure::Refused(Box::new(Problem::signed_out())).to_string();
         assert!(over.contains("gantry context sign-in"), "{over}");
     }

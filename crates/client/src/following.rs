@@ -247,10 +247,14 @@ impl Watch {
             return Err(Failure::TimedOut(match self.unknown.take() {
                 Some(why) => {
                     format!(
-                        "Nobody could say how it is after {seconds} seconds; --timeout waits longer.\n{why}"
+                        "The state is unknown after {seconds} seconds. To wait longer, use \
+                         --timeout.\n{why}"
                     )
                 }
-                None => format!("It is not so after {seconds} seconds; --timeout waits longer."),
+                None => format!(
+                    "The condition is not met after {seconds} seconds. To wait longer, \
+                    use --timeout."
+                ),
             }));
         }
         let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
@@ -294,7 +298,7 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
     loop {
         let value = watch.ask(|server| server.get(&format!("/targets/{number}")))?;
         if let Some(value) = value {
-            let view: TargetView = understood(&value, "no target")?;
+            let view: TargetView = understood(&value, "expected a target")?;
             watch.shows(&view.steps);
             deployment = view.target.deployment;
             let nothing = view.steps == StateCounts::default();
@@ -302,7 +306,8 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                 Way::Converged if nothing => {
                     watch.end();
                     let why = format!(
-                        "target {number} has no step of its own: it asked for none, or later targets asked for all of them anew"
+                        "Target {number} has no steps of its own. It changed none, or later \
+                         targets run all of them again."
                     );
                     return Err(Failure::Nothing(why));
                 }
@@ -310,17 +315,14 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                     watch.end();
                     return paper.either(
                         &value,
-                        &format!(
-                            "Reality is what target {number} says: {}.",
-                            many(view.applied, "step")
-                        ),
+                        &format!("Target {number} is converged: {}.", many(view.applied, "step")),
                     );
                 }
                 Way::Stuck => {
                     watch.end();
                     paper.either(&value, &stuck(deployment.as_deref(), client)?)?;
                     return Err(Failure::NotSo(format!(
-                        "Target {number} is stuck: what is left waits for somebody."
+                        "Target {number} is stuck: all remaining steps need a person."
                     )));
                 }
                 Way::UnderWay => {}
@@ -379,18 +381,18 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
 }
 
 fn run_view(value: &Value) -> Outcome<RunView> {
-    understood(value, "no run")
+    understood(value, "expected a run")
 }
 
 fn word(state: RunState) -> &'static str {
     match state {
         RunState::Queued => "is queued",
-        RunState::Running => "runs",
+        RunState::Running => "is running",
         RunState::Succeeded => "succeeded",
         RunState::Failed => "failed",
         RunState::Lost => "was lost with its worker",
         RunState::Cancelled => "was cancelled",
-        RunState::Unstarted => "was handed back before it started",
+        RunState::Unstarted => "was returned to the queue before it started",
     }
 }
 
@@ -409,7 +411,7 @@ fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> 
     let mut watch = Watch::new(client, most, &format!("submission:{id},reviews,targets"));
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
-            let state: ReviewState = understood(&value["state"], "no review")?;
+            let state: ReviewState = understood(&value["state"], "expected a review")?;
             let shown = crate::paper::said(&value["state"]);
             watch.bar.set_message(shown.clone());
             match reached(state, wanted) {
@@ -420,7 +422,8 @@ fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> 
                 Some(false) => {
                     watch.end();
                     return Err(Failure::NotSo(format!(
-                        "Review {id} is {shown}: it won't be. gantry review show {id}"
+                        "Review {id} is {shown}, so the condition can't be met. Details: gantry \
+                         review show {id}"
                     )));
                 }
                 None => {}
@@ -471,7 +474,7 @@ fn chosen(
             all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
         return match some.is_empty() {
             true => Err(Failure::Nothing(
-                "no deployment has a noderole: there is nothing that could converge".into(),
+                "No deployment has noderoles, so there is nothing to wait for.".into(),
             )),
             false => Ok(some),
         };
@@ -482,17 +485,19 @@ fn chosen(
         None => {
             let near = names::near(name, known.keys().copied());
             Err(Failure::Nothing(format!(
-                "there is no deployment {name}{near}\n`gantry deployment list` has them."
+                "Deployment {name} does not exist{near}.\nList all deployments with `gantry \
+                 deployment list`."
             )))
         }
         Some(found) if is_empty(&found.steps) => Err(Failure::Nothing(format!(
-            "{name} has no noderole: there is nothing that could converge. Was the change committed? gantry review list --deployment {name}"
+            "Deployment {name} has no noderoles, so there is nothing to wait for. Check that its \
+             change was committed: gantry review list --deployment {name}"
         ))),
         Some(found) => Ok((*found).clone()),
     };
     let found: Vec<DeploymentSummary> = names.iter().map(one).collect::<Outcome<_>>()?;
     match found.is_empty() {
-        true => Err(Failure::Nothing("no deployment is named".into())),
+        true => Err(Failure::Nothing("Name at least one deployment.".into())),
         false => Ok(found),
     }
 }
@@ -543,21 +548,21 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     } else {
         for one in with(Way::Converged) {
             paper.line(&format!(
-                "{}: reality matches, {}.",
+                "Deployment {} is converged: {}.",
                 one.deployment,
                 many(one.steps.active, "step")
             ))?;
         }
         for name in &stuck_in {
-            paper.line(&format!("{name}: stuck."))?;
+            paper.line(&format!("Deployment {name} is stuck."))?;
             paper.line(&stuck(Some(name), client)?)?;
         }
     }
     match stuck_in.as_slice() {
         [] => Ok(()),
         names => Err(Failure::NotSo(format!(
-            "{} can't go on by itself: what is left waits for somebody. gantry waiting says for whom; after a failed run: gantry noderole retry, or \
-             change it.",
+            "Stuck: {}. All remaining steps need a person: see `gantry waiting`. After a failed \
+             run, use `gantry noderole retry`, or change the step.",
             names.join(", ")
         ))),
     }
@@ -588,7 +593,7 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
     }
     let is_ended = run_view(&server.get(&format!("/runs/{run}"))?)?.run.ended.is_some();
     let so_far = if is_ended { "" } else { " so far" };
-    Err(Failure::Nothing(format!("no line of run {run} has {text:?}{so_far}")))
+    Err(Failure::Nothing(format!("No line of run {run} contains {text:?}{so_far}.")))
 }
 
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
@@ -608,12 +613,15 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
             Ok(log) => log,
             Err(why) if why.passes() && news.is_some() && reached => {
                 let since = *away.get_or_insert_with(|| {
-                    note("The line is lost; going on from the same byte once the server answers.");
+                    note(
+                        "The connection is lost. The log continues at the same byte when the \
+                        server answers again.",
+                    );
                     Instant::now()
                 });
                 if since.elapsed() > AWAY {
                     return Err(Failure::Unreachable(format!(
-                        "{why}\nGo on from where it stopped: --since-byte {offset}"
+                        "{why}\nTo continue at the same byte, use --since-byte {offset}"
                     )));
                 }
                 std::thread::sleep(Duration::from_secs(2));
@@ -676,7 +684,7 @@ mod tests {
                 .map(|all| all.len())
         };
         assert_eq!(code(&["web"], false), Ok(1));
-        assert_eq!(code(&[], true), Ok(1), "what has nothing is left out of all");
+        assert_eq!(code(&[], true), Ok(1), "deployments without steps are left out");
         assert_eq!(
             (code(&["wob"], false), code(&["web", "edge"], false), code(&[], false)),
             (Err(4), Err(4), Err(4))
@@ -697,8 +705,7 @@ mod tests {
     fn request_cut_short_keeps_known_state() {
         let address = Address::parse("http://127.0.0.1:1", false).unwrap();
         let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
-        let silent =
-            || -> Outcome { Err(Failure::Unreachable("it says nothing for too long".into())) };
+        let silent = || -> Outcome { Err(Failure::Unreachable("timeout".into())) };
         let ended = |answers: bool| {
             let mut watch = Watch::new(&client, Most { timeout: Duration::from_millis(50) }, "");
             if answers {
@@ -708,7 +715,7 @@ mod tests {
             assert!(watch.ask(|_| silent()).unwrap().is_none());
             watch.next().unwrap_err().to_string()
         };
-        assert!(ended(true).starts_with("It is not so after"), "{}", ended(true));
-        assert!(ended(false).starts_with("Nobody could say how it is"), "{}", ended(false));
+        assert!(ended(true).starts_with("The condition is not met after"), "{}", ended(true));
+        assert!(ended(false).starts_with("The state is unknown after"), "{}", ended(false));
     }
 }

@@ -77,10 +77,9 @@ pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outco
 
 fn text(answer: &Value, paper: Paper) -> String {
     let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
-    let then =
-        told.target.map(|target| format!(", as target {target} meant it")).unwrap_or_default();
+    let then = told.target.map(|target| format!(", in target {target}")).unwrap_or_default();
     let mut text = format!(
-        "{} {}, {}, the last in wave {}{then}\n",
+        "{} {}, {}, last wave {}{then}\n",
         paper.heading(&format!("{}:", told.deployment)),
         many(told.noderoles, "noderole"),
         many(told.wires, "edge"),
@@ -90,11 +89,7 @@ fn text(answer: &Value, paper: Paper) -> String {
     text += &told.trail.as_ref().map(trail).unwrap_or_default();
     if told.vertices.is_empty() {
         return text
-            + if told.noderoles == 0 {
-                "Nothing is bound there.\n"
-            } else {
-                "No noderole is like that.\n"
-            };
+            + if told.noderoles == 0 { "No noderoles yet.\n" } else { "No matching noderoles.\n" };
     }
     text + &table(&told).text(paper)
 }
@@ -119,7 +114,7 @@ fn table(graph: &GraphView) -> Table {
     let mut lines: Vec<(&GraphVertex, Vec<String>)> = graph.vertices.iter().zip(waits).collect();
     lines.sort_by_key(|(vertex, _)| vertex.waves);
     let mut table =
-        Table::new(["WAVE", "MARKED", "WHAT", "DEPLOYMENT", "STATE", "WAITS FOR", "KEY"]);
+        Table::new(["WAVE", "MARKED", "ROLE", "DEPLOYMENT", "STATE", "DEPENDS ON", "KEY"]);
     for (vertex, waits) in lines {
         table.row([
             waves(vertex),
@@ -174,7 +169,7 @@ fn word(look: Look) -> &'static str {
         Look::Removed => "removed",
         Look::Changed => "changed",
         Look::Downstream => "depends on a change",
-        Look::Around => "stays as it is",
+        Look::Around => "unchanged",
     }
 }
 
@@ -183,11 +178,11 @@ fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
     let name = name(before);
     let becomes = match (edge.added, edge.gone, edge.count) {
         (0, 0, _) => return name,
-        (_, _, 0) => "no longer".to_owned(),
+        (_, _, 0) => "removed".to_owned(),
         (added, 0, count) if added == count => "new".to_owned(),
         (added, 0, _) => format!("{added} new"),
-        (0, gone, _) => format!("{gone} no longer"),
-        (added, gone, _) => format!("{added} new, {gone} no longer"),
+        (0, gone, _) => format!("{gone} removed"),
+        (added, gone, _) => format!("{added} new, {gone} removed"),
     };
     format!("{name} ({becomes})")
 }
@@ -233,28 +228,27 @@ mod tests {
         let shown = graph(
             &[app, proxy],
             &[edge],
-            json!({"said": "The longest way.", "noderoles": 3, "way": way}),
+            json!({"said": "The longest path.", "noderoles": 3, "way": way}),
         );
         assert_eq!(
             text(&shown, Paper::new(false)),
-            "web: 4 noderoles, 1 edge, the last in wave 2, as target 3 meant it\n\
-             Too much for one picture.\n\
-             The longest way.\n  proxy on n1, 12 ms\n\
-             WAVE  MARKED  WHAT         DEPLOYMENT  STATE              WAITS FOR    KEY\n\
-             0     yes     proxy on n1  web         ACTIVE                          web:proxy\n\
-             1-2   2 of 3  app (3)      web         2 ACTIVE, 1 ERROR  proxy on n1  web:app\n"
+            "web: 4 noderoles, 1 edge, last wave 2, in target 3\nToo much for one picture.\nThe \
+             longest path.\n  proxy on n1, 12 ms\nWAVE  MARKED  ROLE         DEPLOYMENT  \
+             STATE              DEPENDS ON   KEY\n0     yes     proxy on n1  web         \
+             ACTIVE                          web:proxy\n1-2   2 of 3  app (3)      web         2 \
+             ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
         assert!(
             text(&graph(&[], &[], Value::Null), Paper::new(false))
-                .ends_with("No noderole is like that.\n")
+                .ends_with("No matching noderoles.\n")
         );
         let mut nothing = graph(&[], &[], Value::Null);
         nothing["noderoles"] = json!(0);
-        assert!(text(&nothing, Paper::new(false)).ends_with("Nothing is bound there.\n"));
+        assert!(text(&nothing, Paper::new(false)).ends_with("No noderoles yet.\n"));
         assert_eq!(
             text(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -267,12 +261,12 @@ mod tests {
             text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
         };
         assert!(
-            said(3, 0, 0).contains("2 added, 1 stays as it is  proxy on n1  web:app\n"),
+            said(3, 0, 0).contains("2 added, 1 unchanged  proxy on n1  web:app\n"),
             "{}",
             said(3, 0, 0)
         );
         assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
-        assert!(said(0, 0, 1).contains("proxy on n1 (no longer)"), "{}", said(0, 0, 1));
-        assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 no longer)"), "{}", said(2, 1, 3));
+        assert!(said(0, 0, 1).contains("proxy on n1 (removed)"), "{}", said(0, 0, 1));
+        assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 removed)"), "{}", said(2, 1, 3));
     }
 }

@@ -49,7 +49,7 @@ use server::Server;
 
 /// A command for a server or about servers.
 #[derive(Debug, Subcommand)]
-#[expect(private_interfaces, reason = "who runs a command does not look into it")]
+#[expect(private_interfaces, reason = "private details of the commands")]
 pub enum Command {
     /// Manage servers (contexts) and sign in to them
     #[command(subcommand)]
@@ -140,19 +140,19 @@ pub enum Command {
 #[derive(Debug, Clone, clap::Args)]
 struct Options {
     /// Use this context's server [env: GANTRY_CONTEXT]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Which server")]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Server selection")]
     context: Option<String>,
     /// Use this server [env: GANTRY_SERVER, with GANTRY_TOKEN]
     #[arg(
         long,
         global = true,
         value_name = "URL",
-        help_heading = "Which server",
+        help_heading = "Server selection",
         conflicts_with = "context"
     )]
     server: Option<String>,
     /// Allow plain HTTP to other machines; your credentials can be read in transit
-    #[arg(long, global = true, help_heading = "Which server")]
+    #[arg(long, global = true, help_heading = "Server selection")]
     insecure_http: bool,
     /// Print JSON: one document, or one per line for continuous output
     #[arg(long, global = true)]
@@ -255,7 +255,8 @@ fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
     if chosen.key.is_none() {
         let server = &chosen.address;
         return Err(Failure::SignedOut(format!(
-            "nothing lets you in at {server}: gantry context add NAME --server {server} --link-file FILE, or set GANTRY_TOKEN"
+            "No credentials for {server}. Run `gantry context add NAME --server {server} \
+             --link-file FILE`, or set GANTRY_TOKEN."
         )));
     }
     let server = Server::new(chosen.address, chosen.key);

@@ -93,7 +93,7 @@ impl List {
         loop {
             let mut answer = ask(&query)?;
             let Value::Array(page) = taken(&mut answer, self.items) else {
-                return Err(Failure::unlike("no list"));
+                return Err(Failure::unlike("expected a list"));
             };
             items.extend(page);
             let next = taken(&mut answer, "next");
@@ -159,7 +159,7 @@ impl Client {
             paper.write(&text(&shown, paper))?;
             let more = |word| shown.get(word).is_some_and(|more| !more.is_null());
             if more("next") || more(LEFT_OUT) {
-                note("There are more: --all shows every one, --limit N more of them.");
+                note("More items exist. Show all with --all, or more with --limit N.");
             }
             return Ok(());
         }
@@ -176,7 +176,10 @@ impl Client {
                 Ok(now) => now,
                 Err(why) if why.passes() => {
                     if !away {
-                        note(&format!("{why}\nTrying again until it answers; Ctrl-C ends."));
+                        note(&format!(
+                            "{why}\nRetrying until the server answers. Press Ctrl-C to \
+                            stop."
+                        ));
                     }
                     away = true;
                     continue;
@@ -230,7 +233,7 @@ pub(crate) fn deployments() -> List {
             ("REVIEW", |v| word(v, "submission")),
             ("TARGET", |v| word(v, "target")),
         ],
-        none: "No deployment is like that.",
+        none: "No deployments found.",
     }
 }
 
@@ -245,14 +248,14 @@ pub(crate) fn nodes() -> List {
             ("STATE", |v| {
                 let is = |word: &str| v[word] == Value::Bool(true);
                 let state = if is("alive") { "alive" } else { "dead" };
-                let out = if is("available") { "" } else { ", out of service" };
-                format!("{state}{out}{}", if is("record") { ", a record alone" } else { "" })
+                let out = if is("available") { "" } else { ", in maintenance" };
+                format!("{state}{out}{}", if is("record") { ", record only" } else { "" })
             }),
-            ("BY", |v| word(v, "transport")),
+            ("TRANSPORT", |v| word(v, "transport")),
             ("STEPS", |v| steps(&v["steps"])),
-            ("UNREACHED", |v| word(v, "unreached")),
+            ("ERROR", |v| word(v, "unreached")),
         ],
-        none: "No node is like that.",
+        none: "No nodes found.",
     }
 }
 
@@ -262,14 +265,14 @@ pub(crate) fn looks(node: &str) -> List {
         items: "looks",
         cursor: "before",
         columns: &[
-            ("AT", |v| moment(&v["at"])),
+            ("TIME", |v| moment(&v["at"])),
             ("REACHED", |v| word(v, "reached")),
             ("ADDRESS", |v| word(v, "address")),
             ("MS", |v| word(v, "took_ms")),
             ("WORKER", |v| word(v, "by")),
-            ("SAID", |v| word(v, "said")),
+            ("ERROR", |v| word(v, "said")),
         ],
-        none: "No look at it is like that.",
+        none: "No health checks found.",
     }
 }
 
@@ -286,7 +289,7 @@ pub(crate) fn noderoles(node: &str) -> List {
             ("ERROR", |v| word(v, "error")),
             ("ID", |v| word(v, "id")),
         ],
-        none: "It carries nothing that is like that.",
+        none: "No noderoles found.",
     }
 }
 
@@ -301,11 +304,11 @@ pub(crate) fn results(node: &str) -> List {
             ("ACTION", |v| word(v, "action")),
             ("OUTCOME", |v| word(v, "outcome")),
             ("TARGET", |v| word(v, "target")),
-            ("AT", |v| moment(&v["at"])),
+            ("TIME", |v| moment(&v["at"])),
             ("BYTES", |v| word(v, "bytes")),
             ("RESULT", |v| word(v, "result")),
         ],
-        none: "No result that is kept for it is like that.",
+        none: "No stored results found.",
     }
 }
 
@@ -323,7 +326,7 @@ pub(crate) fn proposals() -> List {
             ("AUTHORS", |v| word(v, "authors")),
             ("REVIEW", |v| word(v, "submission")),
         ],
-        none: "No proposal is open that is like that.",
+        none: "No open proposals found.",
     }
 }
 
@@ -341,10 +344,10 @@ pub(crate) fn reviews() -> List {
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
             ("AUTHORS", |v| word(v, "authors")),
-            ("AT", |v| moment(&v["at"])),
+            ("TIME", |v| moment(&v["at"])),
             ("SUMMARY", |v| word(v, "summary")),
         ],
-        none: "No review is like that.",
+        none: "No reviews found.",
     }
 }
 
@@ -360,9 +363,9 @@ pub(crate) fn targets() -> List {
             ("TITLE", |v| word(v, "title")),
             ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
             ("APPROVED", |v| word(v, "approved_by")),
-            ("AT", |v| moment(&v["at"])),
+            ("TIME", |v| moment(&v["at"])),
         ],
-        none: "No target is of that.",
+        none: "No targets found.",
     }
 }
 
@@ -382,7 +385,7 @@ pub(crate) fn runs() -> List {
             ("ENDED", |v| moment(&v["ended"])),
             ("ERROR", |v| word(v, "error")),
         ],
-        none: "No run is like that.",
+        none: "No runs found.",
     }
 }
 
@@ -399,9 +402,9 @@ pub(crate) fn barclamps() -> List {
             ("USED BY", |v| word(v, "used_by")),
             ("IMPORTED", |v| moment(&v["imported"])),
             ("BY", |v| word(v, "by")),
-            ("LACKS", |v| word(v, "disappeared")),
+            ("REMOVED", |v| word(v, "disappeared")),
         ],
-        none: "No barclamp is like that.",
+        none: "No barclamps found.",
     }
 }
 
@@ -420,7 +423,7 @@ pub(crate) fn roles() -> List {
             ("NODEROLES", |v| word(v, "noderoles")),
             ("DESCRIPTION", |v| word(v, "description")),
         ],
-        none: "No role is like that.",
+        none: "No roles found.",
     }
 }
 
@@ -431,9 +434,9 @@ pub(crate) fn imports() -> List {
         cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
-            ("AT", |v| moment(&v["at"])),
+            ("TIME", |v| moment(&v["at"])),
             ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
-            ("BROUGHT", |v| {
+            ("BARCLAMPS", |v| {
                 let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = brought.iter().map(|one| {
                     let known = if one["new"] == Value::Bool(true) { "" } else { " (known)" };
@@ -444,11 +447,11 @@ pub(crate) fn imports() -> List {
             ("FINDINGS", |v| {
                 v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
-            ("LACKS", |v| {
+            ("REMOVED", |v| {
                 v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
         ],
-        none: "Nothing was imported yet.",
+        none: "No imports found.",
     }
 }
 
@@ -468,7 +471,7 @@ pub(crate) fn hits() -> List {
             }),
             ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
         ],
-        none: "Nothing is called like that.",
+        none: "Nothing found.",
     }
 }
 
@@ -484,10 +487,10 @@ pub(crate) fn workers() -> List {
             ("RUNS", |v| format!("{} of {}", word(v, "held"), word(v, "capacity"))),
             ("HOST", |v| word(v, "host")),
             ("VERSION", |v| word(v, "version")),
-            ("HEARD", |v| moment(&v["heard"])),
+            ("LAST HEARTBEAT", |v| moment(&v["heard"])),
             ("REASON", |v| word(v, "reason")),
         ],
-        none: "No worker is like that: gantry worker starts one.",
+        none: "No workers found. Start one with `gantry worker`.",
     }
 }
 
@@ -498,8 +501,8 @@ pub(crate) fn audit() -> List {
         cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
-            ("AT", |v| moment(&v["at"])),
-            ("WHO", |v| by_whom(v["name"].as_str()).to_owned()),
+            ("TIME", |v| moment(&v["at"])),
+            ("PERSON", |v| by_whom(v["name"].as_str()).to_owned()),
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),
@@ -508,7 +511,7 @@ pub(crate) fn audit() -> List {
                 |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() },
             ),
         ],
-        none: "No entry is like that.",
+        none: "No entries found.",
     }
 }
 
@@ -523,10 +526,10 @@ pub(crate) fn people() -> List {
             ("GRANTS", |v| grants(&v["grants"])),
             ("DISABLED", |v| word(v, "disabled")),
             ("PASSWORD", |v| word(v, "password")),
-            ("SEEN", |v| moment(&v["seen"])),
-            ("SINCE", |v| moment(&v["created"])),
+            ("LAST SEEN", |v| moment(&v["seen"])),
+            ("CREATED", |v| moment(&v["created"])),
         ],
-        none: "Nobody is like that.",
+        none: "No accounts found.",
     }
 }
 
@@ -550,14 +553,14 @@ pub(crate) fn tokens() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("NAME", |v| word(v, "name")),
-            ("WHOSE", |v| word(v, "person")),
-            ("MAY", |v| word(v, "scopes")),
-            ("IN", |v| word(v, "deployment")),
-            ("HOLDS", |v| word(v, "holds")),
+            ("OWNER", |v| word(v, "person")),
+            ("PERMISSIONS", |v| word(v, "scopes")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("VALID", |v| word(v, "holds")),
             ("EXPIRES", |v| moment(&v["expires"])),
-            ("USED", |v| moment(&v["used"])),
+            ("LAST USED", |v| moment(&v["used"])),
         ],
-        none: "No token is like that.",
+        none: "No tokens found.",
     }
 }
 
@@ -568,14 +571,14 @@ pub(crate) fn sessions() -> List {
         cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
-            ("THIS", |v| word(v, "this")),
+            ("CURRENT", |v| word(v, "this")),
             ("SINCE", |v| moment(&v["since"])),
-            ("SEEN", |v| moment(&v["seen"])),
+            ("LAST SEEN", |v| moment(&v["seen"])),
             ("EXPIRES", |v| moment(&v["expires"])),
-            ("FROM", |v| word(v, "address")),
-            ("BY", |v| word(v, "agent")),
+            ("ADDRESS", |v| word(v, "address")),
+            ("CLIENT", |v| word(v, "agent")),
         ],
-        none: "There is no session.",
+        none: "No sessions found.",
     }
 }
 
@@ -622,11 +625,11 @@ mod tests {
         assert_eq!(
             document(3),
             json!({"targets": [9, 8, 7], "next": 6, "left_out": 1, "head": 9, "removed_in": null}),
-            "a place that the server knows"
+            "the server's cursor"
         );
         let wrong =
             targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
-        assert_eq!(wrong.code(), 3, "an answer of another shape is no reason to fall");
+        assert_eq!(wrong.code(), 3, "an invalid answer is an error");
     }
 
     #[test]
@@ -634,12 +637,9 @@ mod tests {
         let paper = Paper::new(false);
         assert_eq!(
             deployments().text(&json!({"deployments": [], "next": null}), paper),
-            "No deployment is like that.\n"
+            "No deployments found.\n"
         );
-        assert_eq!(
-            runs().text(&json!({"runs": [], "next": null}), paper),
-            "No run is like that.\n"
-        );
+        assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No runs found.\n");
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Edit {
         ]);
         if change.is_empty() {
             return Err(Failure::Usage(
-                "say what is to be changed, such as --description TEXT".into(),
+                "No change was given. Use an option such as --description TEXT.".into(),
             ));
         }
         Ok(Value::Object(change))
@@ -313,7 +313,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         let with = With { body: Some(body), if_match: on.tag(), accept: None };
         let answer =
             server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
-        paper.either(&answer, &format!("{node} {told}."))
+        paper.either(&answer, &format!("Node {node} {told}."))
     };
     match command {
         Node::List { filter, state, deployment, much } => {
@@ -353,7 +353,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
             answer["proposal"] = proposal.clone();
             let told = format!(
-                "The change is in proposal {}: submit it with gantry proposal submit {0} --title TEXT.",
+                "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
                 said(&proposal)
             );
             paper.either(&answer, &told)
@@ -368,7 +368,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
             paper.either(
                 &answer,
-                &format!("{} is at version {}.", edit.node, said(&answer["version"])),
+                &format!("Node {} is at version {}.", edit.node, said(&answer["version"])),
             )
         }
         Node::Propose { node } => {
@@ -379,13 +379,20 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             )
         }
         Node::Out { node, because, on } => {
-            available(node, false, because, *on, "is out of service")
+            available(node, false, because, *on, "is in maintenance")
         }
-        Node::In { node, because, on } => available(node, true, because, *on, "is in service"),
+        Node::In { node, because, on } => available(
+            node,
+            true,
+            because,
+            *on,
+            "is no longer in \
+            maintenance",
+        ),
         Node::Remove { node, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
             let answer = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
-            paper.either(&answer, &format!("The record of {node} is taken out."))
+            paper.either(&answer, &format!("The record of {node} is deleted."))
         }
         Node::Looks { node, reached, text, much } => {
             let query = Query::default().with("reached", reached).with("text", text);
@@ -407,8 +414,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
 fn added(answer: &Value) -> Vec<String> {
     let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let told = match nodes.len() {
-        1 => "1 node is added:".to_owned(),
-        count => format!("{count} nodes are added:"),
+        1 => "Added 1 node:".to_owned(),
+        count => format!("Added {count} nodes:"),
     };
     let names = nodes.iter().map(|node| format!("  {}", plain(&said(&node["fqdn"]))));
     std::iter::once(told).chain(names).collect()
@@ -438,7 +445,7 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
             let answer = server
                 .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
                 .read()?;
-            paper.either(&answer, &format!("Token {token} is taken back."))
+            paper.either(&answer, &format!("Token {token} is revoked."))
         }
     }
 }
@@ -446,9 +453,9 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
 fn node_tokens(tokens: &Value, paper: Paper) -> String {
     let tokens = tokens.as_array().map(Vec::as_slice).unwrap_or_default();
     if tokens.is_empty() {
-        return "It has no token.\n".to_owned();
+        return "No tokens yet. Create one with `gantry node token make`.\n".to_owned();
     }
-    let mut table = Table::new(["ID", "NAME", "HOLDS", "EXPIRES", "USED", "BY"]);
+    let mut table = Table::new(["ID", "NAME", "VALID", "EXPIRES", "LAST USED", "CREATED BY"]);
     for token in tokens {
         let word = |word: &str| said(&token[word]);
         table.row([
@@ -468,7 +475,7 @@ pub(crate) fn shown_once(client: &Client, answer: &Value) -> Outcome {
     client.paper.either(answer, &said(&answer["token"]))?;
     if !client.paper.json {
         note(&format!(
-            "It is shown this once, and holds until {}. Its id is {}.",
+            "The token is shown only once and is valid until {}. Its id is {}.",
             moment(&answer["expires"]),
             said(&answer["id"])
         ));
@@ -526,7 +533,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
             let id = names::noderole(server, noderole)?;
             let answer = server
                 .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
-            paper.either(&answer, &format!("{noderole} is tried again."))
+            paper.either(&answer, &format!("Noderole {noderole} runs again."))
         }
     }
 }
@@ -550,7 +557,7 @@ fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
     if paper.json {
         return paper.json(&whole);
     }
-    let mut table = Table::new(["PATH", "VALUE", "FROM"]);
+    let mut table = Table::new(["PATH", "VALUE", "SOURCE"]);
     for value in whole["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
         table.row([said(&value["path"]), said(&value["value"]), said(&value["source"])]);
     }
@@ -643,7 +650,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
-            paper.either(&answer, &format!("Run {id} is asked to end."))
+            paper.either(&answer, &format!("Run {id} will be canceled."))
         }
     }
 }
@@ -771,10 +778,10 @@ fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Scr
     let known = || role.scripts.iter().map(|script| script.name.as_str());
     let all = || known().collect::<Vec<_>>().join(", ");
     match (wanted, role.scripts.as_slice()) {
-        (_, []) => Err(Failure::Nothing(format!("{} has no script", role.name))),
+        (_, []) => Err(Failure::Nothing(format!("Role {} has no scripts.", role.name))),
         (None, [only]) => Ok(only),
         (None, _) => Err(Failure::Usage(format!(
-            "{} has several scripts, so name one of them: {}",
+            "Role {} has several scripts. Name one of them: {}.",
             role.name,
             all()
         ))),
@@ -782,7 +789,7 @@ fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Scr
             scripts.iter().find(|script| script.name == name).ok_or_else(|| {
                 let near = names::near(name, known());
                 Failure::Nothing(format!(
-                    "{} has no script {name}{near}\nIt has {}.",
+                    "Role {} has no script {name}{near}.\nIts scripts: {}.",
                     role.name,
                     all()
                 ))
@@ -806,9 +813,9 @@ fn role_ties(answer: &Value) -> String {
     let Ok(graph) = RoleGraph::deserialize(answer) else { return outline(answer) };
     if graph.roles.is_empty() {
         return match graph.count {
-            0 => "No role is like that.\n".to_owned(),
+            0 => "No roles found.\n".to_owned(),
             count => format!(
-                "{count} roles are too many to be told at once: name a --barclamp or a --role.\n"
+                "Too many roles ({count}) to list. Select some with --barclamp or --role.\n"
             ),
         };
     }
@@ -818,8 +825,8 @@ fn role_ties(answer: &Value) -> String {
         let words: Vec<String> = edges
             .map(|edge| match edge.tie {
                 RoleTie::Requires => name(edge.from).to_owned(),
-                RoleTie::Reads => format!("{} (reads of it)", name(edge.from)),
-                RoleTie::Preceeds => format!("{} (which says so)", name(edge.from)),
+                RoleTie::Reads => format!("{} (reads its attributes)", name(edge.from)),
+                RoleTie::Preceeds => format!("{} (declares the order)", name(edge.from)),
             })
             .collect();
         if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
@@ -872,7 +879,11 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
                 gathered.add(path, base)?;
             }
             if gathered.files.is_empty() {
-                return Err(Failure::Nothing("there is no file there to be imported".into()));
+                return Err(Failure::Nothing(
+                    "No files found. Name barclamp files, or folders that \
+                    contain them."
+                        .into(),
+                ));
             }
             let answer = client.server.post("/barclamps", json!({"files": gathered.files}))?;
             client.paper.either(&answer, &imported(&answer).join("\n"))
@@ -885,9 +896,13 @@ fn imported(answer: &Value) -> Vec<String> {
     let list = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let version = |barclamp: &Value| {
         let how =
-            if barclamp[3] == true { "is new" } else { "was there already, with the same content" };
+            if barclamp[3] == true { "is new" } else { "exists already, with the same content" };
         let hash: String = said(&barclamp[2]).chars().take(8).collect();
-        format!("{} {} ({hash}) {how}.", plain(&said(&barclamp[0])), plain(&said(&barclamp[1])))
+        format!(
+            "Barclamp {} {} ({hash}) {how}.",
+            plain(&said(&barclamp[0])),
+            plain(&said(&barclamp[1]))
+        )
     };
     let others = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
     list("barclamps").iter().map(version).chain(others).collect()
@@ -924,7 +939,7 @@ impl Gathered {
         if self.above.contains(&real) {
             return Err(wrong(
                 path,
-                "is a link to a folder around it: name folders without such links",
+                "the folder is a link to a folder around it. Name folders without such links.",
             ));
         }
         self.above.push(real);
@@ -945,30 +960,36 @@ impl Gathered {
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
         if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
             let much = format!(
-                "is beyond {MOST_FILES} files or {MOST_BYTES} bytes: name the barclamp's own folder"
+                "the import has more than {MOST_FILES} files or {MOST_BYTES} bytes. Name the \
+                 barclamp's own folder."
             );
             return Err(wrong(path, &much));
         }
         let text = String::from_utf8(bytes);
-        let text =
-            text.map_err(|_| wrong(path, "is no UTF-8 text: barclamps and their scripts are"))?;
+        let text = text.map_err(|_| {
+            wrong(
+                path,
+                "the file is not UTF-8 text. Barclamps and their scripts \
+                must be UTF-8.",
+            )
+        })?;
         let name = path.strip_prefix(base).unwrap_or(path).to_string_lossy().replace('\\', "/");
         match self.files.insert(name.clone(), text) {
             None => Ok(()),
             Some(_) => Err(wrong(
                 path,
-                &format!("{name} is there twice: import the folders one after the other"),
+                &format!("{name} exists twice. Import the folders one after the other."),
             )),
         }
     }
 }
 
 fn wrong(path: &Path, what: &str) -> Failure {
-    Failure::Usage(format!("{}: {what}", path.display()))
+    Failure::Usage(format!("Cannot import {}: {what}", path.display()))
 }
 
 fn unread(path: &Path, error: &std::io::Error) -> Failure {
-    wrong(path, &format!("can't be read: {error}"))
+    wrong(path, &format!("{error}."))
 }
 
 #[cfg(test)]
@@ -1000,7 +1021,7 @@ mod tests {
         std::fs::write(base.join("demo.yml"), "a").unwrap();
         std::os::unix::fs::symlink(&base, base.join("app/again")).unwrap();
         let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
-        assert!(said.contains("app/again: is a link to a folder around it"), "{said}");
+        assert!(said.contains("app/again: the folder is a link to a folder around it"), "{said}");
         std::fs::remove_file(base.join("app/again")).unwrap();
         // A link to a sibling folder is not a cycle.
         std::fs::create_dir_all(folder.path().join("shared")).unwrap();
@@ -1012,7 +1033,7 @@ mod tests {
         // A large file is read only up to the limit.
         std::fs::File::create(base.join("huge")).unwrap().set_len(1 << 34).unwrap();
         let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
-        assert!(said.contains("huge: is beyond"), "{said}");
+        assert!(said.contains("huge: the import has more than"), "{said}");
     }
 
     #[test]
@@ -1022,7 +1043,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "demo 2 (3e3390a7) was there already, with the same content.",
+                "Barclamp demo 2 (3e3390a7) exists already, with the same content.",
                 "demo.yml:1:1: note: x"
             ]
         );
@@ -1047,11 +1068,12 @@ mod tests {
         };
         assert_eq!(found(&["10-a.sh"], None), Ok("10-a.sh".to_owned()));
         assert_eq!(found(&["10-a.sh", "20-b.sh"], Some("20-b.sh")), Ok("20-b.sh".to_owned()));
-        let several = "app has several scripts, so name one of them: 10-a.sh, 20-b.sh";
+        let several = "Role app has several scripts. Name one of them: 10-a.sh, 20-b.sh.";
         assert_eq!(found(&["10-a.sh", "20-b.sh"], None), Err(several.to_owned()));
-        let unknown = "app has no script 10-b.sh; is 10-a.sh meant?\nIt has 10-a.sh.";
+        let unknown = "Role app has no script 10-b.sh (did you mean 10-a.sh?).\nIts scripts: \
+            10-a.sh.";
         assert_eq!(found(&["10-a.sh"], Some("10-b.sh")), Err(unknown.to_owned()));
-        assert_eq!(found(&[], None), Err("app has no script".to_owned()));
+        assert_eq!(found(&[], None), Err("Role app has no scripts.".to_owned()));
     }
 
     #[test]
@@ -1059,10 +1081,10 @@ mod tests {
         let node = |name: &str| json!({"node": "0", "fqdn": name});
         assert_eq!(
             added(&json!({"nodes": [node("n1.a.example")]})),
-            ["1 node is added:", "  n1.a.example"]
+            ["Added 1 node:", "  n1.a.example"]
         );
         let two = added(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
-        assert_eq!(two, ["2 nodes are added:", "  n1.a.example", "  n2.a.example"]);
+        assert_eq!(two, ["Added 2 nodes:", "  n1.a.example", "  n2.a.example"]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn completions(
 /// Writes a page for each command, for example `gantry-node-list.1`.
 pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
     let wrong = |path: &Path, error: std::io::Error| {
-        Failure::Usage(format!("{} can't be written: {error}", path.display()))
+        Failure::Usage(format!("Cannot write {}: {error}.", path.display()))
     };
     std::fs::create_dir_all(&wanted.folder).map_err(|error| wrong(&wanted.folder, error))?;
     let mut command = command.disable_help_subcommand(true);
@@ -42,7 +42,7 @@ pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome
     write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
     paper.either(
         &serde_json::json!({"pages": count}),
-        &format!("{count} pages are in {}.", wanted.folder.display()),
+        &format!("Wrote {count} pages to {}.", wanted.folder.display()),
     )
 }
 

@@ -19,9 +19,11 @@ use crate::server::Server;
 /// page is cheaper.
 const ONE_BY_ONE: usize = 8;
 
-/// A suggestion such as `; is web meant?` for the most similar name, or an empty text.
+/// A suggestion such as ` (did you mean web?)` for the most similar name, or an empty text.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    nearest(wrong, known.into_iter()).map(|name| format!("; is {name} meant?")).unwrap_or_default()
+    nearest(wrong, known.into_iter())
+        .map(|name| format!(" (did you mean {name}?)"))
+        .unwrap_or_default()
 }
 
 /// Parses a blueprint number.
@@ -32,7 +34,7 @@ pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
 /// Parses a number that is at least one.
 pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
     let number = text.parse::<N>().ok().filter(|number| *number >= N::from(1_u8));
-    number.ok_or_else(|| "it is a whole number from 1 on".to_owned())
+    number.ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
@@ -80,7 +82,8 @@ fn named(
     })?;
     let near = near(name, all.iter().map(|one| one.name.as_str()));
     Err(Failure::Nothing(format!(
-        "there is no deployment {name}{near}\n`gantry deployment list` has them."
+        "Deployment {name} does not exist{near}.\nList all deployments with `gantry deployment \
+         list`."
     )))
 }
 
@@ -167,7 +170,7 @@ fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, F
         labels.entry(label(&node.fqdn)).or_default().push(node);
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
-    let none = |name: &str| format!("there is no node {name}{}", near(name, known()));
+    let none = |name: &str| format!("Node {name} does not exist{}.", near(name, known()));
     let one = |name: &'n str| {
         (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none))
     };
@@ -179,9 +182,10 @@ fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) ->
     match such {
         [one] => Ok((*one).clone()),
         [] => Err(none(name)),
-        [first, second, ..] => {
-            Err(format!("{name} could be {} or {}: write the whole name", first.fqdn, second.fqdn))
-        }
+        [first, second, ..] => Err(format!(
+            "Node name {name} is ambiguous: it matches {} and {}. Use the full name.",
+            first.fqdn, second.fqdn
+        )),
     }
 }
 
@@ -217,7 +221,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     }
     let such: Vec<&NodeSummary> = like.iter().filter(|node| label(&node.fqdn) == name).collect();
     let near = if such.is_empty() { near_nodes(server, name, &like)? } else { String::new() };
-    Ok(only(name, &such, |name| format!("there is no node {name}{near}")))
+    Ok(only(name, &such, |name| format!("Node {name} does not exist{near}.")))
 }
 
 /// A suggestion for an unknown name: names that contain it, or the most similar of those with the
@@ -225,7 +229,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
 fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
     if !like.is_empty() {
         let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
-        return Ok(format!("; is {} meant?", names.join(" or ")));
+        return Ok(format!(" (did you mean {}?)", names.join(" or ")));
     }
     let label = label(name);
     let begin: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
@@ -246,7 +250,7 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
 /// Parses `NODE/ROLE` (`n1/app`, `n1/app/1`). The noderole need not exist.
 pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
     let form =
-        || Failure::Usage(format!("{text} names no noderole: write NODE/ROLE, such as n1/app"));
+        || Failure::Usage(format!("Invalid noderole {text}. Write NODE/ROLE, for example n1/app."));
     let (node, key) = text.split_once('/').ok_or_else(form)?;
     let key: NoderoleKey = key.parse().map_err(|_| form())?;
     Ok((self::node(server, node)?.id, key))
@@ -262,7 +266,7 @@ pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
     )?;
     let none = || {
         Failure::Nothing(format!(
-            "there is nobody called {name}{near}\n`gantry person list` has everybody."
+            "Person {name} does not exist{near}.\nList all people with `gantry person list`."
         ))
     };
     found.ok_or_else(none)
@@ -278,7 +282,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     )?;
     let none = || {
         Failure::Nothing(format!(
-            "there is no worker {name}{near}\n`gantry workers` has those that there are."
+            "Worker {name} does not exist{near}.\nList all workers with `gantry workers`."
         ))
     };
     found.ok_or_else(none)
@@ -327,8 +331,8 @@ mod tests {
 
     #[test]
     fn unknown_name_suggests_most_similar() {
-        assert_eq!(near("proxi", ["app", "proxy", "runtime"]), "; is proxy meant?");
-        assert_eq!(near("wob", ["web", "wobs", "database"]), "; is web meant?");
+        assert_eq!(near("proxi", ["app", "proxy", "runtime"]), " (did you mean proxy?)");
+        assert_eq!(near("wob", ["web", "wobs", "database"]), " (did you mean web?)");
         assert_eq!(near("zzzzzz", ["web"]), "");
         assert_eq!(near("x", ["y"]), "", "one letter is near to every other one");
     }
@@ -368,12 +372,16 @@ mod tests {
             found.into_iter().map(|(name, found)| (name, found.map(|node| node.fqdn))).collect();
         let no = |text: &str| Err(text.to_owned());
         assert_eq!(said["n1"], Ok("n1.demo".to_owned()));
-        assert_eq!(said["n2"], no("n2 could be n2.demo or n2.edge: write the whole name"));
+        assert_eq!(
+            said["n2"],
+            no("Node name n2 is ambiguous: it matches n2.demo and n2.edge. Use \
+            the full name.")
+        );
         assert_eq!(
             (&said["n2.edge"], &said["n3.demo"]),
             (&Ok("n2.edge".into()), &Ok("n3.demo".into()))
         );
-        assert_eq!(said["n4"], no("there is no node n4"));
+        assert_eq!(said["n4"], no("Node n4 does not exist."));
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
     let more: Vec<String> = found["more"].as_array().into_iter().flatten().map(said).collect();
     let mut text = lists::hits().text(&found, client.paper);
     if !more.is_empty() {
-        text.push_str(&format!("There are more, of: {}. Say more of the name.\n", more.join(", ")));
+        text.push_str(&format!(
+            "More results of these kinds exist: {}. Use a longer search text.\n",
+            more.join(", ")
+        ));
     }
     client.paper.either(&found, text.trim_end())
 }
@@ -64,7 +67,7 @@ pub(crate) struct Waiting {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// List all steps with this reason (failed, held, ...)
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "REASON")]
     reason: Option<String>,
     /// Sort order within each reason: since (longest pending first) or -since
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
@@ -106,7 +109,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
     client.show(wanted.again, ask, |value, paper| {
         match serde_json::from_value::<WaitingPage>(value.clone()) {
             Ok(page) => match wanted.reason {
-                None if page.groups.is_empty() => "Nothing waits.\n".to_owned(),
+                None if page.groups.is_empty() => "No pending steps.\n".to_owned(),
                 None => waiting_page(&page, paper),
                 Some(_) => waiting_for_one(page, paper),
             },
@@ -119,7 +122,7 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
 fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
     if page.groups.is_empty() {
-        "Nothing waits for that.\n".to_owned()
+        "No pending steps with this reason.\n".to_owned()
     } else {
         waiting_page(&page, paper)
     }
@@ -140,11 +143,11 @@ pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
             .map(|count| format!(" ({count}{})", if group.more { "+" } else { "" }))
             .unwrap_or_default();
         text += &format!(
-            "{}{count} - freed by {}\n",
+            "{}{count} - resolved by {}\n",
             paper.heading(&plain(&group.heading)),
             plain(&group.frees)
         );
-        let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "WAITS FOR"]);
+        let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
         for step in &group.steps {
             table.row([
                 format!("  {}", step.role),
@@ -240,14 +243,14 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
         }
         return copied(
             std::io::copy(&mut stream, &mut std::io::stdout().lock()).map(drop),
-            "the standard output",
+            "standard output",
         );
     };
     let shown = path.display();
     let mut file = File::create_new(path)
-        .map_err(|error| Failure::Usage(format!("{shown} can't be written: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("Cannot write {shown}: {error}.")))?;
     copied(std::io::copy(&mut stream, &mut file).and_then(|_| file.flush()), &shown.to_string())?;
-    note(&format!("Check it: gantry audit verify {shown}"));
+    note(&format!("Verify it: gantry audit verify {shown}"));
     Ok(())
 }
 
@@ -255,7 +258,7 @@ fn copied<T>(copied: std::io::Result<T>, to: &str) -> Outcome<T> {
     copied.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::Unread,
         _ => Failure::Unreachable(format!(
-            "the export broke off on its way to {to}: {error}. It is not whole: ask again"
+            "The export to {to} was interrupted: {error}. It is incomplete. Export again."
         )),
     })
 }
@@ -265,11 +268,11 @@ fn chain(client: &Client, after: u64) -> Outcome {
     let mut after = after;
     loop {
         let value = server.get(&format!("/audit/chain?after={after}"))?;
-        let view: ChainView = understood(&value, "none of a chain")?;
+        let view: ChainView = understood(&value, "expected an audit chain")?;
         if let Some(broken) = &view.broken {
             paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
             return Err(Failure::NotSo(
-                "Somebody changed the audit, or lost a part of it: compare it with an export."
+                "The audit log was changed, or a part of it is missing. Compare it with an export."
                     .into(),
             ));
         }
@@ -277,14 +280,15 @@ fn chain(client: &Client, after: u64) -> Outcome {
             Some(next) if next > after => after = next,
             _ => {
                 let mut told = format!(
-                    "The chain holds up to {}; {} {} not sealed yet.",
+                    "The chain is valid up to {}. {} {} not sealed yet.",
                     view.end,
                     view.unsealed,
                     either(view.unsealed, "entry is", "entries are"),
                 );
                 if view.end > 0 {
                     told.push_str(&format!(
-                        "\nThe last link is {}:{}. Note it elsewhere, for gantry audit verify --expect.",
+                        "\nThe last link is {}:{}. Store it elsewhere, for `gantry audit verify \
+                         --expect`.",
                         view.end, view.hash
                     ));
                 }
@@ -307,8 +311,8 @@ pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
     let enabled = wanted.state == OnOff::On;
     let answer =
         client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
-    let state = if enabled { "Steps start" } else { "No step starts" };
-    client.paper.either(&answer, &format!("{state} from target {} on.", said(&answer["target"])))
+    let state = if enabled { "Execution is on" } else { "Execution is off" };
+    client.paper.either(&answer, &format!("{state} since target {}.", said(&answer["target"])))
 }
 
 #[cfg(test)]
@@ -319,21 +323,20 @@ mod tests {
     fn reason_filter_hides_other_reasons() {
         let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
             "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
-        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "somebody", "count": 1, "more": false, "steps": steps});
+        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "a person", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> WaitingPage {
-            let groups =
-                [group("failed", "Failed", steps), group("held", "Held by somebody", json!([]))];
+            let groups = [group("failed", "Failed", steps), group("held", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
         let told = waiting_for_one(page(json!([step])), Paper::new(false));
         assert!(
-            told.contains(" (1) - freed by somebody\n") && told.contains("It failed."),
+            told.contains(" (1) - resolved by a person\n") && told.contains("It failed."),
             "{told}"
         );
-        assert!(!told.contains("Held"), "{told}");
+        assert!(!told.contains("On hold"), "{told}");
         assert_eq!(
             waiting_for_one(page(json!([])), Paper::new(false)),
-            "Nothing waits for that.\n"
+            "No pending steps with this reason.\n"
         );
     }
 

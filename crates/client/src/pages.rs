@@ -29,7 +29,7 @@ const FIRST: usize = 10;
 
 pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
     let Ok(told) = Overview::deserialize(answer) else { return outline(answer) };
-    let starts = if told.enabled { "steps start" } else { "no step starts: execution is off" };
+    let starts = if told.enabled { "execution is on" } else { "execution is off: no steps start" };
     let mut text = format!("{}, {starts}\n", paper.heading(&format!("Target {}", told.target)));
     let queued =
         told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
@@ -39,7 +39,7 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
             counted(
                 told.deployments.all,
                 [
-                    (told.deployments.held, "held"),
+                    (told.deployments.held, "on hold"),
                     (told.deployments.proposed, "with an open proposal"),
                 ],
             ),
@@ -48,14 +48,18 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
             "nodes",
             counted(
                 told.nodes.all,
-                [(told.nodes.dead, "dead"), (told.nodes.unavailable, "out of service")],
+                [(told.nodes.dead, "dead"), (told.nodes.unavailable, "in maintenance")],
             ),
         ),
         ("steps", steps(&answer["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
         (
             "workers",
-            format!("{} alive, {} at once", told.workers.alive, many(told.workers.capacity, "run")),
+            format!(
+                "{} alive, capacity {}",
+                told.workers.alive,
+                many(told.workers.capacity, "run")
+            ),
         ),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
@@ -70,7 +74,7 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
     text
 }
 
-/// A total with non-zero parts, for example `30, 2 dead, 1 out of service`.
+/// A total with non-zero parts, for example `30, 2 dead, 1 in maintenance`.
 fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
     let some = some
         .into_iter()
@@ -109,12 +113,12 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
         .then(|| told.hints.to_string());
     let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
     let by = by_whom(told.added_by.as_deref());
-    let only_record = if told.record { " (a record alone: no target speaks of it)" } else { "" };
+    let only_record = if told.record { " (record only: not part of any target)" } else { "" };
     text += &facts([
         ("deployment", format!("{}{only_record}", told.deployment)),
-        ("about", told.description.clone()),
-        ("out of service", out_of_service(life)),
-        ("seen", at(life.seen)),
+        ("description", told.description.clone()),
+        ("maintenance", out_of_service(life)),
+        ("last seen", at(life.seen)),
         ("joined", format!("{} {}", life.joined, at(life.joined_since))),
         (
             "boot",
@@ -125,12 +129,15 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
-        ("reached by", way(&told.way)),
-        ("last look", told.looks.first().map(look).unwrap_or_default()),
+        ("connection", way(&told.way)),
+        ("health check", told.looks.first().map(look).unwrap_or_default()),
         ("MAC", told.macs.join(", ")),
         ("serial", told.serial.clone()),
         ("hints", hints.unwrap_or_default()),
-        ("facts of", told.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", ")),
+        (
+            "facts from",
+            told.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
+        ),
         ("tokens", holding.collect::<Vec<_>>().join(", ")),
         ("added", format!("{} by {by}", moment_of(told.added.0))),
         ("change", leave(&told.may_change)),
@@ -150,7 +157,7 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
         }
         let more = match told.more_noderoles {
             true => {
-                format!("It carries more than these: gantry node noderoles {} --all\n", told.id)
+                format!("More noderoles: gantry node noderoles {} --all\n", told.id)
             }
             false => String::new(),
         };
@@ -171,14 +178,14 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
         text += &format!("\n{}", table.text(paper));
     }
     let id = told.id;
-    text + &format!("Its looks: gantry node looks {id}\nIts results: gantry node results {id}\n")
+    text + &format!("Health checks: gantry node looks {id}\nResults: gantry node results {id}\n")
 }
 
 fn how(life: &Life) -> &'static str {
     match (life.alive, &life.alive_since, &life.unavailable) {
         (false, None, _) => "never reached",
         (false, Some(_), _) => "dead",
-        (true, _, Some(_)) => "alive, out of service",
+        (true, _, Some(_)) => "alive, in maintenance",
         (true, _, None) => "alive",
     }
 }
@@ -186,12 +193,12 @@ fn how(life: &Life) -> &'static str {
 fn out_of_service(life: &Life) -> String {
     let Some(out) = &life.unavailable else { return String::new() };
     let by = by_whom(out.by.as_deref());
-    format!("by {by} {}: {}", at(out.since), out.reason)
+    format!("by {by} since {}: {}", at(out.since), out.reason)
 }
 
 fn way(way: &Way) -> String {
     match &way.ssh {
-        None => format!("the folder {}", way.root),
+        None => format!("folder {}", way.root),
         Some(ssh) => format!(
             "ssh {}@{} port {}, key {} version {}, host key {}",
             ssh.user,
@@ -224,14 +231,14 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         plain(&told.version)
     );
     text += &facts([
-        ("about", role.description.clone()),
+        ("description", role.description.clone()),
         ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
         ("flags", told.flags.join(", ")),
         ("requires", meant(&told.requires)),
         ("reads", meant(&told.wants)),
-        ("answers to", names(&role.provides)),
+        ("provides", names(&role.provides)),
         ("conflicts with", names(&role.conflicts)),
-        ("comes before", names(&role.preceeds)),
+        ("runs before", names(&role.preceeds)),
         ("required by", names(&told.required_by)),
         (
             "scripts",
@@ -241,7 +248,7 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         ("content", told.hash.to_string()),
     ]);
     if !role.attribs.is_empty() {
-        let mut table = Table::new(["ATTRIBUTE", "PATH", "WITHOUT ONE", "SCHEMA", "ABOUT"]);
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "DEFAULT", "SCHEMA", "DESCRIPTION"]);
         let json = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
         for attrib in &role.attribs {
             table.row([
@@ -255,22 +262,18 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
         text += &format!("\n{}", table.text(paper));
     }
     if !told.bound.is_empty() {
-        let mut table = Table::new(["BOUND IN", "NODEROLES"]);
+        let mut table = Table::new(["DEPLOYMENT", "NODEROLES"]);
         for one in &told.bound {
             table.row([one.deployment.to_string(), one.noderoles.to_string()]);
         }
         text += &format!("\n{}", table.text(paper));
     }
-    let mut table = Table::new(["VERSION", "THE ROLE", "USED BY"]);
+    let mut table = Table::new(["VERSION", "CONTENT", "USED BY"]);
     for one in &told.versions {
-        let same = if one.same { "as in the newest" } else { "different" };
+        let same = if one.same { "same as newest" } else { "different" };
         table.row([one.version.clone(), same.to_owned(), names(&one.used_by)]);
     }
-    text + &format!(
-        "\n{}Among other roles: gantry role graph --role {}\n",
-        table.text(paper),
-        role.name
-    )
+    text + &format!("\n{}Graph: gantry role graph --role {}\n", table.text(paper), role.name)
 }
 
 /// Names separated by commas.
@@ -284,7 +287,7 @@ fn meant<N: ToString>(all: &[Meant<N>]) -> String {
     let one = |one: &Meant<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
-            [] => format!("{said} (nobody in the catalog)"),
+            [] => format!("{said} (no provider)"),
             [only] if only.as_str() == said => said,
             by => format!("{said} (by {})", names(by)),
         }
@@ -294,22 +297,22 @@ fn meant<N: ToString>(all: &[Meant<N>]) -> String {
 
 pub(crate) fn worker(answer: &Value, paper: Paper) -> String {
     let Ok(told) = WorkerView::deserialize(answer) else { return outline(answer) };
-    let heard = if told.alive { "heard in time" } else { "not heard in time" };
+    let heard = if told.alive { "alive" } else { "not alive" };
     let name = paper.heading(&format!("Worker {}:", plain(&told.name)));
     let more = told.held - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let process = told.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
     format!("{name} {}, {heard}\n", told.phase.as_str())
         + &facts([
-            ("left", told.reason.clone().unwrap_or_default()),
-            ("holds", format!("{} of {}", told.held, many(told.capacity, "run"))),
+            ("reason", told.reason.clone().unwrap_or_default()),
+            ("leased", format!("{} of {}", told.held, many(told.capacity, "run"))),
             ("runs", names(&told.runs) + &more),
             ("jigs", told.jigs.join(", ")),
-            ("on", format!("{}{process}", told.host)),
-            ("build", told.version.clone()),
+            ("host", format!("{}{process}", told.host)),
+            ("version", told.version.clone()),
             ("started", moment_of(told.started.0)),
-            ("heard", moment_of(told.heard.0)),
-            ("counts until", moment_of(told.lease_until.0)),
+            ("heartbeat", moment_of(told.heard.0)),
+            ("lease until", moment_of(told.lease_until.0)),
             ("id", told.id.to_string()),
         ])
 }
@@ -330,12 +333,12 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
     text += &facts([
         ("deployment", told.deployment.to_string()),
         ("role", told.description.clone()),
-        ("why", told.why.join(" ")),
+        ("reason", told.why.join(" ")),
         ("error", told.error.clone().unwrap_or_default()),
-        ("asked by target", told.generation.to_string()),
+        ("generation", told.generation.to_string()),
         ("applied target", applied),
-        ("waits for", steps_of(&told.parents)),
-        ("wait for it", steps_of(&told.children)),
+        ("dependencies", steps_of(&told.parents)),
+        ("dependents", steps_of(&told.children)),
         ("retry", leave(&told.may_retry)),
         ("id", told.id.to_string()),
     ]);
@@ -345,7 +348,7 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
         .filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty()))
         .collect();
     if !layers.is_empty() {
-        let mut table = Table::new(["DATA OF", "SAYS"]);
+        let mut table = Table::new(["SOURCE", "DATA"]);
         for layer in layers {
             table.row([layer.source.clone(), layer.value.to_string()]);
         }
@@ -354,24 +357,24 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
     if !told.runs.is_empty() {
         text += &format!("\n{}", attempts(&told.runs).text(paper));
     }
-    text + &format!("Every value and where it comes from: gantry noderole data {}\n", told.id)
+    text + &format!("All values with their sources: gantry noderole data {}\n", told.id)
 }
 
 /// A noderole in an open proposal.
 pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
     let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
     let is = match (told.proposed, told.rerun) {
-        (true, _) => "only the proposal has it",
-        (false, true) => "it is there, and the proposal lets it run again",
-        (false, false) => "it is there",
+        (true, _) => "exists only in the proposal",
+        (false, true) => "exists, and the proposal runs it again",
+        (false, false) => "exists",
     };
     let mut text = facts([
-        ("what", is.to_owned()),
-        ("its own data", told.data.to_string()),
-        ("where that says nothing", told.below.to_string()),
+        ("state", is.to_owned()),
+        ("own data", told.data.to_string()),
+        ("default data", told.below.to_string()),
     ]);
     if !told.attribs.is_empty() {
-        let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "ABOUT"]);
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "DESCRIPTION"]);
         for attrib in told.attribs {
             let schema = attrib.schema.map(|schema| schema.to_string()).unwrap_or_default();
             table.row([attrib.name, attrib.path, schema, attrib.description]);
@@ -392,7 +395,7 @@ fn steps_of(all: &[impl Borrow<NoderoleRef>]) -> String {
 fn leave(may: &Result<(), String>) -> String {
     match may {
         Ok(()) => "possible".to_owned(),
-        Err(why) => format!("not now: {why}"),
+        Err(why) => format!("not possible: {why}"),
     }
 }
 
@@ -411,7 +414,7 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
         ("deployment", run.deployment.to_string()),
         ("target", run.target.to_string()),
         ("review", told.submission.map(|id| id.to_string()).unwrap_or_default()),
-        ("because", run.cause.clone().unwrap_or_default()),
+        ("cause", run.cause.clone().unwrap_or_default()),
         ("worker", run.worker.clone().unwrap_or_default()),
         ("queued", moment_of(run.queued.0)),
         ("started", at(run.started)),
@@ -425,7 +428,7 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
     }
     let id = run.id;
     text + &format!(
-        "What it was told: gantry run data {id}\nIts log of {} bytes: gantry logs {id}\n",
+        "Input: gantry run data {id}\nLog ({} bytes): gantry logs {id}\n",
         told.log_bytes
     )
 }
@@ -433,7 +436,7 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
 fn result(told: &RunView) -> String {
     match &told.result {
         Some(result) => result.to_string(),
-        None if told.result_gone => "not kept any more".to_owned(),
+        None if told.result_gone => "no longer stored".to_owned(),
         None => String::new(),
     }
 }
@@ -488,7 +491,7 @@ mod tests {
             "  error       it broke\n",
             "  deployment  web\n",
             "  result      {\"a\":1}\n",
-            "  cancel      not now: it has ended\n",
+            "  cancel      not possible: it has ended\n",
             "\n6    lost    3 ",
             "gantry logs 7\n",
         ] {
@@ -498,7 +501,7 @@ mod tests {
         assert_eq!(
             run(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -525,19 +528,19 @@ mod tests {
             "may_change": {"Err": "you may not"}, "cursor": 1});
         let text = node(&view, Paper::new(false));
         for line in [
-            "n1.demo: alive, out of service, since 2026-09-21 14:13:20Z\n",
-            "  deployment      web\n",
-            "  out of service  by ada 2026-09-21 14:13:20Z: a new disk\n",
-            "  joined          confirmed 2026-09-21 14:13:20Z\n",
-            "  boot            8f14\n",
-            "  reached by      ssh root@10.0.3.7 or n1.mgmt port 22, key deploy/ssh version 1, host key SHA256:xyz\n",
-            "  last look       not reached, 2026-09-21 14:13:20Z by w1: no answer\n",
-            "  hints           {\"rack\":7}\n",
-            "  facts of        role facts\n",
-            "  tokens          its unit\n",
-            "  added           2026-09-21 14:13:20Z by Gantry\n",
-            "  change          not now: you may not\n",
-            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nIt carries more than these: gantry node noderoles 00000000-0000-0000-0000-000000000002 --all\n",
+            "n1.demo: alive, in maintenance, since 2026-09-21 14:13:20Z\n",
+            "  deployment    web\n",
+            "  maintenance   by ada since 2026-09-21 14:13:20Z: a new disk\n",
+            "  joined        confirmed 2026-09-21 14:13:20Z\n",
+            "  boot          8f14\n",
+            "  connection    ssh root@10.0.3.7 or n1.mgmt port 22, key deploy/ssh version 1, host key SHA256:xyz\n",
+            "  health check  not reached, 2026-09-21 14:13:20Z by w1: no answer\n",
+            "  hints         {\"rack\":7}\n",
+            "  facts from    role facts\n",
+            "  tokens        its unit\n",
+            "  added         2026-09-21 14:13:20Z by Gantry\n",
+            "  change        not possible: you may not\n",
+            "\napp   web         ERROR  2026-09-21 14:13:20Z  it broke\nMore noderoles: gantry node noderoles 00000000-0000-0000-0000-000000000002 --all\n",
             "\n7    app   failed  2026-09-21 14:13:20Z         it broke\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
@@ -554,16 +557,16 @@ mod tests {
         let text = node(&view, Paper::new(false));
         for line in [
             "n1.demo: never reached\n",
-            "  deployment  web (a record alone: no target speaks of it)\n",
-            "  joined      none\n",
-            "  reached by  the folder /srv/n1\n",
+            "  deployment    web (record only: not part of any target)\n",
+            "  joined        none\n",
+            "  connection    folder /srv/n1\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert_eq!(
             node(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -581,13 +584,13 @@ mod tests {
         let text = role(&view, Paper::new(false));
         for line in [
             "Role app: of demo 3\n",
-            "  about        An application\n",
-            "  requires     runtime, dns (by bind, unbound), x (nobody in the catalog)\n",
-            "  answers to   http\n",
+            "  description  An application\n",
+            "  requires     runtime, dns (by bind, unbound), x (no provider)\n",
+            "  provides     http\n",
             "  required by  proxy, web-ready\n",
             "\nport       app/port  80                   Where it listens\n",
-            "\nweb       12\n",
-            "\n3        as in the newest  web\n2        different\n",
+            "\nweb         12\n",
+            "\n3        same as newest  web\n2        different\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
@@ -598,7 +601,7 @@ mod tests {
         assert_eq!(
             role(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -608,19 +611,19 @@ mod tests {
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
         let text = drafted(&view, Paper::new(false));
         for line in [
-            "the proposal lets it run again\n",
-            "  its own data             {\"port\":81}\n",
-            "  where that says nothing  {\"port\":80}\n",
+            "exists, and the proposal runs it again\n",
+            "  own data      {\"port\":81}\n",
+            "  default data  {\"port\":80}\n",
             "\nport       /port  {\"type\":\"integer\"}  Where it listens\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         view["proposed"] = json!(true);
-        assert!(drafted(&view, Paper::new(false)).contains("only the proposal has it"));
+        assert!(drafted(&view, Paper::new(false)).contains("exists only in the proposal"));
         assert_eq!(
             drafted(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -632,30 +635,28 @@ mod tests {
             "lease_until": moment, "reason": null});
         let text = worker(&view, Paper::new(false));
         for line in [
-            "Worker w1: confirmed, heard in time\n",
-            "  holds         5 of 8 runs\n",
-            "  runs          7, 8 and 3 more\n",
-            "  jigs          noop, script\n",
-            "  on            here, process 12\n",
-            "  heard         2026-09-21 14:13:20Z\n",
+            "Worker w1: confirmed, alive\n",
+            "  leased       5 of 8 runs\n",
+            "  runs         7, 8 and 3 more\n",
+            "  jigs         noop, script\n",
+            "  host         here, process 12\n",
+            "  heartbeat    2026-09-21 14:13:20Z\n",
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert!(!text.contains("left"), "{text}");
+        assert!(!text.contains("reason"), "{text}");
         (view["alive"], view["held"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
         let text = worker(&view, Paper::new(false));
         assert!(
-            text.starts_with(
-                "Worker w1: none, not heard in time\n  left          it was stopped\n"
-            ),
+            text.starts_with("Worker w1: none, not alive\n  reason       it was stopped\n"),
             "{text}"
         );
         assert!(!text.contains("  runs"), "{text}");
         assert_eq!(
             worker(&json!({"of": "another"}), Paper::new(false)),
             "of: another\n",
-            "nothing is lost"
+            "printed as an outline"
         );
     }
 
@@ -668,8 +669,8 @@ mod tests {
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});
         let text = overview(&view, Paper::new(false));
         for line in [
-            "Target 3, no step starts: execution is off\n",
-            "  deployments  2, 1 held\n",
+            "Target 3, execution is off: no steps start\n",
+            "  deployments  2, 1 on hold\n",
             "  nodes        30, 2 dead\n",
             "  steps        1 ERROR, 5 ACTIVE\n",
             "  runs         4 running, 0 queued\n",

@@ -232,11 +232,12 @@ pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
 }
 
 /// Names of fields that contain times.
-const MOMENTS: [&str; 19] = [
+const MOMENTS: [&str; 20] = [
     "at",
     "since",
     "seen",
     "created",
+    "confirmed_at",
     "expires",
     "used",
     "revoked",

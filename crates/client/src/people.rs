@@ -146,17 +146,19 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
     };
     let (given, taken) = (of(now, before), of(before, now));
     let mut lines = vec![match now.is_empty() {
-        true => format!("{name} may nothing."),
-        false => format!("{name} may {}.", listed(now.iter().map(String::as_str).collect())),
+        true => format!("Permissions of {name}: none."),
+        false => {
+            format!("Permissions of {name}: {}.", listed(now.iter().map(String::as_str).collect()))
+        }
     }];
     if !given.is_empty() {
-        lines.push(format!("Given: {given}."));
+        lines.push(format!("Added: {given}."));
     }
     if !taken.is_empty() {
-        lines.push(format!("Taken away: {taken}."));
+        lines.push(format!("Removed: {taken}."));
     }
     if lines.len() == 1 {
-        lines.push("That is what it was before.".to_owned());
+        lines.push("Nothing changed.".to_owned());
     }
     lines.join("\n")
 }
@@ -196,13 +198,16 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Disable { name, on } => {
             let answer = post(name, "disable", *on)?;
-            paper.either(&answer, &format!("{name} is kept out, and their tokens are taken back."))
+            paper.either(
+                &answer,
+                &format!("Account {name} is disabled, and its tokens are revoked."),
+            )
         }
         Person::Enable { name, on } => {
             let answer = post(name, "enable", *on)?;
             paper.either(
                 &answer,
-                &format!("{name} can come in. Tokens from before stay taken back."),
+                &format!("Account {name} is enabled. Earlier tokens stay revoked."),
             )
         }
         Person::Confirm { name } => {
@@ -237,7 +242,8 @@ fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcom
     if !client.paper.json {
         let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
         note(&format!(
-            "{name} comes in by this once, within {minutes} minutes. It is shown this once."
+            "This sign-in link for {name} works once, within {minutes} minutes. It is shown only \
+             once."
         ));
     }
     Ok(())
@@ -284,7 +290,8 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
                 json!({"name": name, "kind": "service", "grants": grants.json()}),
             )?;
             let next = format!(
-                "{name} is added. Make a token for it: gantry token make --for {name} --name TEXT --may viewer"
+                "Account {name} is added. Create a token for it: gantry token make --for {name} \
+                 --name TEXT --may viewer"
             );
             client.paper.either(&answer, &next)
         }
@@ -351,7 +358,7 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
         Token::Revoke { id } => {
             let answer =
                 server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
-            paper.either(&answer, &format!("Token {id} is taken back."))
+            paper.either(&answer, &format!("Token {id} is revoked."))
         }
     }
 }
@@ -403,9 +410,9 @@ pub(crate) enum Session {
 /// A sentence with the number of other sessions that ended.
 fn ended(sessions: u64) -> String {
     match sessions {
-        0 => "There was no other session.".to_owned(),
-        1 => "One session is over.".to_owned(),
-        more => format!("{more} sessions are over."),
+        0 => "There were no other sessions.".to_owned(),
+        1 => "1 session ended.".to_owned(),
+        more => format!("{more} sessions ended."),
     }
 }
 
@@ -418,7 +425,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
             let answer = server
                 .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?
                 .read()?;
-            paper.either(&answer, "That session is over.")
+            paper.either(&answer, "The session ended.")
         }
         Session::EndOthers => {
             let answer: Value =
@@ -438,15 +445,14 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
         Session::Password => {
             let mut text = String::new();
             let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
-            read.map_err(|error| {
-                Failure::Usage(format!("the standard input can't be read: {error}"))
-            })?;
+            read.map_err(|error| Failure::Usage(format!("Cannot read standard input: {error}.")))?;
             let body = match text.lines().collect::<Vec<_>>().as_slice() {
                 [new] => json!({"new": new}),
                 [old, new] => json!({"old": old, "new": new}),
                 _ => {
                     return Err(Failure::Usage(
-                        "give the new password on a line, behind the old one where there is one"
+                        "Invalid input. Enter the current password, if any, and the new one, each \
+                         on its own line."
                             .into(),
                     ));
                 }
@@ -485,7 +491,7 @@ mod tests {
         for (mut answer, at) in [(link(), ""), (json!({"name": "bo", "link": link()}), "/link")] {
             assert_eq!(made_whole(&mut answer, at, &server), whole);
             assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));
-            assert_eq!(made_whole(&mut answer, at, &server), whole, "and once is enough");
+            assert_eq!(made_whole(&mut answer, at, &server), whole, "only once");
         }
     }
 
@@ -494,7 +500,7 @@ mod tests {
         let said = [0, 1, 2].map(ended);
         assert_eq!(
             said,
-            ["There was no other session.", "One session is over.", "2 sessions are over."]
+            ["There were no other sessions.", "1 session ended.", "2 sessions ended."]
         );
     }
 
@@ -514,7 +520,7 @@ mod tests {
             let words = [&["person", "grant", "dan"][..], words].concat();
             program.clone().try_get_matches_from(words).is_ok()
         };
-        assert!(!taken(&[]), "a forgotten option takes nothing away");
+        assert!(!taken(&[]), "a missing option removes nothing");
         assert!(!taken(&["--nothing", "--may", "viewer"]), "one of both");
         assert!(taken(&["--nothing"]));
         assert!(taken(&["--may", "viewer", "--may", "operator@web"]));
@@ -530,15 +536,16 @@ mod tests {
             (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
         assert_eq!(
             told("dan", &all, &some),
-            "dan may reviewer@edge, viewer.\nGiven: reviewer@edge.\nTaken away: admin, operator@web."
+            "Permissions of dan: reviewer@edge, viewer.\nAdded: reviewer@edge.\nRemoved: admin, \
+             operator@web."
         );
         assert_eq!(
             told("dan", &some, &person(&[])),
-            "dan may nothing.\nTaken away: reviewer@edge, viewer."
+            "Permissions of dan: none.\nRemoved: reviewer@edge, viewer."
         );
         assert_eq!(
             told("dan", &some, &some),
-            "dan may reviewer@edge, viewer.\nThat is what it was before."
+            "Permissions of dan: reviewer@edge, viewer.\nNothing changed."
         );
     }
 }

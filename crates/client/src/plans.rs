@@ -162,16 +162,22 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
         }
         Deployment::Hold { name, because } => {
             let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
-            paper.either(&answer, &format!("{name} is held: no new runs start in it and below it."))
+            paper.either(
+                &answer,
+                &format!(
+                    "Deployment {name} is on hold: no new runs start in it \
+                or its descendants."
+                ),
+            )
         }
         Deployment::Release { name, because } => {
             let answer = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
-            paper.either(&answer, &format!("{name} goes on."))
+            paper.either(&answer, &format!("The hold on {name} has ended."))
         }
         Deployment::Priority { name, priority, because } => {
             let answer =
                 post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
-            paper.either(&answer, &format!("{name} has priority {priority}."))
+            paper.either(&answer, &format!("Deployment {name} has priority {priority}."))
         }
         Deployment::Restore { name, target, partial } => {
             let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
@@ -184,7 +190,10 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let proposal = said(&answer["proposal"]);
             paper.either(
                 &answer,
-                &format!("Proposal {proposal} brings {name} back to target {target}, by {edits}.{missing}"),
+                &format!(
+                    "Proposal {proposal} restores {name} to target {target} with \
+                    {edits}.{missing}"
+                ),
             )
         }
     }
@@ -206,11 +215,11 @@ fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
 fn carriers_text(value: &Value, paper: Paper) -> String {
     let Ok(told) = serde_json::from_value::<Carriers>(value.clone()) else { return outline(value) };
     if told.chips.is_empty() {
-        return "No node carries it there.\n".to_owned();
+        return "No nodes have this role.\n".to_owned();
     }
-    let mut table = Table::new(["NODE", "STATE", "BROUGHT BY", "ERROR", "NODEROLE"]);
+    let mut table = Table::new(["NODE", "STATE", "REQUIRED BY", "ERROR", "NODEROLE"]);
     for chip in told.chips {
-        let going = if chip.going { ", going" } else { "" };
+        let going = if chip.going { ", to be removed" } else { "" };
         table.row([
             chip.fqdn,
             format!("{}{going}", chip.state.word()),
@@ -230,14 +239,14 @@ fn board(value: &Value, paper: Paper) -> String {
     let mut text = format!("{}, target {}\n", paper.heading(&path.join(" / ")), board.target);
     if let Some(hold) = &board.hold {
         text += &format!(
-            "Held by {} at {}: {}\n",
+            "On hold by {} in {}: {}\n",
             plain(&hold.by),
             hold.deployment,
             plain(&hold.reason)
         );
     }
     if board.priority != 0 {
-        text += &format!("Priority {}; 0 is usual\n", board.priority);
+        text += &format!("Priority {} (default 0)\n", board.priority);
     }
     if let Some(open) = &board.proposal {
         let submitted = open.submission.map(|id| format!(", in review {id}")).unwrap_or_default();
@@ -256,7 +265,7 @@ fn board(value: &Value, paper: Paper) -> String {
         let of = group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         for role in &group.roles {
             let chip = |chip: &api::console::Chip| {
-                let going = if chip.going { ", going" } else { "" };
+                let going = if chip.going { ", to be removed" } else { "" };
                 format!("{} {}{going}", chip.short, chip.state.word())
             };
             let mut chips: Vec<String> = role.chips.iter().map(chip).collect();
@@ -427,7 +436,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
             paper.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
-                true => Err(Failure::NotSo("Some of these edits can't take effect.".into())),
+                true => Err(Failure::NotSo("The server would reject some of these edits.".into())),
                 false => Ok(()),
             }
         }
@@ -435,29 +444,26 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let answer = on_version(id, on, "undo", json!({}))?;
             paper.either(
                 &answer,
-                &format!(
-                    "The last edit is taken back: proposal {id} is at version {}.",
-                    at(&answer)
-                ),
+                &format!("The last edit is undone. Proposal {id} is at version {}.", at(&answer)),
             )
         }
         Proposal::Redo { id, on } => {
             let answer = on_version(id, on, "redo", json!({}))?;
             paper.either(
                 &answer,
-                &format!("The edit is back: proposal {id} is at version {}.", at(&answer)),
+                &format!("The edit is redone. Proposal {id} is at version {}.", at(&answer)),
             )
         }
         Proposal::Discard { id, on } => {
             let answer = on_version(id, on, "discard", json!({}))?;
-            paper.either(&answer, &format!("Proposal {id} is closed, and nothing changed."))
+            paper.either(&answer, &format!("Proposal {id} is discarded. Nothing else changed."))
         }
         Proposal::Submit { id, title, on } => {
             let answer = on_version(id, on, "submit", json!({"title": title}))?;
             let review = said(&answer["submission"]);
             paper.either(
                 &answer,
-                &format!("Review {review} waits for somebody else: gantry review show {review}"),
+                &format!("Review {review} waits for another person: gantry review show {review}"),
             )
         }
         Proposal::Report { id } => {
@@ -488,21 +494,21 @@ fn draft(value: &Value, paper: Paper) -> String {
     }
     if let Some(back) = replanned(&value["sent_back"]) {
         text += &format!(
-            "sent back from review {}: its base moved\n{}",
+            "sent back from review {}: its base changed\n{}",
             back.before,
             indented(&reasons(&back))
         );
     }
-    let mut table = Table::new(["EDIT", "WHAT", "BY", "AT"]);
+    let mut table = Table::new(["EDIT", "DESCRIPTION", "BY", "TIME"]);
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let undone = if edit["undone"] == true { " (taken back)" } else { "" };
+        let undone = if edit["undone"] == true { " (undone)" } else { "" };
         let at = edit["at"].as_i64().map(moment_of).unwrap_or_default();
         table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
     }
     text += &table.text(paper);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
         text += &format!(
-            "refused: edit {}: {}\n",
+            "rejected: edit {}: {}\n",
             said(&refused["edit"]),
             plain(&said(&refused["reason"]))
         );
@@ -545,12 +551,11 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         return lines;
     }
     if came.shift.is_empty() {
-        lines.push("The same values change; the effects or risks differ.".to_owned());
+        lines.push("The same values change, but the effects or risks differ.".to_owned());
         return lines;
     }
     let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
-    for (title, side) in [("It was to be:", &came.shift.before), ("It is now:", &came.shift.after)]
-    {
+    for (title, side) in [("Before:", &came.shift.before), ("Now:", &came.shift.after)] {
         lines.push(title.to_owned());
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
@@ -561,7 +566,7 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         }
     }
     if came.more > 0 {
-        lines.push(format!("{} more differ.", many(came.more, "document")));
+        lines.push(format!("{} not shown.", many(came.more, "document")));
     }
     lines
 }
@@ -729,7 +734,8 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             paper.either(
                 &answer,
                 &format!(
-                    "You have looked at review {id}. When it comes again: gantry review since"
+                    "Review {id} is marked as viewed. Compare later versions with `gantry review \
+                     since`."
                 ),
             )
         }
@@ -754,7 +760,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
         Review::RequestChanges { id, because } => {
-            verdict(id, "request_changes", &because.reason, "changes are asked for")
+            verdict(id, "request_changes", &because.reason, "changes requested")
         }
         Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
         Review::Commit { id, name, cancel } => {
@@ -770,7 +776,8 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             paper.either(
                 &answer,
                 &format!(
-                    "Review {id} is target {target}. Follow it: gantry converge --target {target}"
+                    "Review {id} is committed as target {target}. Follow it: gantry converge \
+                     --target {target}"
                 ),
             )
         }
@@ -788,7 +795,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Reply { thread, body } => {
             let answer =
                 server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
-            paper.either(&answer, &format!("Said, as {}.", said(&answer["comment"])))
+            paper.either(&answer, &format!("Comment {} is added.", said(&answer["comment"])))
         }
         Review::Resolve { thread } => {
             let answer = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
@@ -843,9 +850,12 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
     }
     let answer = serde_json::to_value(&whole).unwrap_or_default();
     let told = match whole.before {
-        None => format!("You look at it for the first time: gantry review diff {id}"),
+        None => format!(
+            "You have not viewed this review before. Show all changes: gantry review \
+            diff {id}"
+        ),
         Some(before) if whole.same_effect => {
-            format!("It does the same as review {before}, which you looked at before.")
+            format!("It has the same effect as review {before}, which you viewed before.")
         }
         Some(before) => {
             format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end())
@@ -858,13 +868,13 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
 fn opened(value: &Value, id: SubmissionId) -> String {
     let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
     let mut text =
-        format!("You have opened {} of {}.\n", told.opened.len(), many(told.all, "change"));
+        format!("You have viewed {} of {}.\n", told.opened.len(), many(told.all, "change"));
     text += &told.opened.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     if !told.outdated.is_empty() {
-        text += "These you opened when they were others:\n";
+        text += "Changed since you viewed them:\n";
         text += &told.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     }
-    text + &format!("All of them, with their ids: gantry review diff {id} --json\n")
+    text + &format!("All changes with their ids: gantry review diff {id} --json\n")
 }
 
 fn lines_of(value: &Value) -> Vec<String> {
@@ -894,7 +904,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
         word("parent")
     );
     if !value["target"].is_null() {
-        text += &format!("it is target {}\n", word("target"));
+        text += &format!("target: {}\n", word("target"));
     }
     if !value["risks"].as_array().is_none_or(Vec::is_empty) {
         text += &format!("risks: {}\n", word("risks"));
@@ -912,15 +922,15 @@ fn review_page(value: &Value, paper: Paper) -> String {
                 lines.push(format!(
                     "Planned again as review {after}, with {same}: gantry review show {after}"
                 ));
-                part("The base moved", lines);
+                part("The base changed", lines);
             }
             None => part("Sent back to its authors", reasons(&became)),
         }
     }
     if let Some(came) = replanned(&value["came_from"]) {
-        part("The base moved", shift(&came, value));
+        part("The base changed", shift(&came, value));
     }
-    part("What it does", lines_of(&value["summary"]));
+    part("Summary", lines_of(&value["summary"]));
     let secrets =
         serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
     part(
@@ -928,16 +938,16 @@ fn review_page(value: &Value, paper: Paper) -> String {
         secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
     );
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    part("What is wrong with it", checks.iter().map(check_line).collect());
+    part("Lint", checks.iter().map(check_line).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
     part(
-        "The order",
+        "Order",
         waves
             .iter()
             .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
             .collect(),
     );
-    part("What waits", lines_of(&value["waits"]));
+    part("Pending", lines_of(&value["waits"]));
     let gate = &value["gate"];
     let mut lines = vec![format!(
         "{} of {}",
@@ -948,13 +958,13 @@ fn review_page(value: &Value, paper: Paper) -> String {
         lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
     }
     for (may, what) in
-        [("may_judge", "you may not judge it"), ("may_commit", "you may not commit it")]
+        [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
     {
         if let Some(why) = value[may]["Err"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
         }
     }
-    part("The gate", lines);
+    part("Gate", lines);
     let verdict = |verdict: &Value| {
         let at = verdict["at"].as_i64().map(moment_of).unwrap_or_default();
         let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
@@ -990,11 +1000,11 @@ fn foreseen(answer: &Value) -> String {
     };
     let come_to = match lines("lines") {
         [] => "The proposal changes nothing.\n".to_owned(),
-        _ => format!("The proposal comes to:\n{}", each("lines")),
+        _ => format!("Effect of the proposal:\n{}", each("lines")),
     };
     match lines("refused") {
         [] => come_to,
-        _ => format!("{come_to}Refused:\n{}", each("refused")),
+        _ => format!("{come_to}Rejected:\n{}", each("refused")),
     }
 }
 
@@ -1003,7 +1013,7 @@ fn consequences(value: &Value) -> String {
     let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else {
         return outline(value);
     };
-    let mut text = format!("On {}.\n", many(told.nodes, "node"));
+    let mut text = format!("Affects {}.\n", many(told.nodes, "node"));
     let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
             return;
@@ -1025,26 +1035,18 @@ fn consequences(value: &Value) -> String {
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("Runs for the first time", told.starts.count, touched(&told.starts));
     part("Runs again", told.restarts.count, restarts.collect());
-    part(
-        "Stays as it is, and takes the new with its next run",
-        told.kept.count,
-        touched(&told.kept),
-    );
-    part("Is gone", told.lost.count, lost.iter().map(item_line).collect());
-    part(
-        "Loses data, which no later change brings back",
-        told.irreversible.count,
-        touched(&told.irreversible),
-    );
+    part("Uses the change with its next run", told.kept.count, touched(&told.kept));
+    part("Removed", told.lost.count, lost.iter().map(item_line).collect());
+    part("Loses data permanently", told.irreversible.count, touched(&told.irreversible));
     part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
-        text += &format!("Interrupted, since it is ACTIVE now: {interrupted}\n");
+        text += &format!("ACTIVE steps that are interrupted: {interrupted}\n");
     }
     if let Some(lost) = told.lost_in_use.filter(|count| *count > 0) {
-        text += &format!("Gone although it is ACTIVE now: {lost}\n");
+        text += &format!("ACTIVE steps that are removed: {lost}\n");
     }
     if !told.downstream.is_empty() {
-        text += "Depends on what runs again or goes, and does not run itself:\n";
+        text += "Dependents that do not run again:\n";
         for behind in &told.downstream {
             let such = behind
                 .noderoles
@@ -1068,8 +1070,11 @@ fn consequences(value: &Value) -> String {
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
-        let when =
-            if wave.number == 0 { "At once".to_owned() } else { format!("Wave {}", wave.number) };
+        let when = if wave.number == 0 {
+            "Immediately".to_owned()
+        } else {
+            format!("Wave {}", wave.number)
+        };
         text += &format!("  {when}: {}\n", groups.join("; "));
     }
     if told.more_waves > 0 {
@@ -1129,7 +1134,10 @@ fn discussion(value: &Value) -> String {
         return outline(value);
     };
     if told.threads.is_empty() {
-        return format!("Nothing was said yet: gantry review comment {} TEXT\n", told.submission);
+        return format!(
+            "No comments yet. Add one: gantry review comment {} TEXT\n",
+            told.submission
+        );
     }
     let mut text = String::new();
     for thread in &told.threads {
@@ -1137,7 +1145,7 @@ fn discussion(value: &Value) -> String {
             Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
             None => "open".to_owned(),
         };
-        let gone = if thread.stands { "" } else { ", which this version does not have any more" };
+        let gone = if thread.stands { "" } else { ", which this version no longer has" };
         text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
@@ -1206,7 +1214,7 @@ fn target_page(value: &Value, paper: Paper) -> String {
     let by = by_whom(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
     format!(
-        "{} {}\n{} by {}, {at}\nway: {}, {} applied; {}\n",
+        "{} {}\n{} by {}, {at}\nprogress: {}, {} applied ({})\n",
         paper.heading(&format!("Target {}:", said(&target["number"]))),
         plain(&said(&target["title"])),
         said(&target["kind"]),
@@ -1236,13 +1244,13 @@ pub(crate) struct Api {
 fn method(text: &str) -> Result<Method, String> {
     let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let found = known.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| "it is GET, POST, PUT, PATCH or DELETE".to_owned())
+    found.ok_or_else(|| "must be GET, POST, PUT, PATCH or DELETE".to_owned())
 }
 
 pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
     if !api.path.starts_with('/') {
         return Err(Failure::Usage(format!(
-            "{} is no path: begin it with /, as in /nodes?filter=n1",
+            "Invalid path {}. It must begin with /, for example /nodes?filter=n1.",
             api.path
         )));
     }
@@ -1289,7 +1297,10 @@ mod tests {
     fn impact_is_printed_line_by_line() {
         let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
         let mut value = serde_json::to_value(told).unwrap();
-        assert_eq!(consequences(&value), "On 3 nodes.\nInterrupted, since it is ACTIVE now: 1\n");
+        assert_eq!(
+            consequences(&value),
+            "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n"
+        );
         let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
         value["starts"] = json!({"count": 3, "first": [touched]});
         let text = consequences(&value);
@@ -1311,7 +1322,10 @@ mod tests {
         value["more_waves"] = json!(3);
         let text = consequences(&value);
         assert!(
-            text.contains("In 5 waves:\n  At once: \n  Wave 1: \n  Wave 2: \n  and 3 waves more\n"),
+            text.contains(
+                "In 5 waves:\n  Immediately: \n  Wave 1: \n  Wave 2: \n  and 3 waves \
+                more\n"
+            ),
             "{text}"
         );
     }
@@ -1320,13 +1334,13 @@ mod tests {
     fn viewed_changes_are_listed_by_anchor() {
         let node = format!("node/{}", uuid::Uuid::from_u128(2));
         let value = json!({"all": 2, "opened": [node], "outdated": []});
-        let all = "All of them, with their ids: gantry review diff 7 --json\n";
+        let all = "All changes with their ids: gantry review diff 7 --json\n";
         let text = opened(&value, SubmissionId(7));
-        assert_eq!(text, format!("You have opened 1 of 2 changes.\n  {node}\n{all}"));
+        assert_eq!(text, format!("You have viewed 1 of 2 changes.\n  {node}\n{all}"));
         let value = json!({"all": 1, "opened": [], "outdated": [node]});
         let text = opened(&value, SubmissionId(7));
-        let before = "These you opened when they were others:\n";
-        assert_eq!(text, format!("You have opened 0 of 1 change.\n{before}  {node}\n{all}"));
+        let before = "Changed since you viewed them:\n";
+        assert_eq!(text, format!("You have viewed 0 of 1 change.\n{before}  {node}\n{all}"));
     }
 
     #[test]
@@ -1335,9 +1349,9 @@ mod tests {
         let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
             "touched": false, "going": true, "alive": true, "error": null});
         let text = carriers_text(&json!({"chips": [chip], "more": 0}), Paper::new(false));
-        assert!(text.contains("n1.demo  ACTIVE, going"), "{text}");
+        assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
         let none = carriers_text(&json!({"chips": [], "more": 0}), Paper::new(false));
-        assert_eq!(none, "No node carries it there.\n");
+        assert_eq!(none, "No nodes have this role.\n");
     }
 
     #[test]
@@ -1347,7 +1361,7 @@ mod tests {
         let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
         assert_eq!(
             foreseen(&some),
-            "The proposal comes to:\n  binds app to n1\nRefused:\n  there is no role x\n"
+            "Effect of the proposal:\n  binds app to n1\nRejected:\n  there is no role x\n"
         );
     }
 
@@ -1362,11 +1376,11 @@ mod tests {
             "  binds proxy to n1",
             "0 of 1 approval",
             "can approve: bo",
-            "you may not judge it: you wrote part",
+            "you can't give a verdict: you wrote part",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
-        assert!(!text.contains("you may not commit"), "{text}");
+        assert!(!text.contains("you can't commit"), "{text}");
     }
 
     fn moved(after: Option<i64>) -> Value {
@@ -1382,7 +1396,8 @@ mod tests {
         let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = draft(&json!({"sent_back": back}), Paper::new(false));
-        let lines = "sent back from review 5: its base moved\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        let lines = "sent back from review 5: its base changed\n  Changed since: web (target \
+            4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
     }
 
@@ -1408,8 +1423,8 @@ mod tests {
         };
         came["shift"] = json!({"before": side(1, 2), "after": side(3, 2)});
         let text = lines(&came);
-        let (was, is) = text.split_once("  It is now:\n").expect("both sides");
-        assert!(was.contains("  It was to be:\n    ") && is.starts_with("    "), "{text}");
+        let (was, is) = text.split_once("  Now:\n").expect("both sides");
+        assert!(was.contains("  Before:\n    ") && is.starts_with("    "), "{text}");
         assert_ne!(was.lines().last(), is.lines().next(), "{text}");
     }
 
@@ -1418,17 +1433,17 @@ mod tests {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
         let text = review_page(&json!({"checks": [found]}), Paper::new(false));
-        assert!(
-            text.contains(
-                "What is wrong with it\n  warning: app on n1: it has no data. Set some.\n"
-            ),
-            "{text}"
-        );
+        assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
         let text = draft(
-            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "app is on n1 already"}]}),
+            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \
+                                                                                already bound to \
+                                                                                node n1"}]}),
             Paper::new(false),
         );
-        assert!(text.ends_with("refused: edit 2: app is on n1 already\n"), "{text}");
+        assert!(
+            text.ends_with("rejected: edit 2: Role app is already bound to node n1\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
-        let unlike = |error| Failure::unlike(&format!("none that this program knows ({error})"));
+        let unlike = |error| Failure::unlike(&format!("{error}"));
         serde_json::from_str(&self.text).map_err(unlike)
     }
 }
@@ -174,7 +174,8 @@ impl Server {
     fn unreachable(&self, why: &str) -> Failure {
         let Self { address, .. } = self;
         Failure::Unreachable(format!(
-            "{address} can't be reached: {why}. Is it running there? `curl {address}/healthz` asks it; `gantry context list` has what is asked"
+            "Cannot reach {address}: {why}. Check that the server runs: curl {address}/healthz. \
+             Check the URL: gantry context list."
         ))
     }
 
@@ -206,7 +207,7 @@ impl Server {
         }
         let wrong = |error: ureq::http::Error| {
             Sent::No(Failure::Usage(format!(
-                "this can't be asked: {error}; look at the path, and at the token or the session"
+                "Invalid request: {error}. Check the path, and the token or session."
             )))
         };
         let sent = match (&with.body, method) {
@@ -266,7 +267,8 @@ impl Server {
         let failure = match problem {
             Some(problem) => Failure::Refused(Box::new(problem)),
             None => Failure::Unreachable(format!(
-                "{} answers {status} without saying why: is that a Gantry, or a proxy in front of one?",
+                "Server {} returned {status} without a reason. Check that it is a Gantry server \
+                 and not a proxy.",
                 self.address
             )),
         };
@@ -287,7 +289,7 @@ impl Server {
             .header("content-type", "application/x-www-form-urlencoded")
             .header("x-gantry", "1")
             .body(form.join("&"))
-            .map_err(|error| Failure::Usage(format!("this can't be asked: {error}")))?;
+            .map_err(|error| Failure::Usage(format!("Invalid request: {error}.")))?;
         // No retry: a link is valid only once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
             Sent::Lost(why) => self.unreachable(&why),
@@ -296,8 +298,7 @@ impl Server {
         if answer.status().is_redirection() {
             return session_of(&answer).ok_or_else(|| {
                 Failure::SignedOut(
-                    "the server began no session: ask for another link, and try it once more"
-                        .into(),
+                    "The server created no session. Ask for another link and try again.".into(),
                 )
             });
         }
@@ -305,7 +306,7 @@ impl Server {
             Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
             Ok(_) => Err(Failure::Unreachable(format!(
-                "{} is no Gantry: it begins no session",
+                "Server {} is not a Gantry server: it created no session.",
                 self.address
             ))),
         }
@@ -321,7 +322,7 @@ impl Server {
         let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| {
             match answer.status().is_success() {
                 true => Ok(answer),
-                false => self.taken(answer).and(Err(Sent::Lost("it answers nothing".into()))),
+                false => self.taken(answer).and(Err(Sent::Lost("the answer is empty".into()))),
             }
         });
         match sent {
@@ -345,16 +346,16 @@ fn lost(error: ureq::Error) -> Sent {
     let why = match error {
         ureq::Error::BodyExceedsLimit(_) => {
             return Sent::No(Failure::Unreachable(format!(
-                "the answer is larger than {LARGEST} bytes: ask for a part of it"
+                "The answer is larger than {LARGEST} bytes. Request a part of it."
             )));
         }
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-            return Sent::No(Failure::Usage(format!("this can't be asked: {error}")));
+            return Sent::No(Failure::Usage(format!("Invalid request: {error}.")));
         }
         ureq::Error::Io(error) => error.to_string(),
-        ureq::Error::HostNotFound => "there is no such host".to_owned(),
-        ureq::Error::ConnectionFailed => "nobody takes the connection".to_owned(),
-        ureq::Error::Timeout(_) => "it says nothing for too long".to_owned(),
+        ureq::Error::HostNotFound => "host not found".to_owned(),
+        ureq::Error::ConnectionFailed => "connection failed".to_owned(),
+        ureq::Error::Timeout(_) => "no answer in time".to_owned(),
         other => other.to_string(),
     };
     Sent::Lost(why)
@@ -588,7 +589,7 @@ mod tests {
         assert_eq!(
             server.post("/x", Value::Null).unwrap_err().code(),
             5,
-            "what was to be done is refused"
+            "the rejection is returned"
         );
     }
 
@@ -612,9 +613,9 @@ mod tests {
         )]);
         let begin = Instant::now();
         let soon = || server.until(Some(Instant::now() + Duration::from_millis(300)));
-        assert_eq!(soon().get("/x").unwrap_err().code(), 3, "it would be too late then");
+        assert_eq!(soon().get("/x").unwrap_err().code(), 3, "the wait exceeds the time limit");
         assert!(matches!(soon().get("/x"), Err(Failure::Unreachable(_))), "silence");
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-        assert_eq!(asked.try_iter().count(), 2, "and nothing is repeated when the time is over");
+        assert_eq!(asked.try_iter().count(), 2, "no retry after the time limit");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Parses a duration: `90s`, `30m`, `2h`, `7d`. A plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write it like 90s, 30m, 2h or 7d");
+    let wrong = || format!("invalid duration {text:?}, use for example 90s, 30m, 2h or 7d");
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -24,9 +24,7 @@ const YEAR_1: i64 = -62_135_596_800;
 /// Parses a date and time, or an age, to milliseconds since 1970.
 pub(crate) fn moment(text: &str) -> Result<i64, String> {
     let wrong = || {
-        format!(
-            "{text:?} is no moment: write it like 2026-09-22T14:00:00Z, or how long ago, like 2h"
-        )
+        format!("invalid time {text:?}, use for example 2026-09-22T14:00:00Z, or an age such as 2h")
     };
     let now = time::OffsetDateTime::now_utc();
     let at = match duration(text) {
@@ -37,7 +35,7 @@ pub(crate) fn moment(text: &str) -> Result<i64, String> {
             .map_err(|_| wrong())?,
     };
     if at.unix_timestamp() < YEAR_1 {
-        return Err(format!("{text:?} is before the year 1: no moment is looked for there"));
+        return Err(format!("the time {text:?} is before the year 1"));
     }
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map_err(|_| wrong())
 }

@@ -33,8 +33,8 @@ impl Control {
 fn named(admins: &[String]) -> String {
     let shown = &admins[..admins.len().min(NAMED)];
     match (admins.len(), shown) {
-        (_, []) => "Nobody is an admin yet: whoever keeps the database makes somebody one, as its owner, by UPDATE person SET permissions = \
-                    permissions || '{admin}' WHERE name = 'NAME'."
+        (_, []) => "There is no admin yet. The owner of the database can make a person an admin: \
+                    UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'NAME'."
             .to_owned(),
         (more, _) if more > NAMED => format!("Admins are {} and others.", shown.join(", ")),
         (_, [one]) => format!("The admin is {one}."),
@@ -56,7 +56,7 @@ mod tests {
                     .collect::<Vec<_>>(),
             )
         };
-        assert!(said(0).starts_with("Nobody is an admin yet"));
+        assert!(said(0).starts_with("There is no admin yet"));
         assert_eq!(said(1), "The admin is ada.");
         assert_eq!(said(3), "Admins are ada, bo and cy.");
         assert_eq!(said(4), "Admins are ada, bo, cy and others.");

@@ -79,7 +79,8 @@ impl Control {
             store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
-                "who: there is nobody of the name {name:?}; {OWN_NAME} stands for Gantry itself."
+                "who: person {name:?} does not exist. Use the name of a person, or {OWN_NAME} for \
+                 Gantry itself."
             ))
         })?;
         Ok(Some(AuditActor::Person(row.id)))
@@ -124,7 +125,8 @@ impl Control {
         }
         let (seq, hash) = reading::seal_at(on, after).await.map_err(from_store)?.ok_or_else(|| {
             Problem::invalid(format!(
-                "after: the chain has no entry {after} yet. Without it the check begins at the first."
+                "after: the audit chain has no entry {after} yet. Omit it to start at the first \
+                 entry."
             ))
         })?;
         let seq = seq.unsigned_abs();
@@ -167,7 +169,8 @@ impl Control {
 }
 
 fn place(seq: u64) -> Result<i64, Problem> {
-    i64::try_from(seq).map_err(|_| Problem::invalid("after: this is no place in the chain."))
+    i64::try_from(seq)
+        .map_err(|_| Problem::invalid("after: must be the number of an entry in the audit chain."))
 }
 
 /// Parses a time range from `since` (inclusive) to `until` (exclusive); both are optional. A
@@ -180,7 +183,7 @@ pub(crate) fn window(
     let until = until.map(|until| moment("until", until)).transpose()?;
     match since.zip(until).is_some_and(|(since, until)| until <= since) {
         true => Err(Problem::invalid(
-            "until: this is not after since, and nothing is between the two. Give a later moment, or leave one of them out.",
+            "until: must be later than since. Use a later time, or omit one of them.",
         )),
         false => Ok((since, until)),
     }
@@ -192,7 +195,8 @@ fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
         Problem::invalid(format!(
-            "{field}: give a moment in milliseconds since 1970, from the year 1 to the year 9999; what is earlier is negative."
+            "{field}: must be a Unix timestamp in milliseconds, from the year 1 to the year 9999. \
+             Times before 1970 are negative."
         ))
     })
 }

@@ -96,7 +96,7 @@ pub(crate) async fn unplaced<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "work on a thread of its own did not end well");
+        tracing::error!(%error, "a task on a blocking thread failed");
         Problem::internal()
     })
 }
@@ -217,15 +217,11 @@ impl Places {
 }
 
 fn busy() -> Problem {
-    Problem::unavailable(
-        "This server computes as much as it can at this moment. Try again in a few seconds.",
-    )
+    Problem::unavailable("The server is busy with other requests. Try again in a few seconds.")
 }
 
 fn busy_with_theirs() -> Problem {
-    Problem::unavailable(
-        "This server computes for you as much as it does for one person at this moment. Try again in a few seconds.",
-    )
+    Problem::unavailable("The server is busy with your other requests. Try again in a few seconds.")
 }
 
 #[cfg(test)]
@@ -258,14 +254,14 @@ mod tests {
         }
         let (second, third) = tokio::join!(work(&places, || 2), work(&places, || 3));
         for refused in [second, third] {
-            let problem = refused.expect_err("there is no place");
+            let problem = refused.expect_err("no permit is free");
             assert_eq!((problem.status, problem.again_after.is_some()), (503, true), "{problem:?}");
         }
         // The client of the first task is gone, but the task continues.
         first.abort();
         assert!(first.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!(places.free.available_permits(), 0);
-        end.send(()).expect("it still listens");
+        end.send(()).expect("it still accepts requests");
         let done = Places {
             patience: Duration::from_secs(30),
             ..Arc::into_inner(places).expect("the only one")
@@ -300,7 +296,7 @@ mod tests {
         assert_eq!(
             places.free.available_permits(),
             1,
-            "hers wait for her own, not for the place of others"
+            "requests of one person wait only for that person's permits"
         );
         let others =
             tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
@@ -309,7 +305,7 @@ mod tests {
         for one in waiting {
             assert_eq!(one.await.expect("it ends"), Ok(()));
         }
-        assert!(places.shares.lock().expect("the table").is_empty(), "nobody is kept for nothing");
+        assert!(places.shares.lock().expect("the table").is_empty(), "unused shares are removed");
         assert_eq!((places.free.available_permits(), places.asking.available_permits()), (2, 16));
     }
 

@@ -228,7 +228,7 @@ impl Meant {
             Self::Others { old: id, .. } => {
                 let then = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
                 return Some(format!(
-                    "{then} at {from} is another deployment than {name} at {to}."
+                    "Deployment {then} at {from} is not the same deployment as {name} at {to}."
                 ));
             }
         };
@@ -238,7 +238,7 @@ impl Meant {
                 (false, true) => (to, from),
                 _ => return None,
             };
-        Some(format!("Only {has} has {name}: {lacks} does not."))
+        Some(format!("Only {has} has deployment {name}. It does not exist in {lacks}."))
     }
 }
 
@@ -260,8 +260,9 @@ fn compared(
     only: Option<Meant>,
 ) -> Result<Comparison, Problem> {
     let changes = compare(old, new);
-    let refused =
-        |error: &dyn std::fmt::Display| Problem::conflict("comparison", error.to_string());
+    let refused = |error: &dyn std::fmt::Display| {
+        Problem::conflict("comparison", words::sentence(&error.to_string()))
+    };
     let difference = difference(old, new, &changes).map_err(|e| refused(&e))?;
     let mut projection = project(old, new, &changes, &present.catalog).map_err(|e| refused(&e))?;
     let (difference, more) = match only {
@@ -340,7 +341,7 @@ pub(crate) async fn side(
             let newest = present.head.number;
             let missing = || {
                 Problem::not_found(format!(
-                    "There is no target {number}: they go from 1 to {newest}."
+                    "Target {number} does not exist. Use a number from 1 to {newest}."
                 ))
             };
             (Some(number), root.ok_or_else(missing)?)
@@ -348,7 +349,7 @@ pub(crate) async fn side(
         Point::Root(root) => {
             if !reading::is_root(&mut connection, root).await.map_err(from_store)? {
                 return Err(Problem::not_found(format!(
-                    "No blueprint has the root {}.",
+                    "No blueprint has the root hash {}. See the list of targets.",
                     root.short()
                 )));
             }
@@ -362,7 +363,7 @@ pub(crate) async fn side(
 
 pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
     let corrupt = || {
-        tracing::error!(target_number = row.number, "a target's row can't be read");
+        tracing::error!(target_number = row.number, "cannot read the row of a target");
         Problem::internal()
     };
     let kind = match row.kind.as_str() {
@@ -372,7 +373,7 @@ pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
         _ => return Err(corrupt()),
     };
     let title = match kind {
-        TargetKind::Genesis => "The beginning".to_owned(),
+        TargetKind::Genesis => "Genesis".to_owned(),
         TargetKind::Change => row.title.clone().unwrap_or_default(),
         TargetKind::Switch => {
             let word = if row.enabled { "Execution on" } else { "Execution off" };

@@ -342,7 +342,7 @@ impl<'a> Scene<'a> {
     fn role(&self, content: Hash) -> Result<&Role, Problem> {
         let found = self.present.catalog.role(content);
         found.map(|role| &**role).map_err(|error| {
-            tracing::error!(%error, "a pinned role is missing");
+            tracing::error!(%error, "a pinned role is not in the catalog");
             Problem::internal()
         })
     }
@@ -678,7 +678,7 @@ fn traits(role: &Role) -> Vec<String> {
     }
     traits.push(role.jig.to_string());
     match role.lane() {
-        (_, Some(1), _) => traits.push("one by one".into()),
+        (_, Some(1), _) => traits.push("one at a time".into()),
         (_, Some(n), LaneMode::Rolling) => traits.push(format!("{n} at a time")),
         (_, Some(n), LaneMode::Chunk) => traits.push(format!("in groups of {n}")),
         _ => {}

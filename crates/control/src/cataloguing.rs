@@ -32,7 +32,7 @@ const PAGE: usize = 100;
 
 fn not_a_version(hash: &str) -> Problem {
     Problem::invalid(format!(
-        "No version has the content {}: begin again without after.",
+        "after: no version has the content {}. Omit it to start at the first page.",
         words::quoted(hash)
     ))
 }
@@ -149,7 +149,7 @@ impl Control {
     ) -> Result<Foreseen, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
-            return Err(Problem::invalid("Ask for what 1 to 1000 edits would come to."));
+            return Err(Problem::invalid("Send 1 to 1000 edits to preview."));
         }
         edits.iter().try_for_each(words::well_formed)?;
         let present = self.present().await?;
@@ -160,8 +160,10 @@ impl Control {
         if row.state != "open" {
             // The page is older than the proposal's end. Report it like any other refusal of the
             // edits.
-            let closed =
-                format!("this proposal was {}, so nothing is added to it any more", row.state);
+            let closed = format!(
+                "This proposal was {} and accepts no more edits. Open a new proposal.",
+                row.state
+            );
             return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;

@@ -31,13 +31,13 @@ const PUBLIC_PREFIX: [u8; 12] =
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
     /// The file is not PEM with the expected label.
-    #[error("the file is not a PEM file with a {0:?}: make one with `gantry audit keygen`")]
+    #[error("The file has no PEM block {0:?}. Create a key with `gantry audit keygen`.")]
     NotPem(&'static str),
     /// The key is of another type.
-    #[error("the file has no Ed25519 key: make one with `gantry audit keygen`")]
+    #[error("The file has no Ed25519 key. Create one with `gantry audit keygen`.")]
     NotEd25519,
     /// The system returns no random bytes.
-    #[error("the system has no random bytes for a key")]
+    #[error("The system returned no random bytes for a key.")]
     NoRandom,
 }
 
@@ -139,10 +139,10 @@ impl Control {
         if last.is_some_and(|last| !key.verifying().signed(last)) {
             return Err(Problem::conflict(
                 "checkpoint_not_signed",
-                "The last checkpoint has no valid signature by audit_key: another key signed it, or it was altered. \
-                 No more checkpoints are signed. If you changed the key, set audit_checkpoints to a new file or URL. \
-                 Otherwise verify an export against the checkpoints: \
-                 gantry audit verify EXPORT --checkpoints FILE --key PUBLIC.",
+                "The last checkpoint has no valid signature by audit_key: another key signed it, \
+                 or it was altered. No more checkpoints are signed. If you changed the key, set \
+                 audit_checkpoints to a new file or URL. Otherwise verify an export against the \
+                 checkpoints: gantry audit verify EXPORT --checkpoints FILE --key PUBLIC.",
             ));
         }
         let mut connection = self.connection().await?;
@@ -163,10 +163,11 @@ impl Control {
                 return Err(Problem::conflict(
                     "audit_changed",
                     format!(
-                        "The audit in the database differs from the last checkpoint: {broken}. No more checkpoints are signed. \
-                         If you restored a backup, set audit_checkpoints to a new file or URL. Otherwise verify an export \
-                         against the checkpoints: \
-                         gantry audit verify EXPORT --checkpoints FILE --key PUBLIC."
+                        "The audit in the database differs from the last checkpoint: {broken}. No \
+                         more checkpoints are signed. If you restored a backup, set \
+                         audit_checkpoints to a new file or URL. Otherwise verify an export \
+                         against the checkpoints: gantry audit verify EXPORT --checkpoints FILE \
+                         --key PUBLIC."
                     ),
                 ));
             }

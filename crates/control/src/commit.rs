@@ -77,7 +77,7 @@ impl Control {
         }
         Err(Problem::conflict(
             "busy",
-            "Many changes are being committed at the moment. Nothing was changed; try again.",
+            "The review was not committed: too many commits are in progress. Try again.",
         ))
     }
 
@@ -243,9 +243,12 @@ impl Control {
 }
 
 fn not_typed(no: &NameNotTyped) -> Problem {
-    let detail =
-        format!("{}. Programs send it as {{\"name\": {:?}}}.", capital(&no.to_string()), no.name);
-    let mut problem = Problem::new(422, "name_not_typed", "The name was not typed", detail);
+    let detail = format!(
+        "{}. API clients send it as {{\"name\": {:?}}}.",
+        capital(&no.to_string()),
+        no.name
+    );
+    let mut problem = Problem::new(422, "name_not_typed", "Name not confirmed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
     problem
 }
@@ -257,17 +260,20 @@ pub(crate) fn unlike(
     planned: Option<&Planned>,
 ) -> Option<String> {
     let again = || {
-        Some("What is there now would give another change than the one that was reviewed: submit it again".to_owned())
+        Some(
+            "On the current target, the change differs from the reviewed one. Submit it again"
+                .to_owned(),
+        )
     };
     let Some(planned) = planned else { return again() };
     if let Some(refused) = planned.effects.refused.first() {
         return Some(format!(
-            "Edit {} can’t take effect any more: {}",
+            "Edit {} can no longer take effect: {}",
             refused.edit, refused.reason
         ));
     }
     if planned.effects.is_empty() {
-        return Some("It changes nothing".to_owned());
+        return Some("The proposal changes nothing".to_owned());
     }
     let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
         && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)

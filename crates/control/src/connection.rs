@@ -12,8 +12,10 @@ use engine::cluster::{Connection, ConnectionError, Ssh};
 use engine::data::secret::SecretRef;
 use serde_json::{Value, json};
 
+use crate::words;
+
 pub(crate) fn refused(error: ConnectionError) -> Problem {
-    Problem::invalid(error.to_string())
+    Problem::invalid(words::sentence(&error.to_string()))
 }
 
 /// The requested SSH connection.

@@ -150,7 +150,7 @@ fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Dec
             file: place.file.to_owned(),
             hash: place.hash,
             at: (deceit.line, deceit.column),
-            what: format!("the script has {deceit}"),
+            what: format!("The script has {deceit}"),
         })
     };
     let mut scripts: Vec<DeceivingScript> = places.into_iter().filter_map(script).collect();

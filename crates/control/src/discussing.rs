@@ -86,7 +86,8 @@ impl Control {
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         if !stands {
             return Err(Problem::invalid(format!(
-                "Review {id} has no change {anchor}: leave it out to speak of the whole."
+                "Review {id} has no change {anchor}. Omit the anchor to comment on the whole \
+                 review."
             )));
         }
         let new = NewComment {
@@ -174,7 +175,8 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_comments",
                 format!(
-                    "This discussion has {MAX_COMMENTS} comments: discard the proposal and begin another."
+                    "This discussion already has {MAX_COMMENTS} comments, which is the maximum. \
+                     Discard the proposal and open a new one."
                 ),
             ));
         }
@@ -231,8 +233,11 @@ impl Control {
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
         let found = intent::thread(on, thread).await.map_err(from_store)?;
-        let (row, _) =
-            found.ok_or_else(|| Problem::not_found(format!("There is no thread {thread}.")))?;
+        let (row, _) = found.ok_or_else(|| {
+            Problem::not_found(format!(
+                "Thread {thread} does not exist. Open the review to see its threads."
+            ))
+        })?;
         let (actor, case) = self.case_to_discuss(on, present, actor, row.submission).await?;
         Ok((row, actor, case))
     }
@@ -324,7 +329,7 @@ async fn between(
     let root = |hash| {
         let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
         parse::<RootDoc>("root", hash, body).map_err(|error| {
-            tracing::error!(%error, "the root of a submission can't be read");
+            tracing::error!(%error, "cannot read the root of a submission");
             Problem::internal()
         })
     };
@@ -381,17 +386,18 @@ fn refused(no: NoVoice) -> Problem {
         NoVoice::NotYours => {
             Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) }
         }
-        NoVoice::Closed => Problem::conflict("closed", no.to_string()),
+        NoVoice::Closed => Problem::conflict("closed", words::sentence(&no.to_string())),
     }
 }
 
 fn text(body: &str) -> Result<&str, Problem> {
     let body = words::plain(body)?;
     match body.chars().count() {
-        0 => Err(Problem::invalid("Write something: an empty comment tells nobody anything.")),
-        n if n > limits::COMMENT => {
-            Err(Problem::invalid(format!("A comment has at most {} characters.", limits::COMMENT)))
-        }
+        0 => Err(Problem::invalid("The comment is empty. Enter a text.")),
+        n if n > limits::COMMENT => Err(Problem::invalid(format!(
+            "The comment is too long. Use at most {} characters.",
+            limits::COMMENT
+        ))),
         _ => Ok(body),
     }
 }

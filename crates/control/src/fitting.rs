@@ -53,10 +53,11 @@ impl Control {
             .collect();
         let Some(worst) = found.first() else { return Ok(()) };
         let detail = format!(
-            "{} {}. Write it as the role wants it; GET /api/v1/barclamps has the roles.",
+            "Value {} {}. Use data that matches the role's schema. See GET /api/v1/barclamps.",
             worst.at, worst.detail
         );
-        let mut problem = Problem::new(422, "data_unfit", "The data does not fit the role", detail);
+        let mut problem =
+            Problem::new(422, "data_unfit", "The data does not match the role's schema", detail);
         problem.errors = found;
         Err(problem)
     }

@@ -24,7 +24,7 @@ use uuid::{Builder, Uuid};
 
 use crate::people::Actor;
 use crate::problems::from_store;
-use crate::{Control, done};
+use crate::{Control, done, words};
 
 /// The content of a demo, in addition to *system*.
 ///
@@ -66,7 +66,7 @@ impl Control {
     /// # Errors
     /// If no imported barclamp has one of the demo's roles.
     pub async fn ensure_genesis(&self, policy: &Policy, demo: &Demo) -> Result<bool, Problem> {
-        policy.check().map_err(|error| Problem::invalid(error.to_string()))?;
+        policy.check().map_err(|error| Problem::invalid(words::sentence(&error.to_string())))?;
         let mut transaction = self.begin().await?;
         let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         if head.root.is_some() {
@@ -83,7 +83,7 @@ impl Control {
         let root = blueprint.root_object().map_err(|e| Problem::invalid(e.to_string()))?;
         let changes = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&Blueprint::default(), &blueprint, &changes, &catalog)
-            .map_err(|error| Problem::invalid(error.to_string()))?;
+            .map_err(|error| Problem::invalid(words::sentence(&error.to_string())))?;
         let written: BTreeSet<DeploymentId> = blueprint.deployments.keys().copied().collect();
         let policy_object =
             Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
@@ -138,8 +138,9 @@ impl Control {
         let deployment = present.named(deployment)?;
         let edits = binds.iter().map(|(role, fqdn)| {
             let node = present.skeleton.nodes.iter().find(|(_, node)| node.fqdn == *fqdn);
-            let (node, _) =
-                node.ok_or_else(|| Problem::not_found(format!("There is no node {fqdn}.")))?;
+            let (node, _) = node.ok_or_else(|| {
+                Problem::not_found(format!("Node {fqdn} does not exist. Add the node first."))
+            })?;
             Ok(Edit::Bind { deployment, node: *node, role: role.clone() })
         });
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
@@ -161,13 +162,15 @@ impl Control {
 
 /// Applies the naming rule for edits to the barclamps of *system*.
 fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result<(), Problem> {
-    let invalid = |error: engine::catalog::CatalogError| Problem::invalid(error.to_string());
+    let invalid = |error: engine::catalog::CatalogError| {
+        Problem::invalid(words::sentence(&error.to_string()))
+    };
     for pin in pins.values() {
         let barclamp = catalog.barclamp(*pin).map_err(invalid)?;
         if let Some((other, role)) = twice(catalog, barclamp, &in_sight([pins])).map_err(invalid)? {
             return Err(Problem::invalid(format!(
-                "Barclamps {} and {other} both have a role {role}, so it would not be said which is meant: give it another name in \
-                 one of them, or leave that barclamp out.",
+                "Barclamps {} and {other} both have a role {role}. Rename the role in one of them, \
+                 or leave out that barclamp.",
                 barclamp.name
             )));
         }
@@ -182,7 +185,9 @@ fn first_blueprint(
 ) -> Result<(Blueprint, Vec<Object>), Problem> {
     let mut blueprint = Blueprint::default();
     let mut objects = Vec::new();
-    let broken = |error: engine::cluster::BlueprintError| Problem::invalid(error.to_string());
+    let broken = |error: engine::cluster::BlueprintError| {
+        Problem::invalid(words::sentence(&error.to_string()))
+    };
     let mut add = |name: DeploymentName, parent, barclamps, roles| {
         let (id, phantom) = (
             DeploymentId(demo.id("deployment", name.as_str())),

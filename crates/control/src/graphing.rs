@@ -351,13 +351,12 @@ impl Scene {
             )));
         };
         let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
-        let said = format!(
-            "This is {name} as it was meant at target {target}, without the states of its steps.{fate}"
-        );
+        let said =
+            format!("This is deployment {name} at target {target}, without step states.{fate}");
         let present = present.clone();
         let scene = by.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
-                tracing::error!(%error, "the catalog lacks what a target pins");
+                tracing::error!(%error, "the catalog lacks an object that a target pins");
                 Problem::internal()
             })?;
             let items = skeleton.graph_of(id);
@@ -409,7 +408,8 @@ impl Scene {
         for (field, key) in [("focus", wish.focus.as_ref()), ("from", from), ("to", to)] {
             let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
             return Err(Problem::not_found(format!(
-                "{field}: this graph has no vertex {key:?}. The key of one is DEPLOYMENT:ROLE, or the id of a noderole."
+                "{field}: this graph has no vertex {key:?}. Use DEPLOYMENT:ROLE, or the id of a \
+                 noderole."
             )));
         }
         Ok(())
@@ -489,7 +489,8 @@ impl Scene {
         let Some(key) = &wish.focus else { return (unfold, None) };
         let focused = self.keyed(key);
         if focused.is_empty() {
-            let gone = "What this address looks at is not in the graph any more, or never was: this is the whole graph.";
+            let gone =
+                "The vertex in this address is not in the graph, so the whole graph is shown.";
             return (unfold, Some(gone));
         }
         let way = match wish.way {
@@ -519,14 +520,16 @@ impl Scene {
             return (asked, None);
         }
         let too_much = format!(
-            "That would be {} boxes and {} edges, and a picture has room for {DRAWN} and {WIRED}",
+            "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {WIRED} \
+             edges can be shown",
             asked.vertices.len(),
             asked.edges.len()
         );
         let folded = fold(&self.items, &Unfold::default(), trail);
         if fits(&folded) {
-            let help = "everything was folded by role again. Look at a node, or at one noderole and what leads to it";
-            return (folded, Some(format!("{too_much}: {help}.")));
+            let help = "The graph is grouped by role instead. Focus on a node, or on one noderole \
+                        and its dependencies";
+            return (folded, Some(format!("{too_much}. {help}.")));
         }
         // The number of edges between n vertices is not known in advance, but it is at most n
         // squared.
@@ -534,7 +537,7 @@ impl Scene {
         (
             folded.first(room),
             Some(format!(
-                "{too_much}: only the first {room} roles are shown. Look at one of them."
+                "{too_much}. Only the first {room} roles are shown. Focus on one of them."
             )),
         )
     }
@@ -574,14 +577,11 @@ impl Scene {
     fn between(&self, from: &str, to: &str) -> (Trail, String) {
         let (a, b) = (self.keyed(from), self.keyed(to));
         if a.is_empty() || b.is_empty() {
-            return (
-                Trail::default(),
-                "One end of the path is not in the graph any more, or never was.".into(),
-            );
+            return (Trail::default(), "One end of the path is not in this graph.".into());
         }
         let (from, to) = (self.called(from), self.called(to));
         let said = |n: usize, from: &str, to: &str| {
-            format!("{to} waits for {from}: {} on the way", many(n, "noderole"))
+            format!("Path found: {to} waits for {from}, with {} on the path", many(n, "noderole"))
         };
         let there = trail::between(&self.items, &a, &b);
         if !there.is_empty() {
@@ -591,7 +591,7 @@ impl Scene {
         let back = trail::between(&self.items, &b, &a);
         if !back.is_empty() {
             let said = said(back.noderoles.len(), &to, &from);
-            return (back, said + ". The other way round there is no path.");
+            return (back, said + ". There is no path in the other direction.");
         }
         (
             Trail::default(),
@@ -609,7 +609,7 @@ impl Scene {
         };
         let said = match length {
             Length::Count => {
-                format!("The longest way: {} one after the other.", many(way.len(), "noderole"))
+                format!("Longest path: {} in sequence.", many(way.len(), "noderole"))
             }
             Length::Time => {
                 let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
@@ -617,10 +617,11 @@ impl Scene {
                 let never = way.iter().filter(|id| !took.contains_key(id)).count();
                 let unknown = match never {
                     0 => String::new(),
-                    never => format!(" {never} of them never succeeded yet and count as nothing."),
+                    never => format!(" Not counted, because they have not succeeded yet: {never}."),
                 };
                 format!(
-                    "The longest way by time: {} took {seconds} s when they last succeeded.{unknown}",
+                    "Longest path by time: {} took {seconds} s in their last successful \
+                     runs.{unknown}",
                     many(way.len(), "noderole")
                 )
             }

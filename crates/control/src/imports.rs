@@ -70,8 +70,8 @@ impl Imported {
     /// The result as text, one line per version and finding.
     pub fn lines(&self) -> Vec<String> {
         let versions = self.barclamps.iter().map(|(name, version, hash, new)| {
-            let how = if *new { "is new" } else { "was there already, with the same content" };
-            format!("{name} {version} ({}) {how}.", hash.short())
+            let how = if *new { "is new" } else { "exists already, with the same content" };
+            format!("Barclamp {name} {version} ({}) {how}.", hash.short())
         });
         versions
             .chain(self.disappeared.iter().cloned())
@@ -102,9 +102,10 @@ pub fn find_and_read<'f>(
         return Err(Problem::new(
             413,
             "too_large",
-            "This is too large",
+            "Import too large",
             format!(
-                "The files have {size} bytes together; at most {MAX_IMPORT} are taken at a time."
+                "The files have {size} bytes in total, but an import can have at most \
+                 {MAX_IMPORT}. Import them in several parts."
             ),
         ));
     }
@@ -112,7 +113,8 @@ pub fn find_and_read<'f>(
         files.iter().filter(|(path, _)| is_barclamp(path)).collect();
     if yaml.is_empty() {
         return Err(Problem::invalid(
-            "There is no barclamp file among these: one ends in .yml or .yaml and does not lie in a folder of scripts.",
+            "The import has no barclamp file. A barclamp file ends in .yml or .yaml and is not in \
+             a folder of scripts.",
         ));
     }
     let source = |(path, bytes): &(&'f String, &'f Vec<u8>)| Source {
@@ -142,7 +144,7 @@ fn refused(findings: &Findings) -> Problem {
         [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
     let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
         at: finding.place(),
-        detail: format!("{}: {}", finding.severity, finding.said()),
+        detail: sentence(&format!("{}: {}", finding.severity, finding.said())),
     });
     let first = findings
         .of(Severity::Error)
@@ -151,10 +153,10 @@ fn refused(findings: &Findings) -> Problem {
         .unwrap_or_default();
     let more = match findings.of(Severity::Error).count() {
         0 | 1 => String::new(),
-        n => format!(" It is the first of {n} errors."),
+        n => format!(" This is the first of {n} errors."),
     };
     let detail = format!("{}{more}", sentence(&capital(&first)));
-    let mut problem = Problem::new(422, "barclamp", "The barclamps can't be imported", detail);
+    let mut problem = Problem::new(422, "barclamp", "The barclamps cannot be imported", detail);
     problem.errors = errors.collect();
     problem
 }
@@ -184,7 +186,7 @@ fn lacking<'c>(
             found
                 .disappeared()
                 .into_iter()
-                .map(|line| format!("{name} {version} has no longer: {line}")),
+                .map(|line| format!("Barclamp {name} {version} no longer has: {line}")),
         );
     }
     Ok(lines)
@@ -317,7 +319,8 @@ impl Control {
         }
         Err(Problem::conflict(
             "catalog_moves",
-            "Others import barclamps at this moment, and what yours build on changed while they were read. Nothing was imported; do it again.",
+            "Nothing was imported: another import changed barclamps that yours depend on. Import \
+             them again.",
         ))
     }
 
@@ -397,7 +400,7 @@ pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, Stri
     for new in &read.barclamps {
         if let There::Other { hash, version } = there(base, &both, new)? {
             let clash = clash(&new.barclamp, &version, hash, new.hash);
-            let line = format!("{} is {}: give it a version of its own", clash.at, clash.detail);
+            let line = format!("{} {}: give it a new version", clash.at, clash.detail);
             lines.push((new.file.clone(), line));
         }
     }
@@ -414,7 +417,7 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
     problem::Finding {
         at: format!("{} {}", barclamp.name, barclamp.version),
         detail: format!(
-            "there {spelled}with content {}, and this is {}",
+            "already exists {spelled}with content {}, and the new content is {}",
             known.short(),
             new.short()
         ),
@@ -425,14 +428,14 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
 fn other_content(clashes: Vec<problem::Finding>) -> Problem {
     let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
     let (are, contents, versions, files) = match clashes.len() {
-        1 => ("is", "the new content", "a version of its own", "its file"),
-        _ => ("are", "the new contents", "versions of their own", "their files"),
+        1 => ("exists", "the new content", "a new version", "its file"),
+        _ => ("exist", "the new contents", "new versions", "their files"),
     };
     let mut problem = Problem::conflict(
         "other_content",
         format!(
-            "{} {are} there already with other content, and what is there stays as it is. Give {contents} {versions} \
-             (version: in the file), or leave {files} out to go on with what is there. Nothing was imported.",
+            "Nothing was imported: {} already {are} with other content, and a version never \
+             changes. Give {contents} {versions} (`version:` in the file), or leave out {files}.",
             some_of(&names),
         ),
     );
@@ -444,7 +447,8 @@ fn full() -> Problem {
     Problem::conflict(
         "catalog_full",
         format!(
-            "The catalog has {} versions of barclamps, which is the most. What was imported is kept for ever, so start with a new database.",
+            "Nothing was imported: the catalog has {} versions of barclamps, which is the maximum. \
+             Versions cannot be deleted, so start with a new database.",
             intent::MAX_BARCLAMPS
         ),
     )
@@ -477,14 +481,14 @@ mod tests {
         assert_eq!(severities, ["error", "error", "warning", "warning"], "{problem:?}");
         assert!(
             problem.errors[0].at.starts_with("demo.yml:4:"),
-            "before what stands above it: {problem:?}"
+            "the first error of the file comes first: {problem:?}"
         );
         let all = format!("{} {:?}", problem.detail, problem.errors);
         for error in &problem.errors {
             assert_eq!(all.matches(error.at.as_str()).count(), 1, "{all}");
         }
-        assert!(problem.detail.starts_with("Retries of role \"a\" must be"), "{problem:?}");
-        assert!(problem.detail.ends_with("It is the first of 2 errors."), "{problem:?}");
+        assert!(problem.detail.starts_with("Key `retries` of role \"a\" must be"), "{problem:?}");
+        assert!(problem.detail.ends_with("This is the first of 2 errors."), "{problem:?}");
     }
 
     #[test]
@@ -493,7 +497,10 @@ mod tests {
             (0..=MAX_FILES).map(|n| (format!("{n:04}.yml"), b"barclamp: [".to_vec())).collect();
         let problem = read_files(&broken, &Catalog::default()).unwrap_err();
         assert_eq!(problem.errors.len(), 1);
-        assert!(problem.detail.contains("set has 1001 files; it may have 1000"), "{problem:?}");
+        assert!(
+            problem.detail.contains("set has 1001 files, and the limit is 1000"),
+            "{problem:?}"
+        );
     }
 
     /// A copy per file would take 16 GB.
@@ -514,7 +521,7 @@ mod tests {
         assert!(read_files(&files(&script("a/scripts/app/10-x")), &Catalog::default()).is_ok());
         for path in ["scripts/app/10-x", "ab/scripts/app/10-x", "a/b/scripts/app/10-x"] {
             let problem = read_files(&files(&script(path)), &Catalog::default()).unwrap_err();
-            assert!(problem.detail.contains("has no script"), "{problem:?}");
+            assert!(problem.detail.contains("has no scripts"), "{problem:?}");
         }
     }
 
@@ -525,7 +532,7 @@ mod tests {
             read_files(&files, &Catalog::default())
                 .unwrap_err()
                 .detail
-                .contains("no barclamp file")
+                .contains("has no barclamp file")
         );
     }
 }

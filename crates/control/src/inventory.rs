@@ -97,7 +97,7 @@ impl Control {
             match first_lines.get(fit.fqdn.as_str()) {
                 Some(first) => {
                     let detail = format!(
-                        "{} stands in line {first} already: a node has one line, so leave one of both out.",
+                        "Node {} is already in line {first}. Remove one of the two lines.",
                         fit.fqdn
                     );
                     faults.push(fault(number, detail));
@@ -150,16 +150,17 @@ fn fault(number: usize, detail: String) -> Finding {
 /// The refusal of a text with `nodes` nodes.
 fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes: usize) -> Problem {
     let wrong = match faults.len() {
-        1 => "One line".to_owned(),
+        1 => "one line".to_owned(),
         count => format!("{count} lines"),
     };
     let named = if faults.len() > FAULTS {
-        format!(" The first {FAULTS} of them are named.")
+        format!(" The first {FAULTS} of them are listed.")
     } else {
         String::new()
     };
     let detail = format!(
-        "{wrong} of {nodes} can't be taken, so no node was added: mend what is named, then send the whole text again.{named}"
+        "No node was added, because {wrong} of {nodes} cannot be used. Correct the errors, then \
+         send the whole text again.{named}"
     );
     Problem { errors: faults.into_iter().take(FAULTS).collect(), ..problem(detail) }
 }
@@ -176,7 +177,7 @@ struct Line {
 fn read(text: &str) -> Result<Vec<Line>, Problem> {
     if text.len() > INVENTORY_BYTES {
         return Err(Problem::invalid(format!(
-            "text: it may have at most {} KiB. Send it in several parts.",
+            "text: must have at most {} KiB. Send it in several parts.",
             INVENTORY_BYTES / 1024
         )));
     }
@@ -186,10 +187,12 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
     let lines: Vec<Line> = lines.take(INVENTORY + 1).collect();
     match lines.len() {
         0 => Err(Problem::invalid(
-            "text: there is no node in it. Write one a line, its name first: web-7.rack1.example.com root=/srv/nodes/web-7",
+            "text: it has no nodes. Write one node per line, with its name first: \
+             web-7.rack1.example.com root=/srv/nodes/web-7",
         )),
         count if count > INVENTORY => Err(Problem::invalid(format!(
-            "text: it has more than {INVENTORY} nodes, and one text adds at most so many. Send it in several parts."
+            "text: it has more than {INVENTORY} nodes, which is the maximum. Send it in several \
+             parts."
         ))),
         _ => Ok(lines),
     }
@@ -222,7 +225,9 @@ fn words_of(line: &str) -> Result<Vec<String>, String> {
     }
     if is_quoted {
         return Err(
-            "a quotation mark has no other one behind it. Put both around what has blanks: host_key=\"ssh-ed25519 AAAA...\"".into(),
+            "A closing quotation mark is missing. Put double quotes around values with blanks: \
+             host_key=\"ssh-ed25519 AAAA...\""
+                .into(),
         );
     }
     words.extend(word);
@@ -274,13 +279,14 @@ impl Said {
         for word in fields {
             let Some((field, value)) = word.split_once('=') else {
                 return Err(format!(
-                    "{} is no field. Behind the name, write each as field=value, with double quotes around what has blanks.",
+                    "Invalid field {}. After the name, write each field as field=value, with \
+                     double quotes around values with blanks.",
                     quoted(word)
                 ));
             };
             let Some(field) = INVENTORY_FIELDS.into_iter().find(|known| *known == field) else {
                 return Err(format!(
-                    "there is no field {}. A line may have {}.",
+                    "Unknown field {}. A line can have {}.",
                     quoted(field),
                     INVENTORY_FIELDS.join(", ")
                 ));
@@ -291,7 +297,7 @@ impl Said {
             let values = said.entry(field).or_default();
             if !values.is_empty() && !SEVERAL.contains(&field) {
                 return Err(format!(
-                    "{field} stands there twice. Only {} may.",
+                    "{field}: can be given only once. Only {} can be repeated.",
                     SEVERAL.join(" and ")
                 ));
             }
@@ -309,7 +315,7 @@ impl Said {
     }
 
     fn number<T: FromStr>(&self, field: &str) -> Result<Option<T>, String> {
-        let wrong = |text: &str| format!("{field}: {} is no number that fits there.", quoted(text));
+        let wrong = |text: &str| format!("{field}: {} is not a valid number.", quoted(text));
         self.one(field).map(|text| text.parse().map_err(|_| wrong(&text))).transpose()
     }
 }
@@ -376,12 +382,12 @@ mod tests {
     #[test]
     fn syntax_errors_are_explained() {
         for (line, part) in [
-            ("n1.a.example n2.a.example", "\"n2.a.example\" is no field"),
-            ("n1.a.example rot=/srv/n1", "there is no field \"rot\". A line may have mac, serial"),
-            ("n1.a.example root=/srv/n1 root=/srv/n2", "root stands there twice"),
-            ("n1.a.example ssh=10.0.0.1 port=soon", "port: \"soon\" is no number"),
-            ("n1.a.example ssh=10.0.0.1 port=70000", "port: \"70000\" is no number"),
-            ("n1.a.example host_key=\"ssh-ed25519 AAAA", "a quotation mark has no other one"),
+            ("n1.a.example n2.a.example", "Invalid field \"n2.a.example\""),
+            ("n1.a.example rot=/srv/n1", "Unknown field \"rot\". A line can have mac, serial"),
+            ("n1.a.example root=/srv/n1 root=/srv/n2", "root: can be given only once"),
+            ("n1.a.example ssh=10.0.0.1 port=soon", "port: \"soon\" is not a valid number"),
+            ("n1.a.example ssh=10.0.0.1 port=70000", "port: \"70000\" is not a valid number"),
+            ("n1.a.example host_key=\"ssh-ed25519 AAAA", "A closing quotation mark is missing."),
             ("n1.a.example root=/srv/n\u{200b}1", "U+200B"),
             ("n1.a.example serial=\u{0}", "U+0000"),
         ] {
@@ -393,7 +399,10 @@ mod tests {
     #[test]
     fn record_errors_use_field_names_of_the_line() {
         let mac = crate::nodes::checked_macs(&["zz".to_owned()]).unwrap_err().detail;
-        assert!(by_its_word(mac.clone()).starts_with("mac: \"zz\" is no network card's"), "{mac}");
+        assert!(
+            by_its_word(mac.clone()).starts_with("mac: \"zz\" is not a valid MAC address"),
+            "{mac}"
+        );
         let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
         let address = crate::connection::by_ssh(&way, "").unwrap_err().detail;
         assert!(by_its_word(address.clone()).starts_with("ssh: \"a b\" is neither"), "{address}");
@@ -406,10 +415,7 @@ mod tests {
         let numbers: Vec<usize> = read(text).unwrap().iter().map(|line| line.number).collect();
         assert_eq!(numbers, [3, 5]);
         for nothing in ["", " \n\t\n", "# n1.a.example"] {
-            assert!(
-                read(nothing).unwrap_err().detail.contains("there is no node in it"),
-                "{nothing:?}"
-            );
+            assert!(read(nothing).unwrap_err().detail.contains("it has no nodes"), "{nothing:?}");
         }
     }
 
@@ -425,7 +431,7 @@ mod tests {
         );
         assert!(
             read(&"#".repeat(INVENTORY_BYTES)).unwrap_err().detail.contains("no node"),
-            "so long it may be"
+            "the longest valid text"
         );
         assert!(
             read(&"#".repeat(INVENTORY_BYTES + 1)).unwrap_err().detail.contains("at most 256 KiB")
@@ -437,7 +443,7 @@ mod tests {
         let faults = |count: usize| (1..=count).map(|n| fault(n, "no".into())).collect::<Vec<_>>();
         let one = refused(Problem::invalid, faults(1), 12);
         assert!(
-            one.detail.starts_with("One line of 12 can't be taken, so no node was added"),
+            one.detail.starts_with("No node was added, because one line of 12 cannot be used"),
             "{one:?}"
         );
         assert_eq!(
@@ -446,8 +452,8 @@ mod tests {
         );
         let many = refused(Problem::invalid, faults(FAULTS + 1), 500);
         assert!(
-            many.detail.starts_with("21 lines of 500")
-                && many.detail.ends_with("The first 20 of them are named.")
+            many.detail.starts_with("No node was added, because 21 lines of 500 cannot be used")
+                && many.detail.ends_with("The first 20 of them are listed.")
         );
         assert_eq!(many.errors.len(), FAULTS);
     }

@@ -12,6 +12,7 @@ use engine::lint::{self, Finding, Level, Reviewers, Subject};
 
 use crate::present::Present;
 use crate::proposing::Planned;
+use crate::words::sentence;
 
 /// Whether each jig is active.
 pub(crate) type Jigs = BTreeMap<JigName, bool>;
@@ -78,11 +79,13 @@ pub(crate) fn findings(
     let errors: Vec<&Finding> =
         findings.iter().filter(|finding| finding.level == Level::Error).collect();
     let Some(first) = errors.first() else { return Ok(findings) };
-    let mut problem =
-        Problem::conflict("lint", format!("The change can’t be submitted like this. {first}."));
+    let mut problem = Problem::conflict(
+        "lint",
+        format!("The change cannot be submitted because of an error in {first}."),
+    );
     let told = |finding: &&Finding| problem::Finding {
         at: finding.at.clone(),
-        detail: format!("{}: {}. {}", finding.check.id(), finding.what, finding.remedy),
+        detail: sentence(&format!("{}: {}. {}", finding.check.id(), finding.what, finding.remedy)),
     };
     problem.errors = errors.iter().map(told).collect();
     Err(problem)

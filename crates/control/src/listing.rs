@@ -193,7 +193,9 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let text = words::plain(&wanted.text)?;
         if text.chars().count() > LONGEST_TEXT {
-            return Err(Problem::invalid(format!("Search for at most {LONGEST_TEXT} characters.")));
+            return Err(Problem::invalid(format!(
+                "The search text is too long. Use at most {LONGEST_TEXT} characters."
+            )));
         }
         let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;

@@ -51,8 +51,8 @@ impl Control {
         let length = row.run.log_bytes;
         if offset > length {
             return Err(Problem::invalid(format!(
-                "offset: the log of run {id} has {length} bytes{}, so nothing is at byte {offset}: ask from 0 to {length}, or from the end by \
-                 a negative number.",
+                "offset: {offset} is after the end of the log. The log of run {id} has {length} \
+                 bytes{}. Use 0 to {length}, or a negative number to count from the end.",
                 if row.run.ended_at.is_some() { "" } else { " so far" }
             )));
         }
@@ -232,17 +232,15 @@ fn unfinished(bytes: &[u8]) -> usize {
 fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
-        return Err(Problem::invalid(format!(
-            "`text`: give 1 to {LOG_SEARCH} characters to look for."
-        )));
+        return Err(Problem::invalid(format!("`text`: must have 1 to {LOG_SEARCH} characters.")));
     }
     if text.contains('\n') {
         return Err(Problem::invalid(
-            "`text`: a log is searched line by line, so what is looked for has no line break.",
+            "`text`: must not have a line break, because logs are searched line by line.",
         ));
     }
     RegexBuilder::new(&regex::escape(text)).case_insensitive(any_case).build().map_err(|error| {
-        tracing::error!(%error, "a text to look for makes no pattern");
+        tracing::error!(%error, "cannot build a pattern from a search text");
         Problem::internal()
     })
 }
@@ -265,7 +263,7 @@ impl Place {
             (place.offset <= i64::MAX as u64 && place.lines <= place.offset).then_some(place)
         });
         parts.ok_or_else(|| {
-            Problem::invalid("`after`: give the `next` of an earlier answer, or nothing.")
+            Problem::invalid("`after`: must be the `next` value of the previous page, or empty.")
         })
     }
 }

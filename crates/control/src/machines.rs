@@ -194,7 +194,9 @@ impl Control {
         }
         let actor = actor.still(&mut transaction).await?;
         let row = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
-        let before = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let before = row.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
         let place = place_of_node(&mut transaction, node).await?;
         actor.require_in(Permission::Operator, place)?;
         still(Some(version), before.version, &before.fqdn)?;
@@ -224,7 +226,7 @@ impl Control {
             if description.chars().count() > limits::DESCRIPTION {
                 let most = limits::DESCRIPTION;
                 return Err(Problem::invalid(format!(
-                    "description: it may have at most {most} characters."
+                    "description: must have at most {most} characters."
                 )));
             }
             after.description = description.to_owned();
@@ -255,7 +257,8 @@ impl Control {
         let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
         if wanted.transport() != before.transport {
             return Err(Problem::invalid(format!(
-                "{} is reached by {}: add a machine that is reached by {} as a node of its own.",
+                "Node {} has the transport {}, which cannot change. Add a separate node with the \
+                 transport {}.",
                 before.fqdn,
                 before.transport,
                 wanted.transport()
@@ -288,7 +291,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
-        let gone = || Problem::not_found("There is no such node any more.");
+        let gone = || Problem::not_found("This node no longer exists. See the list of nodes.");
         // Descriptive data changes without the commit lock, so only the lock of the record keeps
         // its version stable.
         intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
@@ -303,8 +306,8 @@ impl Control {
             let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
             let detail = match available {
-                true => format!("{} is in service already.", row.fqdn),
-                false => format!("{} is out of service already{by}{why}", row.fqdn),
+                true => format!("Node {} is not in maintenance.", row.fqdn),
+                false => format!("Node {} is already in maintenance{by}{why}", row.fqdn),
             };
             return Err(Problem::conflict("state", detail));
         }
@@ -361,8 +364,8 @@ pub(crate) async fn write_changed(
         return Err(Problem::conflict(
             "busy",
             format!(
-                "A run is open on {}, and it would be looked for elsewhere: take the node out of service, wait for the run's end or \
-                 cancel it, then change how the node is reached.",
+                "The connection of node {} cannot change while a run is open on it. Put the node \
+                 in maintenance, wait for the run or cancel it, then try again.",
                 before.fqdn
             ),
         ));
@@ -405,18 +408,20 @@ pub(crate) fn checked_object<'v>(
     most: usize,
 ) -> Result<&'v Map<String, Value>, Problem> {
     let object = value.as_object().ok_or_else(|| {
-        Problem::invalid(format!("{what}: give a JSON object, {{\"key\": \"value\"}}."))
+        Problem::invalid(format!("{what}: must be a JSON object, such as {{\"key\": \"value\"}}."))
     })?;
     if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
         return Err(Problem::invalid(format!(
-            "{what}: they may have at most {} KiB as JSON.",
+            "{what}: must have at most {} KiB as JSON.",
             most / 1024
         )));
     }
-    check_written(value).map_err(|error| Problem::invalid(format!("{what}: {error}.")))?;
+    check_written(value)
+        .map_err(|error| Problem::invalid(words::sentence(&format!("{what}: {error}"))))?;
     if secret::holds_reference(value) {
         return Err(Problem::invalid(format!(
-            "{what}: a reference to a secret ($secret) has no place here, since what stands here is known to everybody who may look."
+            "{what}: must not have a reference to a secret ($secret), because every viewer can \
+             read this field."
         )));
     }
     Ok(object)
@@ -429,7 +434,8 @@ pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
     Problem::conflict(
         "in_blueprint",
         format!(
-            "{fqdn} is in a blueprint, so its connection and hints change only after a review. Propose the change: {command}"
+            "Node {fqdn} is in a blueprint, so its connection and hints change only after a \
+             review. Propose the change: {command}"
         ),
     )
 }
@@ -441,7 +447,8 @@ pub(crate) async fn place_of_node(
     node: NodeId,
 ) -> Result<DeploymentId, Problem> {
     let row = reading::machine(on, node).await.map_err(from_store)?;
-    let row = row.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+    let row = row
+        .ok_or_else(|| Problem::not_found("This node no longer exists. See the list of nodes."))?;
     Ok(DeploymentId(row.deployment_id))
 }
 
@@ -455,7 +462,7 @@ async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::Machin
     };
     found.map_err(from_store)?.ok_or_else(|| {
         let shown: String = engine::text::shown(name).chars().take(253).collect();
-        Problem::not_found(format!("There is no node {shown}. The list of nodes has all of them."))
+        Problem::not_found(format!("Node {shown} does not exist. See the list of nodes."))
     })
 }
 

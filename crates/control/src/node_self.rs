@@ -47,12 +47,13 @@ impl Control {
         {
             let most = limits::TOKEN_NAME;
             return Err(Problem::invalid(format!(
-                "name: say in 1 to {most} characters what the token is for."
+                "name: must be one line of 1 to {most} characters. Describe the purpose of the \
+                 token."
             )));
         }
         if days == 0 || days > limits::TOKEN_DAYS {
             return Err(Problem::invalid(format!(
-                "days: a token holds for 1 to {} days.",
+                "days: must be from 1 to {}.",
                 limits::TOKEN_DAYS
             )));
         }
@@ -60,8 +61,9 @@ impl Control {
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
-        let machine =
-            machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let machine = machine.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
         let place = place_of_node(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
@@ -80,7 +82,8 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_tokens",
                 format!(
-                    "{} has {MOST_TOKENS} tokens that hold: take one back first.",
+                    "Node {} has {MOST_TOKENS} valid tokens, which is the maximum. Revoke one \
+                     first.",
                     machine.fqdn
                 ),
             ));
@@ -112,8 +115,9 @@ impl Control {
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
         let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
-        let machine =
-            machine.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let machine = machine.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
         let place = place_of_node(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
@@ -122,7 +126,7 @@ impl Control {
             .map_err(from_store)?;
         let name = name.ok_or_else(|| {
             Problem::not_found(format!(
-                "{} has no such token that was not taken back before.",
+                "Node {} has no such token, or the token is already revoked.",
                 machine.fqdn
             ))
         })?;
@@ -149,9 +153,9 @@ impl Control {
             Problem::new(
                 401,
                 "no_node_token",
-                "This token does not let you in",
-                "Send a node's own token: Authorization: Bearer TOKEN. Whoever operates the node makes one on its page; it holds until it \
-                 expires or is taken back.",
+                "Invalid token",
+                "Send a valid token of the node: Authorization: Bearer TOKEN. An operator can \
+                 create one on the node's page.",
             )
         };
         if token.is_empty() || token.len() > MAX_TOKEN {
@@ -194,13 +198,16 @@ impl Control {
         let mut transaction = self.begin().await?;
         match running::append_report(&mut transaction, by, &report).await.map_err(from_store)? {
             Reported::Kept => done(transaction).await,
-            Reported::Gone => Err(Problem::not_found("This machine is no node any more.")),
+            Reported::Gone => Err(Problem::not_found(
+                "The node of this token was removed. Add the node again and create a new token.",
+            )),
             Reported::TooMany => Err(Problem::new(
                 429,
                 "too_many_reports",
                 "Too many reports",
                 format!(
-                    "A machine may report {MOST_REPORTS} times a minute. Try again in a minute."
+                    "A node can send at most {MOST_REPORTS} reports per minute. Try again in a \
+                     minute."
                 ),
             )
             .again_after(Duration::from_secs(60))),
@@ -215,7 +222,7 @@ fn word(what: &str, text: &str) -> Result<String, Problem> {
     match !text.is_empty() && text.len() <= limits::WORD && text.chars().all(plain) {
         true => Ok(text.to_owned()),
         false => Err(Problem::invalid(format!(
-            "{what}: give 1 to {} characters of plain ASCII, in one line.",
+            "{what}: must be one line of 1 to {} printable ASCII characters.",
             limits::WORD
         ))),
     }

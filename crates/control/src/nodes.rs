@@ -121,12 +121,8 @@ impl Control {
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        let gone = || {
-            Problem::conflict(
-                "state",
-                format!("The node {fqdn} was taken out this moment: try again."),
-            )
-        };
+        let gone =
+            || Problem::conflict("state", format!("Node {fqdn} was just removed. Try again."));
         let known =
             reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
         let node = NodeId(known.ok_or_else(gone)?.id);
@@ -138,8 +134,8 @@ impl Control {
             return Err(Problem::conflict(
                 "node_exists",
                 format!(
-                    "A node {fqdn} is there already, and it is reached by {}, not by {transport}: take its record out, or give this one \
-                     another name.",
+                    "Node {fqdn} already exists with the transport {}, not {transport}. Remove its \
+                     record, or use another name.",
                     before.transport
                 ),
             ));
@@ -154,7 +150,7 @@ impl Control {
                 NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
             return Err(in_blueprint(&before.fqdn, &change));
         }
-        let reason = "whoever has the machine itself says so";
+        let reason = "changed on the machine itself";
         write_changed(&mut transaction, node, &before, &after, (None, Some(reason))).await?;
         done(transaction).await?;
         Ok(true)
@@ -179,7 +175,8 @@ impl Control {
         let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid(
-                "Names below phantom.gantry.internal stand for deployments: choose another.",
+                "Names below phantom.gantry.internal are reserved for phantom nodes. Choose \
+                 another name.",
             ));
         }
         let (transport, connection, addresses) = self.way_of(wish)?;
@@ -274,7 +271,7 @@ impl Control {
     async fn not_taken_out(&self, node: NodeId) -> Result<Problem, Problem> {
         let present = self.present().await?;
         let Some(known) = present.skeleton.nodes.get(&node) else {
-            return Ok(Problem::not_found("There is no such node any more."));
+            return Ok(Problem::not_found("This node no longer exists. See the list of nodes."));
         };
         if !present.blueprint.nodes.contains_key(&node) {
             return Ok(changed_meanwhile(known.fqdn.as_str()));
@@ -282,7 +279,8 @@ impl Control {
         Ok(Problem::conflict(
             "node_meant",
             format!(
-                "{} is part of the target, with all that is bound to it: propose to give it up, so that somebody reviews that.",
+                "Node {} is part of the target, so it can only be expunged with a reviewed change. \
+                 Propose to expunge it.",
                 known.fqdn
             ),
         ))
@@ -327,13 +325,14 @@ impl Fit {
         if !intent::insert_node(on, &new).await.map_err(from_store)? {
             let what = match self.is_derived {
                 true => {
-                    "That name follows from its MAC address or serial number, so most likely this machine is there already: look for it in the list, or give this one a name"
+                    "The name is derived from the MAC address or serial number, so this is \
+                     probably the same machine. Look for it in the list of nodes, or enter a name"
                 }
-                false => "Names are unique: choose another, or look for it in the list",
+                false => "Names are unique. Choose another name, or look for the node in the list",
             };
             return Err(Problem::conflict(
                 "node_exists",
-                format!("A node {} is there already. {what}.", new.fqdn),
+                format!("Node {} already exists. {what}.", new.fqdn),
             ));
         }
         intent::set_hardware(on, new.id, &self.macs, &self.serial).await.map_err(from_store)?;
@@ -361,10 +360,8 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
     Problem::new(
         412,
         "changed_meanwhile",
-        "Somebody changed it meanwhile",
-        format!(
-            "The record of {fqdn} is not the one that you looked at any more: look at it again, then say what you want."
-        ),
+        "Changed in the meantime",
+        format!("Node {fqdn} was changed after you loaded it. Reload it, then try again."),
     )
 }
 
@@ -372,7 +369,7 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
 pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
     let serial = words::plain(serial)?;
     if serial.len() > 200 {
-        return Err(Problem::invalid("serial: it may have at most 200 bytes."));
+        return Err(Problem::invalid("serial: must have at most 200 bytes."));
     }
     Ok(serial.to_owned())
 }
@@ -380,7 +377,7 @@ pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
 /// Validates MAC addresses and converts them to their canonical form; empty texts are skipped.
 pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     if macs.len() > MAX_MACS {
-        return Err(Problem::invalid(format!("macs: give at most {MAX_MACS} MAC addresses.")));
+        return Err(Problem::invalid(format!("macs: must have at most {MAX_MACS} MAC addresses.")));
     }
     let mut checked: Vec<String> = Vec::with_capacity(macs.len());
     for text in macs {
@@ -392,12 +389,13 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
         let mac = mac_address(text).ok_or_else(|| {
             let shown: String = text.chars().take(200).collect();
             Problem::invalid(format!(
-                "macs: {shown:?} is no network card's MAC address: write twelve hexadecimal digits, 00:25:90:aa:00:01, or leave it out."
+                "macs: {shown:?} is not a valid MAC address. Use twelve hexadecimal digits, such \
+                 as 00:25:90:aa:00:01, or leave it out."
             ))
         })?;
         if checked.contains(&mac) {
             return Err(Problem::invalid(format!(
-                "macs: {mac} stands there twice: each card has an address of its own."
+                "macs: {mac} is listed twice. List each address once."
             )));
         }
         checked.push(mac);
@@ -407,7 +405,8 @@ pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
 
 /// The name of a new node, and whether it was derived.
 fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
-    let invalid = |error: &dyn std::fmt::Display| Problem::invalid(error.to_string());
+    let invalid =
+        |error: &dyn std::fmt::Display| Problem::invalid(words::sentence(&error.to_string()));
     words::plain(&wish.domain)?;
     let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
     if !wish.fqdn.trim().is_empty() {
@@ -428,12 +427,14 @@ fn check_root(root: &str) -> Result<(), Problem> {
     // and logs.
     if deceiving(root).is_some() || root.contains(['\n', '\r', '\t']) {
         return Err(Problem::invalid(
-            "The root folder has a line's end or a character that can't be seen: leave it out, and give the folder a plain name.",
+            "The root folder has a line break, a tab or an invisible character. Use a folder name \
+             without it.",
         ));
     }
     if !path.is_absolute() || !plain || path.components().count() < 3 || root.len() > 4096 {
         return Err(Problem::invalid(format!(
-            "{:?} is no root folder for a node: give an absolute path at least two folders deep, without '..' (an example: /srv/nodes/web-1).",
+            "Invalid root folder {:?}. Use an absolute path at least two folders deep, without \
+             '..', such as /srv/nodes/web-1.",
             root.chars().take(200).collect::<String>()
         )));
     }
@@ -458,8 +459,8 @@ fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::invalid(format!(
-        "{root:?} and the folder that Gantry keeps its own data in, {data:?}, lie in one another, and scripts would write there: give the \
-         node a folder elsewhere, or one below {nodes:?}."
+        "The root folder {root:?} overlaps with Gantry's own data folder {data:?}, and scripts \
+         would write there. Use another folder, or one below {nodes:?}."
     )))
 }
 
@@ -521,7 +522,8 @@ mod tests {
             "/srv/nodes/a\0",
         ] {
             assert!(
-                check_root(hidden).is_err_and(|refused| refused.detail.contains("can't be seen")),
+                check_root(hidden)
+                    .is_err_and(|refused| refused.detail.contains("invisible character")),
                 "{hidden:?}"
             );
         }
@@ -540,7 +542,7 @@ mod tests {
         ] {
             let problem = check_apart(bad, data).unwrap_err();
             assert!(
-                problem.detail.contains("elsewhere")
+                problem.detail.contains("overlaps with Gantry's own data folder")
                     && problem.detail.contains("/var/nowhere/gantry/nodes"),
                 "{bad}"
             );

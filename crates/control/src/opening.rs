@@ -38,14 +38,16 @@ impl Control {
         actor.require_in_person()?;
         let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
         if anchors.len() > MAX_OPENED {
-            return Err(Problem::invalid(format!("Mark at most {MAX_OPENED} changes at a time.")));
+            return Err(Problem::invalid(format!(
+                "Mark at most {MAX_OPENED} changes as viewed per request."
+            )));
         }
         // The changes of a review are immutable, so the transaction need not read them again.
         let changes = changes(self, actor, id).await?;
         let mark = |anchor: Anchor| match changes.contents.get(&anchor) {
             Some(content) => Ok((anchor, *content)),
             None => Err(Problem::invalid(format!(
-                "Review {id} changes no document {anchor}: name policy, a deployment or a node, as deployment/ID or node/ID."
+                "Review {id} does not change {anchor}. Use policy, deployment/ID or node/ID."
             ))),
         };
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
@@ -92,7 +94,7 @@ async fn changes(control: &Control, actor: &Actor, id: SubmissionId) -> Result<C
     let by = control.beside(actor);
     let difference = changed(control, &by, &row, &documents).await?;
     let contents = by.work(move || contents(&difference)).await?.map_err(|error| {
-        tracing::error!(%error, "a change can't be written as JSON");
+        tracing::error!(%error, "cannot write a change as JSON");
         Problem::internal()
     })?;
     Ok(Changes { proposal: row.proposal, contents })

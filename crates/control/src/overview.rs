@@ -107,8 +107,9 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let row = reading::target(&mut view, number).await.map_err(from_store)?;
-        let row =
-            row.ok_or_else(|| Problem::not_found(format!("There is no target {number} yet.")))?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(format!("Target {number} does not exist. See the list of targets."))
+        })?;
         let (steps, applied) =
             reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
@@ -222,28 +223,24 @@ mod tests {
         assert_eq!(
             way(steps(2, 0, 0, 3, 0), 3, 1, 0),
             Way::UnderWay,
-            "another target's step runs, and they come after it"
+            "the running parent belongs to another target"
         );
-        assert_eq!(
-            way(steps(2, 0, 0, 3, 0), 3, 0, 0),
-            Way::UnderWay,
-            "what was before them is just done"
-        );
+        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "the parents are done");
         assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
         assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
         assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
         assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
-        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "it is held");
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "the deployment is on hold");
         assert_eq!(
             way(steps(0, 0, 0, 3, 0), 2, 0, 0),
             Way::Stuck,
-            "nothing is open, and one has not applied it"
+            "no run is open, but one step has not applied the target"
         );
         let far = InTheWay { moving: 0, resting: 10_000, more: true };
         assert_eq!(
             super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
             Way::UnderWay,
-            "what is beyond may run"
+            "steps outside of the hold can run"
         );
     }
 }

@@ -17,9 +17,7 @@ pub(crate) fn behind<S: Sort>(
     let Some(place) = place else { return Ok(None) };
     plain(place.as_str())?;
     if place.as_str().len() > LONGEST {
-        return Err(Problem::invalid(
-            "That is no place in a list: give what the page before says under next.",
-        ));
+        return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
     }
     place.keys(order).map(Some).map_err(refused)
 }

@@ -122,7 +122,7 @@ impl Token {
     pub(crate) fn random() -> Result<Self, Problem> {
         let mut bytes = [0u8; 32];
         rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|reason| {
-            tracing::error!(%reason, "the system gives no random numbers");
+            tracing::error!(%reason, "the system returned no random numbers");
             Problem::internal()
         })?;
         let mut text = String::with_capacity(2 * bytes.len());
@@ -217,7 +217,7 @@ pub struct People {
 }
 
 fn nobody(id: PersonId) -> Problem {
-    Problem::not_found(format!("There is no person {id}. The list of people has all of them."))
+    Problem::not_found(format!("Person {id} does not exist. See the list of people."))
 }
 
 /// A new session.
@@ -280,7 +280,10 @@ impl People {
             .await
             .map_err(failed)?
             .ok_or_else(|| {
-                Problem::conflict("name_taken", format!("There is a person {} already.", new.name))
+                Problem::conflict(
+                    "name_taken",
+                    format!("Person {} already exists. Choose another name.", new.name),
+                )
             })?;
         let detail = json!({"name": new.name, "kind": new.kind.as_str(), "permissions": words});
         people::append_audit(
@@ -303,11 +306,13 @@ impl People {
     pub async fn actor_by_name(&self, name: &str) -> Result<Actor, Problem> {
         let row = people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
         match row {
-            Some(row) if row.disabled => {
-                Err(Problem::forbidden(format!("{name} is disabled; an admin can change that.")))
-            }
+            Some(row) if row.disabled => Err(Problem::forbidden(format!(
+                "Person {name} is disabled. An admin can enable the account."
+            ))),
             Some(row) => Ok(Actor::of(row, None)),
-            None => Err(Problem::not_found(format!("There is no person {name}."))),
+            None => Err(Problem::not_found(format!(
+                "Person {name} does not exist. See the list of people."
+            ))),
         }
     }
 
@@ -422,21 +427,24 @@ impl People {
     }
 
     fn refuse(&self, visitor: &Visitor, why: Unspendable) -> Problem {
-        tracing::warn!(address = ?visitor.address, ?why, "a sign-in was refused");
+        tracing::warn!(address = ?visitor.address, ?why, "a sign-in with a link was rejected");
         self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
-            Unspendable::Used => {
-                ("sign_in_used", "This sign-in was used already. Each works once: ask for another.")
-            }
-            Unspendable::Expired => {
-                ("sign_in_expired", "This sign-in is too old or was taken back: ask for another.")
-            }
+            Unspendable::Used => (
+                "sign_in_used",
+                "This sign-in link was already used. Each link works once. Ask an admin for a new \
+                 one.",
+            ),
+            Unspendable::Expired => (
+                "sign_in_expired",
+                "This sign-in link has expired or was revoked. Ask an admin for a new one.",
+            ),
             Unspendable::Unknown => (
                 "sign_in_unknown",
-                "There is no such sign-in here. Look whether all of it was copied.",
+                "This sign-in link does not exist. Check that you copied all of it.",
             ),
         };
-        Problem::new(401, code, "This does not sign you in", detail)
+        Problem::new(401, code, "Sign-in failed", detail)
     }
 
     /// The actor of a session's token. `None` if the session is invalid or has ended.
@@ -449,7 +457,8 @@ impl People {
         };
         self.visits.take(hash_of(token)).map_err(|wait| {
             let detail = format!(
-                "A session may ask {SESSION_REQUESTS} times a minute, in all its tabs. Try again in {}.",
+                "A session can send {SESSION_REQUESTS} requests per minute, in all its tabs \
+                 together. Try again in {}.",
                 many(wait.as_secs().max(1), "second")
             );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
@@ -553,7 +562,7 @@ impl People {
         if by.is_some_and(|actor| actor.person == person) {
             return Err(Problem::conflict(
                 "own_account",
-                "Another admin has to disable your account, so that one is left.",
+                "You cannot disable your own account. Ask another admin.",
             ));
         }
         let mut transaction = self.begin_for(by).await?;
@@ -618,7 +627,8 @@ fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
 fn check_name(name: &str) -> Result<(), Problem> {
     if name == OWN_NAME {
         return Err(Problem::invalid(format!(
-            "{OWN_NAME} is how Gantry itself is called where it says who did what: nobody else can have that name. Choose another one."
+            "The name {OWN_NAME} is reserved, because Gantry uses it for itself in the audit. \
+             Choose another name."
         )));
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -628,7 +638,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
     match fits {
         true => Ok(()),
         false => Err(Problem::invalid(
-            "A person's name has 1 to 96 lower case letters, digits, '.', '_', '@' and '-', and starts with a letter or digit.",
+            "A person's name must have 1 to 96 lower-case letters, digits, '.', '_', '@' and '-'. \
+             It must start with a letter or digit.",
         )),
     }
 }
@@ -636,7 +647,8 @@ fn check_name(name: &str) -> Result<(), Problem> {
 /// Links and passwords share this counter, so a new link does not help.
 fn too_many_from_there(wait: Duration) -> Problem {
     let detail = format!(
-        "Signing in failed too often from your address, by passwords or by links. Try again in {}; until then no link works from there either.",
+        "Too many sign-ins from your address failed, with passwords or links. Try again in {}. \
+         Until then, links do not work from your address either.",
         minutes(wait)
     );
     too_many_attempts(detail, wait)
@@ -645,7 +657,8 @@ fn too_many_from_there(wait: Duration) -> Problem {
 /// This counter is for passwords only, so a link still works.
 fn too_many_by_name(wait: Duration) -> Problem {
     let detail = format!(
-        "The password of that name was wrong too often. Try again in {}, or come in by a one-time link, which an admin makes.",
+        "The password of this name was wrong too often. Try again in {}, or ask an admin for a \
+         one-time sign-in link.",
         minutes(wait)
     );
     too_many_attempts(detail, wait)
@@ -842,12 +855,12 @@ mod tests {
                 .expect("a count");
         assert_eq!(left, people::MOST_SESSIONS);
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
-        let actor = house.actor(&last).await.expect("who came last is in");
+        let actor = house.actor(&last).await.expect("the newest session is valid");
         assert!(house.actor(&first).await.is_some(), "used since");
         assert_eq!(
             house.people.sessions(&actor).await.expect("a list").len(),
             100,
-            "all of them are told"
+            "all sessions are listed"
         );
         let first =
             house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
@@ -878,7 +891,7 @@ mod tests {
             )
             .await;
         house.actor(&session).await.expect("an actor");
-        assert!(seen().await.0 > 49.0, "too early to note it");
+        assert!(seen().await.0 > 49.0, "too early to store it");
         house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = house.actor(&session).await.expect("an actor");
         let (ago, left) = seen().await;
@@ -887,7 +900,7 @@ mod tests {
             .change("UPDATE session SET last_seen_at = now() - interval '61 s', expires_at = now() + interval '90 s'")
             .await;
         assert!(house.people.still_looks(&actor).await.expect("an answer"));
-        assert!(seen().await.0 > 60.0, "asking whether it holds is no visit");
+        assert!(seen().await.0 > 60.0, "a check of the session is not a visit");
         house.actor(&session).await.expect("an actor");
         assert!(seen().await.1 <= 90.0);
     }
@@ -903,23 +916,23 @@ mod tests {
                 .await
                 .expect("a row")
         };
-        assert_eq!(ago().await, None, "never here");
+        assert_eq!(ago().await, None, "no visit yet");
         let session = house.session().await;
-        assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in is being here");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in counts as a visit");
         house.change("UPDATE visit SET at = now() - interval '1 h'").await;
         house.actor(&session).await.expect("an actor");
         assert!(
             ago().await.is_some_and(|ago| ago > 3500.0),
-            "as seldom as the session's own last visit is noted"
+            "stored as rarely as the last visit of the session"
         );
         house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
         let actor = house.actor(&session).await.expect("an actor");
         assert!(ago().await.is_some_and(|ago| ago < 30.0));
         house.people.sign_out(&actor).await.expect("to sign out");
-        assert!(ago().await.is_some_and(|ago| ago < 30.0), "it outlives the session");
+        assert!(ago().await.is_some_and(|ago| ago < 30.0), "the visit outlives the session");
         house.change("UPDATE visit SET at = now() + interval '1 h'").await;
         house.session().await;
-        assert!(ago().await.is_some_and(|ago| ago < 0.0), "what is later stays");
+        assert!(ago().await.is_some_and(|ago| ago < 0.0), "a later visit is not overwritten");
     }
 
     #[tokio::test]
@@ -947,7 +960,7 @@ mod tests {
         let unused = house.link().await;
         let actor = house.actor(&one).await.expect("an actor");
         house.people.sign_out(&actor).await.expect("to sign out");
-        house.people.sign_out(&actor).await.expect("twice is fine");
+        house.people.sign_out(&actor).await.expect("a second call is no error");
         assert_eq!(house.actor(&one).await, None);
         let actor = house.actor(&two).await.expect("an actor");
         assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
@@ -976,10 +989,10 @@ mod tests {
         let problem =
             house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
-        assert!(problem.detail.contains("no link works"), "{problem}");
+        assert!(problem.detail.contains("links do not work"), "{problem}");
         assert!(
             house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_ok(),
-            "not spent, and others come in"
+            "the link is not used up, and other addresses can sign in"
         );
     }
 
@@ -997,7 +1010,10 @@ mod tests {
             .await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
-        assert!(refused.to_string().contains(&format!("be called {OWN_NAME}")), "{refused}");
+        assert!(
+            refused.to_string().contains(&format!("have the name \"{OWN_NAME}\"")),
+            "{refused}"
+        );
         house
             .people
             .create_person(None, &NewPerson::human("gantry-ci", []))

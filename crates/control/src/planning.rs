@@ -41,7 +41,7 @@ impl Control {
         if row.state != "open" {
             return Err(Problem::conflict(
                 "not_planned",
-                "This proposal is closed, so it is planned no more.",
+                "This proposal is closed, so it has no plan.",
             ));
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
@@ -139,6 +139,6 @@ fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem
 }
 
 fn unsaid(error: serde_json::Error) -> Problem {
-    tracing::error!(%error, "a plan can't be written as JSON");
+    tracing::error!(%error, "cannot write a plan as JSON");
     Problem::internal()
 }

@@ -90,9 +90,9 @@ impl Present {
             let hint = engine::plan::resolve::nearest(name, names);
             let hint = match hint {
                 Some(name) => format!("Did you mean {name:?}?"),
-                None => "The list of deployments has all of them, by name.".to_owned(),
+                None => "See the list of deployments.".to_owned(),
             };
-            Problem::not_found(format!("There is no deployment {name:?}. {hint}"))
+            Problem::not_found(format!("Deployment {name:?} does not exist. {hint}"))
         })
     }
 
@@ -176,7 +176,9 @@ impl Kept {
     pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
         let head = intent::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
-            Problem::unavailable("This database has no genesis yet: start `gantry server` or `gantry up` on it once.")
+            Problem::unavailable(
+                "This database has no target yet. Start `gantry server` or `gantry up` on it once.",
+            )
         })?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = intent::bare_nodes(on).await.map_err(from_store)?;
@@ -229,7 +231,7 @@ impl Kept {
             Ok::<_, CatalogError>(skeleton)
         });
         making.await?.map_err(|error| {
-            tracing::error!(%error, "the catalog lacks what the blueprint pins");
+            tracing::error!(%error, "the catalog lacks an object that the blueprint pins");
             Problem::internal()
         })
     }

@@ -18,32 +18,33 @@ pub(crate) fn from_store(error: StoreError) -> Problem {
         return refused(refusal, inner);
     }
     if has_nul(&error) {
-        tracing::warn!(%error, "a text with a NUL was refused by the database");
+        tracing::warn!(%error, "the database rejected a text with a NUL character");
         return Problem::invalid(
-            "A text has the character U+0000, which can't be kept or looked for: leave it out.",
+            "A text has the character U+0000, which cannot be stored or searched for. Remove it.",
         );
     }
     if is_away(&error) {
-        tracing::warn!(%error, "the database is away");
+        tracing::warn!(%error, "the database is not available");
         return Problem::unavailable(
-            "The database does not answer at the moment. Nothing was changed; try again in a minute. Runs that are under way go on.",
+            "The database does not answer at the moment. Nothing was changed. Try again in a \
+             minute. Open runs continue.",
         );
     }
-    tracing::error!(%error, "a statement failed");
+    tracing::error!(%error, "a database statement failed");
     Problem::internal()
 }
 
 pub(crate) fn no_run(run: RunId) -> Problem {
-    Problem::not_found(format!("There is no run {run}. The list of runs has all of them."))
+    Problem::not_found(format!("Run {run} does not exist. See the list of runs."))
 }
 
 pub(crate) fn no_review(review: SubmissionId) -> Problem {
-    Problem::not_found(format!("There is no review {review}. The list of reviews has all of them."))
+    Problem::not_found(format!("Review {review} does not exist. See the list of reviews."))
 }
 
 pub(crate) fn no_proposal(proposal: ProposalId) -> Problem {
     Problem::not_found(format!(
-        "There is no proposal {proposal}. The list of proposals has those that are open."
+        "Proposal {proposal} does not exist. See the list of open proposals."
     ))
 }
 
@@ -54,9 +55,10 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
     if !is_away(&error) {
         return from_store(error);
     }
-    tracing::warn!(%error, "the database was lost at the end of a transaction");
+    tracing::warn!(%error, "the connection to the database was lost during a commit");
     Problem::unknown_outcome(
-        "The database was lost just when this was kept, so it is not known whether it was. Look before you try again.",
+        "The connection to the database was lost while the change was stored. It is not known \
+         whether it was stored. Check before you try again.",
     )
 }
 
@@ -106,22 +108,7 @@ fn hint(error: &sqlx::Error) -> String {
 /// The problem for a refusal by a database guard. The guards' messages are written for users.
 fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
-    let text = match refusal {
-        // For these the message alone does not tell the solution, so add the hint.
-        Refusal::LastAdmin
-        | Refusal::ApprovalBarred
-        | Refusal::NotSigned
-        | Refusal::TooManyPasskeys
-        | Refusal::PasskeyNotConfirmed
-        | Refusal::ForeignSignature
-        | Refusal::MayNotConfirm
-        | Refusal::RecordOutsideCommit
-        | Refusal::OtherRecord
-        | Refusal::FactorNeeded
-        | Refusal::CodeUsed
-        | Refusal::NodeBusy => format!("{text}.{}", hint(error)),
-        _ => text,
-    };
+    let text = format!("{text}.{}", hint(error));
     let code = match refusal {
         Refusal::BaseMoved | Refusal::NotTheNext => "base_moved",
         Refusal::ProposalMovedOn => "not_newest",
@@ -198,7 +185,7 @@ mod tests {
         assert_eq!(
             from_store(failed.into()).status,
             500,
-            "any other statement that fails is ours to mend"
+            "any other failed statement is an internal error"
         );
     }
 }

@@ -63,7 +63,9 @@ impl Control {
             let name = present.name_of(row.deployment);
             let mut problem = Problem::conflict(
                 ON_DEPLOYMENT,
-                format!("Proposal {id} is on {name}: look at its board."),
+                format!(
+                    "Proposal {id} belongs to deployment {name}. Open the board of that deployment."
+                ),
             );
             problem.errors = vec![Finding { at: "deployment".into(), detail: name }];
             return Err(problem);
@@ -106,12 +108,12 @@ impl Control {
         let (content, deployment) =
             new.or(known.map(|known| (known.role, known.deployment))).ok_or_else(|| {
                 Problem::not_found(format!(
-                    "{} carries no {noderole} any more.",
+                    "Node {} no longer has the noderole {noderole}.",
                     node_name(&present, node)
                 ))
             })?;
         let role = present.catalog.role(content).map_err(|error| {
-            tracing::error!(%error, "a pinned role is missing");
+            tracing::error!(%error, "a pinned role is not in the catalog");
             Problem::internal()
         })?;
         let set =
@@ -178,7 +180,7 @@ async fn opened(
     if row.state != "open" {
         return Err(Problem::conflict(
             "closed",
-            format!("Proposal {id} is {}: open another one.", row.state),
+            format!("Proposal {id} is {}. Open a new proposal.", row.state),
         ));
     }
     let edits = intent::edits(on, id).await.map_err(from_store)?;

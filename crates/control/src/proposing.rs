@@ -142,19 +142,20 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
     let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
-        .map_err(|error| Problem::conflict("plan", error.to_string()))?;
+        .map_err(|error| Problem::conflict("plan", words::sentence(&error.to_string())))?;
     let projection = project(
         &present.blueprint,
         &materialised.blueprint,
         &materialised.changes,
         &present.catalog,
     )
-    .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
+    .map_err(|error| Problem::conflict("catalog", words::sentence(&error.to_string())))?;
     let difference = difference(&present.blueprint, &materialised.blueprint, &materialised.changes)
-        .map_err(|error| Problem::conflict("data", error.to_string()))?;
+        .map_err(|error| Problem::conflict("data", words::sentence(&error.to_string())))?;
     let policy =
         effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
-    let policy = policy.map_err(|error| Problem::conflict("policy", error.to_string()))?;
+    let policy =
+        policy.map_err(|error| Problem::conflict("policy", words::sentence(&error.to_string())))?;
     let mut planned = Planned {
         effects,
         along,
@@ -232,8 +233,9 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.deployments.get(&deployment);
-        let found =
-            found.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        let found = found.ok_or_else(|| {
+            Problem::not_found("This deployment no longer exists. See the list of deployments.")
+        })?;
         actor.require_in(Permission::Operator, deployment)?;
         let mut transaction = self.begin().await?;
         let (id, new) = intent::ensure_proposal(&mut transaction, deployment, actor.person)
@@ -268,12 +270,18 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
         let found = present.skeleton.nodes.get(&node);
-        let found = found.ok_or_else(|| Problem::not_found("There is no such node any more."))?;
+        let found = found.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
         actor.require_in(Permission::Operator, found.deployment)?;
         if found.phantom {
             return Err(Problem::conflict(
                 "phantom",
-                format!("{} stands for a deployment: propose on that deployment.", found.fqdn),
+                format!(
+                    "Node {} is the phantom node of a deployment. Propose the change on that \
+                     deployment.",
+                    found.fqdn
+                ),
             ));
         }
         let mut transaction = self.begin().await?;
@@ -310,7 +318,7 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > MAX_EDITS_PER_CALL {
             return Err(Problem::invalid(format!(
-                "Send 1 to {MAX_EDITS_PER_CALL} edits at a time."
+                "Send 1 to {MAX_EDITS_PER_CALL} edits per request."
             )));
         }
         edits.iter().try_for_each(words::well_formed)?;
@@ -369,9 +377,9 @@ impl Control {
                 (false, true) => EditError::PhantomTaken(phantom),
                 (false, false) => continue,
             };
-            let detail = refused.to_string();
+            let detail = words::sentence(&refused.to_string());
             let mut problem =
-                Problem::new(422, "edit_refused", "The edit can't take effect", detail.clone());
+                Problem::new(422, "edit_refused", "The edit cannot take effect", detail.clone());
             problem.errors.push(Finding { at: format!("edit {at}"), detail });
             return Err(problem);
         }
@@ -391,7 +399,8 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_edits",
                 format!(
-                    "A proposal has at most {MAX_EDITS} edits: submit this one and open another."
+                    "A proposal can have at most {MAX_EDITS} edits. Submit this one and open \
+                     another."
                 ),
             ));
         }
@@ -400,14 +409,19 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_nodes",
                 format!(
-                    "The lists of a proposal name at most {MAX_SINGLES} nodes in all: submit this one and open another."
+                    "The edits of a proposal can list at most {MAX_SINGLES} nodes in total. Submit \
+                     this one and open another."
                 ),
             ));
         }
         let findings = objections_aside(by, present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
-        let mut problem =
-            Problem::new(422, "edit_refused", "The edit can't take effect", finding.detail.clone());
+        let mut problem = Problem::new(
+            422,
+            "edit_refused",
+            "The edit cannot take effect",
+            finding.detail.clone(),
+        );
         problem.errors = findings;
         Err(problem)
     }
@@ -439,11 +453,12 @@ impl Control {
                         .map_err(|problem| problem.detail),
                 });
                 if let Err(detail) = checked {
+                    let detail = words::sentence(&words::capital(&detail));
                     let mut problem = Problem::new(
                         422,
                         "edit_refused",
-                        "The edit can't take effect",
-                        words::capital(&detail),
+                        "The edit cannot take effect",
+                        detail.clone(),
                     );
                     problem.errors.push(Finding { at: format!("edit {new}"), detail });
                     return Err(problem);
@@ -496,8 +511,7 @@ impl Control {
                 intent::redo_edit(&mut transaction, proposal, version, actor.person).await,
             )
         };
-        let nothing =
-            if back { "There is no edit to take back." } else { "There is no edit to bring back." };
+        let nothing = if back { "There is no edit to undo." } else { "There is no edit to redo." };
         let (version, edit) = match moved.map_err(from_store)? {
             Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
@@ -570,7 +584,7 @@ impl Control {
         let title = words::plain(&title)?;
         if title.is_empty() || title.chars().count() > limits::TITLE {
             return Err(Problem::invalid(format!(
-                "Give the change a title of 1 to {} characters: reviewers see it in their list.",
+                "The title must have 1 to {} characters. Reviewers see it in their list.",
                 limits::TITLE
             )));
         }
@@ -620,7 +634,7 @@ impl Control {
             ));
         }
         let internal = |error: serde_json::Error| {
-            tracing::error!(%error, "a plan can't be written as JSON");
+            tracing::error!(%error, "cannot write a plan as JSON");
             Problem::internal()
         };
         let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
@@ -701,7 +715,7 @@ impl Control {
         if same {
             return Err(Problem::conflict(
                 "submitted_already",
-                format!("This version waits for review already, as review {known}."),
+                format!("This version is already submitted, as review {known}."),
             ));
         }
         let raised =
@@ -718,7 +732,7 @@ impl Control {
     ) -> Result<Lift, Problem> {
         actor.require(Permission::Viewer)?;
         if nodes.is_empty() || nodes.len() > MAX_LIFTED {
-            return Err(Problem::invalid(format!("Lift 1 to {MAX_LIFTED} nodes at a time.")));
+            return Err(Problem::invalid(format!("Send 1 to {MAX_LIFTED} nodes per request.")));
         }
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -790,20 +804,22 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
     let refused = || effects.refused.iter().filter(|r| r.edit >= first);
-    let found =
-        |seq: u32, detail: String| Finding { at: format!("edit {}", seq - first + 1), detail };
+    let found = |seq: u32, detail: &str| Finding {
+        at: format!("edit {}", seq - first + 1),
+        detail: words::sentence(detail),
+    };
     // An unknown object is not out of scope. That error would send people to another proposal.
     let is_nowhere = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
     let outside = outside.into_iter().filter(|seq| !is_nowhere(*seq));
     let mut findings: Vec<Finding> =
-        outside.map(|seq| found(seq, out_of_scope(present, scope))).collect();
-    findings.extend(refused().map(|r| found(r.edit, r.reason.clone())));
+        outside.map(|seq| found(seq, &out_of_scope(present, scope))).collect();
+    findings.extend(refused().map(|r| found(r.edit, &r.reason)));
     if findings.is_empty()
         && let Some(other) = beyond(&present.skeleton, scope, &effects)
     {
         findings.push(Finding {
             at: format!("edit {}", edits.len()),
-            detail: reaches(present, scope, &other),
+            detail: words::sentence(&reaches(present, scope, &other)),
         });
     }
     findings
@@ -812,28 +828,27 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
 fn closed(state: &str) -> Problem {
     Problem::conflict(
         "version",
-        format!(
-            "This proposal was {state} and takes nothing more: propose anew on what is there now."
-        ),
+        format!("This proposal was {state} and accepts no more edits. Open a new proposal."),
     )
 }
 
 pub(crate) fn moved_on() -> Problem {
     Problem::conflict(
         "version",
-        "Somebody changed or closed this proposal since you looked: the page shows its newest state. Try again on that.",
+        "This proposal was changed or closed after you loaded it. Reload it, then try again.",
     )
 }
 
 fn out_of_scope(present: &Present, scope: Scope) -> String {
     match scope {
         Scope::Node(node) => format!(
-            "this proposal is on node {} alone: it binds what the node's deployments have, unbinds, sets data, runs again, sets \
-             its connection or hints, or gives it up; propose on the deployment for this",
+            "This proposal is only for node {}, so it can only change that node and its noderoles. \
+             Propose this change on the deployment",
             node_name(present, node)
         ),
         Scope::Deployment(deployment) => format!(
-            "this proposal is on {}: it changes that deployment and those below it; propose on the other one for this",
+            "This proposal is only for deployment {} and the deployments below it. Propose this \
+             change on the other deployment",
             present.name_of(deployment)
         ),
     }
@@ -846,13 +861,14 @@ fn reaches(present: &Present, scope: Scope, other: &Beyond) -> String {
     };
     match other {
         Beyond::Machine(other) => format!(
-            "this proposal is on node {node} alone, and {other} would change with it; propose on its deployment for this"
+            "This proposal is only for node {node}, but {other} would change too. Propose this \
+             change on the deployment"
         ),
         Beyond::Service { role, deployment } => {
             let deployment = present.name_of(*deployment);
             format!(
-                "this proposal is on node {node} alone, and {role} is a service that stands for {deployment} as a whole; propose on \
-                 {deployment} for this"
+                "This proposal is only for node {node}, but {role} is a service of the whole \
+                 deployment {deployment}. Propose this change on {deployment}"
             )
         }
     }
@@ -876,7 +892,8 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
     let mut problem = Problem::conflict(
         "out_of_scope",
         format!(
-            "Edit {} ({}) reaches outside of this proposal by now: {reason}. Take it back, then submit.",
+            "Edit {} ({}) is no longer in the scope of this proposal. {reason}. Undo it, then \
+             submit.",
             first.seq,
             names.edit(&first.edit)
         ),
@@ -885,7 +902,7 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
         rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
     let finding = |stray: &&NumberedEdit| Finding {
         at: format!("edit {}, by {}", stray.seq, by.get(&stray.seq).copied().unwrap_or_default()),
-        detail: format!("{}: {reason}", names.edit(&stray.edit)),
+        detail: format!("{}: {reason}.", names.edit(&stray.edit)),
     };
     problem.errors = strays.iter().map(finding).collect();
     Err(problem)
@@ -909,7 +926,8 @@ fn within(
     Err(Problem::conflict(
         "outside_base",
         format!(
-            "Its effects reach {named}, which its review would not cover: {}. Take back what reaches there, then submit.",
+            "The proposal affects {named}, which its review does not cover. {}. Undo the edits \
+             that affect it, then submit.",
             out_of_scope(present, row.scope())
         ),
     ))
@@ -924,13 +942,14 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
         let mut problem = Problem::conflict(
             "edit_refused",
             format!(
-                "Edit {} can't take effect: {}. Take it back, then submit.",
-                first.edit, first.reason
+                "Edit {} cannot take effect: {} Undo it, then submit.",
+                first.edit,
+                words::sentence(&first.reason)
             ),
         );
         let finding = |r: &engine::plan::Refusal| Finding {
             at: format!("edit {}", r.edit),
-            detail: r.reason.clone(),
+            detail: words::sentence(&r.reason),
         };
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
@@ -939,7 +958,7 @@ fn submittable(planned: &Planned) -> Result<(), Problem> {
     if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
         return Err(Problem::conflict(
             "empty",
-            "There is nothing to review: the proposal changes nothing.",
+            "There is nothing to review, because the proposal changes nothing. Add an edit first.",
         ));
     }
     Ok(())
@@ -996,9 +1015,9 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
 fn waves(consequences: &Consequences) -> Vec<WaveView> {
     let item = |group: &WaveGroup| {
         let together = match group.at_once {
-            Some(1) => ", one by one".to_owned(),
+            Some(1) => ", one at a time".to_owned(),
             Some(n) => format!(", {n} at a time"),
-            None if group.instant => ", at once".to_owned(),
+            None if group.instant => ", immediate".to_owned(),
             None => String::new(),
         };
         if group.is_whole() {

@@ -24,7 +24,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Refuses addresses that the policy forbids.
 pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<(), Problem> {
     addresses.iter().try_for_each(|address| {
-        let refused = |why| Problem::invalid(format!("addresses: {address:?} is refused: {why}."));
+        let refused =
+            |why| Problem::invalid(format!("addresses: {address:?} is not allowed: {why}."));
         policy.check_record(address, port).map_err(refused)
     })
 }
@@ -53,7 +54,7 @@ impl Added {
                 ADDRESSES_A_MINUTE,
                 "minute",
                 wait,
-                ", or add many nodes as one text (POST /api/v1/nodes/many)",
+                ", or add many nodes in one request (POST /api/v1/nodes/many)",
             )
         })?;
         self.of_text(person, count)
@@ -70,7 +71,8 @@ impl Added {
 fn refused(most: u32, time: &str, wait: Duration, more: &str) -> Problem {
     let wait_text = many(wait.as_secs().max(1), "second");
     let detail = format!(
-        "A person may add {most} addresses of nodes within one {time}. Try again in {wait_text}{more}."
+        "A person can add at most {most} addresses of nodes within one {time}. Try again in \
+         {wait_text}{more}."
     );
     Problem::new(429, "too_many_addresses", "Too many addresses", detail).again_after(wait)
 }
@@ -98,7 +100,7 @@ mod tests {
             let refused = check(&policy, &listed(address), 22).unwrap_err();
             assert_eq!(refused.status, 400);
             assert!(
-                refused.detail.starts_with(&format!("addresses: {address:?} is refused: ")),
+                refused.detail.starts_with(&format!("addresses: {address:?} is not allowed: ")),
                 "{refused:?}"
             );
         }
@@ -115,7 +117,7 @@ mod tests {
         added.of_record(person, 0).unwrap();
         added.of_record(other, 1).unwrap();
         let left = (ADDRESSES_AN_HOUR - ADDRESSES_A_MINUTE) as usize;
-        assert!(added.of_text(person, left + 1).is_err(), "refused as a whole");
+        assert!(added.of_text(person, left + 1).is_err(), "all of them are rejected");
         added.of_text(person, left).unwrap();
         assert!(added.of_text(person, 1).unwrap_err().detail.contains("within one hour"));
         assert_eq!(usize::try_from(ADDRESSES_AN_HOUR), Ok(INVENTORY * ADDRESSES));

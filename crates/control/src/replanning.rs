@@ -35,7 +35,7 @@ use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
 use crate::reviewing::{changed, moved_base, moved_documents, named, risks_of};
-use crate::{Control, done};
+use crate::{Control, done, words};
 
 /// How long after a commit further submissions are replanned. The caller waits for the last one
 /// that began; the sweep handles the rest.
@@ -48,7 +48,7 @@ impl Control {
     /// tries again.
     pub(crate) async fn replan_at_once(&self) {
         if let Err(problem) = self.replan_until(Instant::now() + AT_ONCE).await {
-            tracing::warn!(%problem, "what rests on the commit is planned anew by the next sweep");
+            tracing::warn!(%problem, "cannot replan after a commit, the next sweep tries again");
         }
     }
 
@@ -73,7 +73,7 @@ impl Control {
             match self.replan(id).await {
                 Ok(done) => planned += usize::from(done),
                 Err(problem) => {
-                    tracing::warn!(%problem, submission = %id, "it could not be planned anew yet")
+                    tracing::warn!(%problem, submission = %id, "cannot replan a submission yet")
                 }
             }
         }
@@ -135,7 +135,11 @@ impl Control {
         intent::insert_replan(&mut transaction, &replan).await.map_err(from_store)?;
         note(&mut transaction, &replan).await?;
         done(transaction).await?;
-        tracing::info!(submission = %id, after = ?replan.after, "planned anew, because its base moved");
+        tracing::info!(
+            submission = %id,
+            after = ?replan.after,
+            "replanned a submission, because its base changed"
+        );
         Ok(true)
     }
 
@@ -220,11 +224,18 @@ async fn unchanged(
         old.symmetric_difference(&now).map(|change| named(present, change)).collect();
     let mut findings: Vec<Finding> = ids
         .into_iter()
-        .map(|name| finding(name, "It changed since, so this proposal would now change it differently than submitted."))
+        .map(|name| {
+            finding(
+                name,
+                "It has changed, so the proposal would now change it differently than submitted.",
+            )
+        })
         .collect();
     if before.new_policy != new.new_policy {
-        findings
-            .push(finding("the policy".into(), "It would now become another one than submitted."));
+        findings.push(finding(
+            "the policy".into(),
+            "The policy would now differ from the submitted one.",
+        ));
     }
     let uncovered =
         base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
@@ -236,7 +247,7 @@ async fn unchanged(
     if findings.is_empty() && !same {
         findings.push(finding(
             "the whole change".into(),
-            "It would now have other effects or risks than submitted.",
+            "The change would now have other effects or risks than submitted.",
         ));
     }
     if findings.is_empty() {
@@ -244,7 +255,7 @@ async fn unchanged(
     }
     let mut problem = Problem::conflict(
         "changed_since",
-        "What the proposal changes is no longer what was submitted.",
+        "The proposal would now make other changes than the submitted ones.",
     );
     problem.errors = findings;
     Ok(Err(problem))
@@ -268,8 +279,9 @@ fn refused(
             |row| format!("edit {seq}, by {}", row.actor_name),
         )
     };
-    let mut findings: Vec<Finding> =
-        of_edits.map(|r| Finding { at: name(r.edit), detail: r.reason.clone() }).collect();
+    let mut findings: Vec<Finding> = of_edits
+        .map(|r| Finding { at: name(r.edit), detail: words::sentence(&r.reason) })
+        .collect();
     if findings.is_empty() {
         findings = problem.errors;
     }
@@ -309,7 +321,7 @@ async fn in_words(
     }
     let word = |kind| match kind {
         VerdictKind::Approve => "approved",
-        VerdictKind::RequestChanges => "asked for changes",
+        VerdictKind::RequestChanges => "requested changes",
         VerdictKind::Reject => "rejected",
     };
     Ok(Replanned {

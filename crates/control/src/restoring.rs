@@ -42,8 +42,8 @@ impl Control {
         if id == present.system()? {
             return Err(Problem::conflict(
                 "system",
-                "system holds what all share, and what is below it would have to go back with it: restore the deployments \
-                 one by one.",
+                "Deployment system cannot be restored, because all deployments depend on it. \
+                 Restore the other deployments one at a time.",
             ));
         }
         // Planning time grows with the size of the cluster, so meanwhile this has neither a
@@ -66,7 +66,8 @@ impl Control {
             return Err(Problem::conflict(
                 "nothing_to_restore",
                 format!(
-                    "{deployment} is as it was at target {target}: there is nothing to restore."
+                    "There is nothing to restore, because deployment {deployment} is the same as \
+                     at target {target}."
                 ),
             ));
         }
@@ -129,7 +130,7 @@ fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     }
     Err(Problem::conflict(
         "proposal_open",
-        format!("A proposal with edits is open on {deployment}: submit it or discard it first."),
+        format!("A proposal with edits is open on {deployment}. Submit it or discard it first."),
     ))
 }
 
@@ -161,22 +162,22 @@ pub(crate) async fn left_out(
 }
 
 fn not_restorable(error: &RestoreError) -> Problem {
-    let detail = error.to_string();
+    let detail = words::sentence(&error.to_string());
     Problem::conflict("not_restorable", detail)
 }
 
 fn lost(deployment: &str, target: TargetNo, missing: &[Missing], everything: bool) -> Problem {
-    let what = words::count(missing.len(), "thing");
+    let what = words::count(missing.len(), "item");
     let todo = match everything {
-        true => "nothing else differs from then",
-        false => "restore without them, or bring about first what they need",
+        true => "Nothing else differs from that target",
+        false => "Restore without them, or add what they require first",
     };
     let detail =
-        format!("{what} of {deployment} at target {target} can't be brought back; {todo}.");
+        format!("Cannot restore {what} of deployment {deployment} from target {target}. {todo}.");
     let mut problem = Problem::conflict("not_restorable", detail);
     problem.errors = missing
         .iter()
-        .map(|lost| Finding { at: lost.what.clone(), detail: lost.reason.clone() })
+        .map(|lost| Finding { at: lost.what.clone(), detail: words::sentence(&lost.reason) })
         .collect();
     problem
 }

@@ -262,11 +262,13 @@ impl Control {
             .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
-            return Err(Problem::invalid("Say what should be different: the author reads it."));
+            return Err(Problem::invalid(
+                "Enter a reason, so that the author knows what to change.",
+            ));
         }
         if reason.chars().count() > limits::VERDICT {
             return Err(Problem::invalid(format!(
-                "A reason has at most {} characters.",
+                "The reason is too long. Use at most {} characters.",
                 limits::VERDICT
             )));
         }
@@ -374,7 +376,7 @@ pub(crate) async fn places(
 pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
     match &actor.token {
         None => Ok(()),
-        Some(_) => Err("No token gives a verdict: whoever reviews signs in and looks.".into()),
+        Some(_) => Err("Tokens cannot give a verdict. Sign in as a person to review.".into()),
     }
 }
 
@@ -393,15 +395,15 @@ pub(crate) fn may_commit(
     gate: &GateState,
 ) -> Result<(), String> {
     if let Some(target) = case.row.target {
-        return Err(format!("It is committed already, as target {target}."));
+        return Err(format!("This review is already committed, as target {target}."));
     }
     if !commits(actor, places) {
         let somewhere = [Permission::Operator, Permission::Reviewer]
             .into_iter()
             .any(|p| actor.may_somewhere(p));
-        let place = if somewhere { " wherever it changes something" } else { "" };
+        let place = if somewhere { " in all affected deployments" } else { "" };
         return Err(format!(
-            "Your account may not commit: that takes the operator or the reviewer permission{place}. {}",
+            "You cannot commit this review without the permission operator or reviewer{place}. {}",
             case.facts.helpers.to_commit()
         ));
     }
@@ -531,7 +533,7 @@ pub(crate) async fn policies(
     let bodies = intent::bodies(on, &[hash]).await.map_err(from_store)?;
     let new = bodies.get(&hash).ok_or_else(Problem::internal)?;
     let new: Policy = serde_json::from_slice(new).map_err(|error| {
-        tracing::error!(%error, "a submission's policy can't be read");
+        tracing::error!(%error, "cannot read the policy of a submission");
         Problem::internal()
     })?;
     Ok(Sides::differing(old.as_ref(), Some(&new)))
@@ -569,7 +571,8 @@ pub(crate) fn difference_of(
     is: &Blueprint,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
-    difference(was, is, documents).map_err(|error| Problem::conflict("data", error.to_string()))
+    difference(was, is, documents)
+        .map_err(|error| Problem::conflict("data", words::sentence(&error.to_string())))
 }
 
 /// The documents that a change touches, before and after.
@@ -605,7 +608,7 @@ pub(crate) async fn sides(
                 false => blueprint.load_node(hash, body),
             };
             read.map_err(|error| {
-                tracing::error!(%error, "a submission's document can't be read");
+                tracing::error!(%error, "cannot read a document of a submission");
                 Problem::internal()
             })?;
         }

@@ -148,7 +148,7 @@ fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
 fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
     let of: Vec<&str> = of.iter().map(|barclamp| barclamp.as_str()).collect();
     Problem::not_found(format!(
-        "The barclamp {} has no role {} in its newest version: {} has one.",
+        "The barclamp {} has no role {} in its newest version. Barclamps with this role: {}.",
         quoted(barclamp),
         quoted(name),
         of.join(", ")

@@ -22,7 +22,7 @@ pub(crate) fn checked(reason: &str) -> Result<&str, Problem> {
     let reason = words::plain(reason)?;
     if reason.is_empty() || reason.chars().count() > MAX_REASON {
         return Err(Problem::invalid(format!(
-            "Give a reason of 1 to {MAX_REASON} characters: it is kept in the audit."
+            "The reason must have 1 to {MAX_REASON} characters. It is stored in the audit."
         )));
     }
     Ok(reason)
@@ -31,9 +31,11 @@ pub(crate) fn checked(reason: &str) -> Result<&str, Problem> {
 pub(crate) fn from_change(error: ChangeError) -> Problem {
     match error {
         ChangeError::Store(error) => from_store(error),
-        ChangeError::Refused(refused) => Problem::conflict("state", refused.to_string()),
+        ChangeError::Refused(refused) => {
+            Problem::conflict("state", words::sentence(&refused.to_string()))
+        }
         ChangeError::Gone(_) | ChangeError::NotOpen(_) | ChangeError::NoNode(_) => {
-            Problem::conflict("state", error.to_string())
+            Problem::conflict("state", words::sentence(&error.to_string()))
         }
     }
 }
@@ -43,7 +45,7 @@ fn not_retried(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.said_of(called),
         ChangeError::Gone(_) => {
-            format!("{called} was removed: bind it again by a proposal if it is wanted")
+            format!("Noderole {called} was removed. To use it again, bind it with a proposal")
         }
         ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {
             return from_change(error);
@@ -53,13 +55,13 @@ fn not_retried(error: ChangeError, called: &str) -> Problem {
 }
 
 fn no_noderole() -> Problem {
-    Problem::not_found("There is no such noderole. It may have been removed.")
+    Problem::not_found("This noderole does not exist. It may have been removed.")
 }
 
 /// The error for a run that cannot be canceled because it is not open.
 async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
     Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
-        true => Problem::conflict("state", format!("Run {run} has ended already.")),
+        true => Problem::conflict("state", format!("Run {run} has already ended.")),
         false => no_run(run),
     })
 }
@@ -191,12 +193,16 @@ impl Control {
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         let rows = intent::deployment_rows(&mut transaction).await.map_err(from_store)?;
         let row = rows.iter().find(|row| row.id == deployment);
-        let row = row.ok_or_else(|| Problem::not_found("There is no such deployment any more."))?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found("This deployment no longer exists. See the list of deployments.")
+        })?;
         let by = held.then_some((actor.person, reason));
         if !intent::set_hold(&mut transaction, deployment, by).await.map_err(from_store)? {
             let detail = match &row.held {
-                Some((by, why)) => format!("{} is held already, by {by}: {why}", row.name),
-                None => format!("{} is not held.", row.name),
+                Some((by, why)) => {
+                    format!("Deployment {} is already on hold, by {by}: {why}", row.name)
+                }
+                None => format!("Deployment {} is not on hold.", row.name),
             };
             return Err(Problem::conflict("state", detail));
         }
@@ -236,7 +242,7 @@ impl Control {
         let reason = checked(&reason)?;
         if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
             return Err(Problem::invalid(format!(
-                "A priority is a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
+                "The priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}."
             )));
         }
         let mut transaction = self.begin().await?;
@@ -246,7 +252,10 @@ impl Control {
             .await
             .map_err(from_store)?
         {
-            return Err(Problem::conflict("state", "It has that priority already, or is gone."));
+            return Err(Problem::conflict(
+                "state",
+                "The deployment already has this priority, or no longer exists.",
+            ));
         }
         let detail = json!({"priority": priority, "reason": reason});
         intent::append_audit(
@@ -282,7 +291,7 @@ impl Control {
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
         if head.enabled == enabled {
             let word = if enabled { "on" } else { "off" };
-            return Err(Problem::conflict("state", format!("Execution is {word} already.")));
+            return Err(Problem::conflict("state", format!("Execution is already {word}.")));
         }
         let number = intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person)
             .await

@@ -60,7 +60,7 @@ impl Said {
         rest.truncate(room);
         lines.extend(rest);
         if more > 0 {
-            lines.push(format!("And {more} more; the changes have them all."));
+            lines.push(format!("And {more} more. The list of changes shows all of them."));
         }
         lines
     }
@@ -99,14 +99,14 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     }
     let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
     if downstream > 0 {
-        rest.push(format!("Downstream of that: {}.", words::count(downstream, "noderole")));
+        rest.push(format!("Affects downstream: {}.", words::count(downstream, "noderole")));
     }
     rest.extend(waits(effects));
     let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
     if !kept.is_empty() {
         let named = words::first_of(&kept, consequences.kept.count);
         rest.push(format!(
-            "What is applied stays, and the next run takes the new content or data: {named}."
+            "Does not run again now, but uses the new content or data in its next run: {named}."
         ));
     }
     rest.extend(lacks(consequences));
@@ -138,10 +138,10 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     match off.as_slice() {
         [] => {}
         [jig] => lines.push(format!(
-            "Switches jig {jig} off: nothing that needs it starts, in any deployment."
+            "Switches jig {jig} off: no step that needs it starts in any deployment."
         )),
         jigs => lines.push(format!(
-            "Switches jigs {} off: nothing that needs one of them starts, in any deployment.",
+            "Switches jigs {} off: no step that needs one of them starts in any deployment.",
             some_of(jigs)
         )),
     }
@@ -155,7 +155,8 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let its = if reached.len() == 1 { "its" } else { "their" };
         let nodes = some_nodes(&reached);
         lines.push(format!(
-            "Changes the connection of {nodes}: {its} steps run on the machine that the new connection names."
+            "Changes the connection of {nodes}: {its} steps run on the machine of the new \
+             connection."
         ));
     }
     lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
@@ -206,14 +207,14 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         |reason, nodes| {
             let reason = words::sentence(reason);
             format!(
-                "Gives up {}: all on {} counts as gone at once. Reason: {reason}",
+                "Expunges {}: everything on {} counts as removed immediately. Reason: {reason}",
                 some_nodes(nodes),
                 on(nodes)
             )
         },
         |_, nodes| {
             format!(
-                "Gives up {} for other reasons: all on {} counts as gone at once.",
+                "Expunges {} for other reasons: everything on {} counts as removed immediately.",
                 some_nodes(nodes),
                 on(nodes)
             )
@@ -237,14 +238,14 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         |deployment, roles| {
             let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
             format!(
-                "Takes {word} {} and {whose} data out of {}.",
+                "Removes {word} {} and {whose} data from {}.",
                 some_of(roles),
                 names.deployment(*deployment)
             )
         },
         |ids, roles| {
             format!(
-                "Takes roles {} and their data out of {}.",
+                "Removes roles {} and their data from {}.",
                 some_of(roles),
                 some_of(&deployments(ids))
             )
@@ -252,7 +253,7 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     ));
     for gone in effects.unpinned.iter().filter(|gone| gone.to.is_none()) {
         lines.push(format!(
-            "Takes barclamp {} out of use in {}.",
+            "Stops using barclamp {} in {}.",
             gone.barclamp,
             names.deployment(gone.deployment)
         ));
@@ -321,7 +322,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let (barclamp, to, from) = (&gone.barclamp, names.version(to), names.version(gone.from));
         let place = names.deployment(gone.deployment);
         lines.push(format!(
-            "Uses {barclamp} {to} in {place}, as the deployment above does, and {from} no more."
+            "Uses {barclamp} {to} instead of {from} in {place}, as the parent deployment does."
         ));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
@@ -330,7 +331,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     for (deployment, roles) in &bindable {
         lines.push(format!(
-            "Lets {} be bound in {}.",
+            "Makes {} available in {}.",
             some_of(roles),
             names.deployment(*deployment)
         ));
@@ -351,11 +352,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     if !brought.is_empty() {
         let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
         let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
-        lines.push(format!(
-            "Brings {} along: {}.",
-            words::count(came, "noderole"),
-            some_of(&roles)
-        ));
+        lines.push(format!("Also adds {}: {}.", words::count(came, "noderole"), some_of(&roles)));
     }
     lines.extend(moves(
         names,
@@ -387,7 +384,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         own.entry(&set.noderole.role).or_default().push(names.node(set.node));
     }
     for (role, nodes) in &own {
-        lines.push(format!("Sets the own data of {role} on {}.", some_nodes(nodes)));
+        lines.push(format!("Sets the data of {role} on {}.", some_nodes(nodes)));
     }
     lines
 }
@@ -402,7 +399,7 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
         used.iter().take(alone).map(|secret| words::capital(&format!("{secret}."))).collect();
     if used.len() > alone {
         lines.push(format!(
-            "Adds or replaces {} more uses of secrets; the effects list all of them.",
+            "Adds or replaces {} more uses of secrets. The list of effects shows all of them.",
             used.len() - alone
         ));
     }
@@ -430,11 +427,15 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
 fn waits(effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     if !effects.rewired.is_empty() {
-        lines.push(format!("{} for others than before.", words::wait(effects.rewired.len())));
+        lines
+            .push(format!("{} for other parents than before.", words::wait(effects.rewired.len())));
     }
     let on = effects.jigs.iter().filter(|switch| switch.active);
     lines.extend(on.map(|switch| {
-        format!("Switches jig {} on: what waits for it may start, in any deployment.", switch.jig)
+        format!(
+            "Switches jig {} on: steps that wait for it can start in any deployment.",
+            switch.jig
+        )
     }));
     lines
 }
@@ -452,7 +453,7 @@ mod tests {
         let said = Said { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!(
             (said.len(), said[LINES].as_str()),
-            (LINES + 1, "And 63 more; the changes have them all.")
+            (LINES + 1, "And 63 more. The list of changes shows all of them.")
         );
         assert_eq!(said[..3], lines(3));
         let said = Said { grave: lines(60), rest: lines(2) };
@@ -460,7 +461,7 @@ mod tests {
         let said = said.bounded();
         assert_eq!(
             (&said[..60], said[60].as_str()),
-            (&lines(60)[..], "And 2 more; the changes have them all.")
+            (&lines(60)[..], "And 2 more. The list of changes shows all of them.")
         );
         assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
     }
@@ -475,12 +476,12 @@ mod tests {
         let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
         let grave = said(
             &["Can’t be undone: x.", "Removes a."],
-            &["Adds b.", "Adds c.", "Downstream of that: 3."],
+            &["Adds b.", "Adds c.", "Affects downstream: 3."],
         );
         assert_eq!(
             grave.in_short(&asked),
             "Can’t be undone: x. And 3 more changes.",
-            "what it leads to is none of them"
+            "its impact is not one of them"
         );
         assert_eq!(asked.in_short(&asked), "Removes a. And 2 more changes.");
         let two = said(&[], &["Adds b.", "Adds c."]);
@@ -492,7 +493,7 @@ mod tests {
         assert_eq!(
             long.in_short(&long),
             "line 1 And 99 more changes.",
-            "also of those that a review cuts"
+            "also of the lines that a review omits"
         );
     }
 
@@ -509,7 +510,7 @@ mod tests {
         assert_eq!(
             told(groups(40), line, rest),
             ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"],
-            "b is there once"
+            "b is listed once"
         );
     }
 }

@@ -55,10 +55,10 @@ impl Control {
     pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
         let text = words::asked(&wanted.q)?
-            .ok_or_else(|| Problem::invalid("q: say what to search for."))?;
+            .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
         if text.chars().count() > LONGEST_SEARCH {
             return Err(Problem::invalid(format!(
-                "q: search for at most {LONGEST_SEARCH} characters."
+                "q: must have at most {LONGEST_SEARCH} characters."
             )));
         }
         let small = text.to_lowercase();

@@ -37,7 +37,7 @@ use crate::words::{self, at, count};
 use crate::{Control, paging};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "a row can't be read");
+    tracing::error!(%error, "cannot read a row");
     Problem::internal()
 }
 
@@ -164,12 +164,13 @@ impl Control {
         let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(
-                "There is no such noderole yet. One that a proposal adds is there once the proposal is committed.",
+                "This noderole does not exist. A noderole from a proposal exists after the \
+                 proposal is committed.",
             )
         })?;
         if row.noderole.disposition != "in_service" {
             return Err(Problem::not_found(format!(
-                "{} on {} was removed by target {}. Its runs are in the list of runs.",
+                "Noderole {} on {} was removed by target {}. Its runs are in the list of runs.",
                 row.noderole.role, row.node.fqdn, row.step.generation
             )));
         }
@@ -255,9 +256,7 @@ impl Control {
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         let deployment = DeploymentId(row.noderole.deployment_id);
         if !actor.may_in(Permission::Operator, deployment) {
-            return Ok(Err(
-                "Your account may not edit here: that takes the operator permission.".into()
-            ));
+            return Ok(Err("You cannot edit this without the permission operator.".into()));
         }
         let mut connection = self.connection().await?;
         let Some(open) =
@@ -265,7 +264,7 @@ impl Control {
         else {
             let name = &row.deployment.name;
             return Ok(Err(format!(
-                "Propose changes on {name} first: its data is changed by a reviewed change."
+                "Open a proposal on {name} first. Its data changes only after a review."
             )));
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
@@ -302,7 +301,9 @@ impl Control {
     ) -> Result<Vec<String>, Problem> {
         let mut why = Vec::new();
         match state {
-            StepState::Blocked => why.extend(parents.iter().filter_map(|parent| blocked_by(present, parent))),
+            StepState::Blocked => {
+                why.extend(parents.iter().filter_map(|parent| blocked_by(present, parent)))
+            }
             StepState::Todo => {
                 why.extend(self.waits(on, step).await?);
             }
@@ -315,16 +316,18 @@ impl Control {
             }
             // The page shows the error itself next to this.
             StepState::Error => why.push(
-                "It failed. Retry it, or change its data by a proposal; what depends on it waits until then.".into(),
+                "The step failed. Retry it, or change its data with a proposal. Its dependents \
+                 wait until then."
+                    .into(),
             ),
             StepState::Active | StepState::Proposed => {}
         }
         if state == StepState::Active && row.step.applied_generation < row.step.generation {
-            why.push(format!("Target {} asks for something newer.", row.step.generation));
+            why.push(format!("The step has not applied target {} yet.", row.step.generation));
         }
         if let Some(cause) = &row.step.cause {
             let by = row.step.cause_by.as_deref();
-            why.push(format!("It runs again: {}.", cause_words(cause, by)));
+            why.push(format!("The step runs again: {}.", cause_words(cause, by)));
         }
         Ok(why)
     }
@@ -344,7 +347,7 @@ impl Control {
         let names = reading::step_names(on, &by).await.map_err(from_store)?.into_iter().collect();
         if reasons.is_empty() {
             return Ok(vec![format!(
-                "Starts with the next claim; {} {} under way.",
+                "Starts when a worker claims it. {} {} under way.",
                 many(view.open.len(), "run"),
                 either(view.open.len(), "is", "are")
             )]);
@@ -359,7 +362,7 @@ impl Control {
         let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
         if !state.is_empty() && !known.contains(&state) {
             return Err(Problem::invalid(format!(
-                "{state:?} is no state of a run. There are: {}.",
+                "Unknown run state {state:?}. Use one of: {}.",
                 known.join(", ")
             )));
         }
@@ -412,16 +415,16 @@ impl Control {
         let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
         let may_cancel = match (open, row.run.cancel_requested) {
-            (false, _) => Err("It has ended.".to_owned()),
+            (false, _) => Err("The run has ended.".to_owned()),
             (true, true) => {
-                Err("Somebody stopped it already; it ends as soon as its node lets go.".to_owned())
+                Err("The run is already being canceled. It ends when its node stops it.".to_owned())
             }
             (true, false) => match reading::place_of_run(&mut connection, id)
                 .await
                 .map_err(from_store)?
             {
                 Some(place) => actor.require_in(Permission::Operator, place).map_err(|p| p.detail),
-                None => Err("It has ended.".to_owned()),
+                None => Err("The run has ended.".to_owned()),
             },
         };
         Ok(RunView {
@@ -518,7 +521,7 @@ impl Own {
             layer("role template", &self.template),
             layer("deployment role", &self.deployment_role),
             layer("system", &self.system),
-            layer("wall", wall.unwrap_or(&Value::Null)),
+            layer("output", wall.unwrap_or(&Value::Null)),
             layer("user", &self.user),
         ]
     }
@@ -542,13 +545,13 @@ pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
 
 fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(), String> {
     if !actor.may_in(Permission::Operator, place) {
-        return Err("Your account may not retry here: that takes the operator permission.".into());
+        return Err("You cannot retry this step without the permission operator.".into());
     }
     match state {
         StepState::Error => Ok(()),
-        StepState::Active => Err("It is done. To run it again, propose a re-run.".into()),
-        StepState::Transition => Err("An attempt is under way.".into()),
-        _ => Err("It starts by itself as soon as it can.".into()),
+        StepState::Active => Err("The step is done. To run it again, propose a re-run.".into()),
+        StepState::Transition => Err("A run is under way.".into()),
+        _ => Err("The step starts automatically as soon as it can.".into()),
     }
 }
 
@@ -568,16 +571,24 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
 pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
-        Reason::Paused => "execution is switched off: an operator switches it on, at the top of each page or with \
-                            `gantry execution on --reason TEXT`"
-            .to_owned(),
-        Reason::Room { capacity: 0, .. } => "no worker is there: start one with `gantry worker`".to_owned(),
+        Reason::Paused => {
+            "Execution is off: an operator can switch it on, at the top of each page or with \
+             `gantry execution on --reason TEXT`"
+                .to_owned()
+        }
+        Reason::Room { capacity: 0, .. } => {
+            "No worker is running: start one with `gantry worker`".to_owned()
+        }
         Reason::Room { running, capacity, .. } => {
             let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
-            format!("waits for room: {open} {are} open and workers can carry {capacity}")
+            format!("Waits for a free slot: {open} {are} open, and workers have {capacity} slots")
         }
-        Reason::Frozen { node, by } => format!("the error of {} stops everything on {node}: retry that", named(by)),
-        Reason::Exclusive { node, by } => format!("waits for node {node}: {} runs there", named(by)),
+        Reason::Frozen { node, by } => {
+            format!("The error of {} stops all steps on {node}: retry it", named(by))
+        }
+        Reason::Exclusive { node, by } => {
+            format!("Waits for node {node}: {} runs there", named(by))
+        }
         other => other.to_string(),
     };
     let mut letters = words.chars();
@@ -589,11 +600,11 @@ fn cause_words(cause: &str, by: Option<&str>) -> String {
     let words = match cause.strip_suffix(" again").unwrap_or(cause) {
         "changed" => "a reviewed change",
         "slice" => "a reviewed re-run",
-        "data" => "data that it sees changed",
-        "hook" => "a hook asked for it",
-        "drift" => "the node is not what was applied",
-        "node_back" => "its node came back",
-        "retry" => return format!("{} retried it", by.unwrap_or("somebody")),
+        "data" => "its input data changed",
+        "hook" => "a hook requested it",
+        "drift" => "the node differs from the applied state",
+        "node_back" => "its node answers again",
+        "retry" => return format!("{} retried it", by.unwrap_or("a person")),
         other => other,
     };
     match by {
@@ -607,7 +618,7 @@ fn because(run: &reading::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_words(cause, run.cause_by.as_deref()));
     let again = (run.failures > 0).then(|| {
         let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
-        format!("tried again after {}", count(failures, "failure"))
+        format!("retried after {}", count(failures, "failure"))
     });
     let both: Vec<String> = cause.into_iter().chain(again).collect();
     (!both.is_empty()).then(|| both.join("; "))
@@ -620,16 +631,16 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
         (0, _) => "none: the first failure is an error".to_owned(),
         (_, 0) => {
             format!(
-                "{retries}, the first after {} s, each further one twice as late, an hour at most",
+                "{retries}, the first after {} s, then with doubled delays of at most one hour",
                 step.backoff_s
             )
         }
         _ => format!(
-            "{failures} of {retries} used, the first after {} s, each further one twice as late",
+            "{failures} of {retries} used, the first after {} s, then with doubled delays",
             step.backoff_s
         ),
     };
-    let stops = if step.freezes_node { "everything on its node" } else { "what depends on it" };
+    let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
     let mut said = vec![
         ("Retries", tried),
         ("Time limit", words::lasting(step.timeout_s)),
@@ -647,6 +658,7 @@ fn layer_word(layer: &Value) -> String {
         Value::String(word) => match word.as_str() {
             "template" => "role template".into(),
             "deployment_role" => "deployment role".into(),
+            "wall" => "output".into(),
             other => other.to_owned(),
         },
         Value::Object(map) => map

@@ -114,7 +114,12 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
         match check(&statement, signature.passkey, &signature.assertion, &keys, &passkeys::verify) {
             Ok(()) => drop(signed.insert(signature.verdict, name.clone())),
             Err(error) => {
-                tracing::warn!(submission = %id, verdict = signature.verdict, %error, "a signature does not count")
+                tracing::warn!(
+                    submission = %id,
+                    verdict = signature.verdict,
+                    %error,
+                    "a signature is not valid"
+                )
             }
         }
     }
@@ -148,7 +153,7 @@ pub(crate) async fn sign(
     {
         true => Ok(passkey.name),
         false => {
-            Err(Problem::conflict("signature_used", "This signature was used before. Sign again."))
+            Err(Problem::conflict("signature_used", "This signature was already used. Sign again."))
         }
     }
 }

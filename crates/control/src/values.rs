@@ -35,7 +35,7 @@ const RESULTS_SHOWN: usize = 50;
 const SETTINGS: usize = 50;
 
 fn corrupt(error: impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "a row can't be read");
+    tracing::error!(%error, "cannot read a row");
     Problem::internal()
 }
 
@@ -56,7 +56,7 @@ impl Control {
         let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.filter(|row| row.noderole.disposition == "in_service");
         let row =
-            row.ok_or_else(|| Problem::not_found("There is no such noderole, or not any more."))?;
+            row.ok_or_else(|| Problem::not_found("This noderole does not exist or was removed."))?;
         let layered = self.layered(&present, &row, wanted.own).await?;
         let sources =
             layered.sources.iter().map(|(path, source)| (path.as_str(), source.clone())).collect();
@@ -132,7 +132,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         if wanted.own {
             return Err(Problem::invalid(
-                "A run has no values of its own: leave own out, or ask its noderole.",
+                "own: a run has no values of its own. Omit it, or get the values of the noderole.",
             ));
         }
         let present = self.present().await?;
@@ -140,8 +140,11 @@ impl Control {
         let row = row.ok_or_else(|| no_run(id))?;
         let noderole =
             reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
-        let noderole = noderole
-            .ok_or_else(|| Problem::not_found(format!("Nothing is known of run {id} any more.")))?;
+        let noderole = noderole.ok_or_else(|| {
+            Problem::not_found(format!(
+                "The noderole of run {id} no longer exists, so the run has no values."
+            ))
+        })?;
         let mut connection = self.connection().await?;
         let given = reading::run_given(&mut connection, id).await.map_err(from_store)?;
         let (input, surroundings, target) = given.unwrap_or_default();
@@ -208,7 +211,9 @@ impl Control {
         let found = reading::results_of(&mut connection, node, filter, most, characters)
             .await
             .map_err(from_store)?;
-        let (rows, all) = found.ok_or_else(|| Problem::not_found("There is no such node."))?;
+        let (rows, all) = found.ok_or_else(|| {
+            Problem::not_found("This node does not exist. See the list of nodes.")
+        })?;
         let more = rows.len() > RESULTS_SHOWN;
         let results: Vec<ResultLine> = rows
             .into_iter()
@@ -281,13 +286,16 @@ async fn page(
     upto: TargetNo,
 ) -> Result<ValuePage, Problem> {
     if wanted.find.chars().count() > VALUE_SHOWN {
-        return Err(Problem::invalid(format!("Look for at most {VALUE_SHOWN} characters.")));
+        return Err(Problem::invalid(format!(
+            "The search text is too long. Use at most {VALUE_SHOWN} characters."
+        )));
     }
     if let Some(junk) =
         wanted.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/'))
     {
         return Err(Problem::invalid(format!(
-            "after: {} is no value's path: give what the page before says under next, as /app/port.",
+            "after: {} is not the path of a value. Use the `next` value of the previous page, such \
+             as /app/port.",
             words::quoted(junk)
         )));
     }
@@ -332,7 +340,7 @@ fn value_view(
         Layer::Profile(name) => ("profile", format!("profile {name}")),
         Layer::DeploymentRole => ("deployment_role", "deployment role".to_owned()),
         Layer::System => ("system", "system".to_owned()),
-        Layer::Wall => ("wall", "wall".to_owned()),
+        Layer::Wall => ("wall", "output".to_owned()),
         Layer::User => ("user", "user".to_owned()),
     };
     let value = match data.pointer(path).map(mask) {
@@ -439,9 +447,9 @@ mod tests {
             row(3, json!({"a": 1})),
         ];
         let by = |path: &str, value: Value| set_by(&rows, path, &value).map(|set| set.target.0);
-        assert_eq!(by("/a", json!(1)), Some(7), "what came back later counts from then");
+        assert_eq!(by("/a", json!(1)), Some(7), "a restored value counts from its restoration");
         assert_eq!(by("/b", json!(3)), Some(9));
-        assert_eq!(by("/b", json!(2)), None, "the newest says otherwise, so nobody knows");
+        assert_eq!(by("/b", json!(2)), None, "the newest one differs, so the value is unknown");
         assert_eq!(set_by(&[], "/a", &json!(1)), None);
     }
 }

@@ -10,6 +10,7 @@ use store::intent::{self, Discrepancy};
 use crate::Control;
 use crate::present::load_whole;
 use crate::problems::from_store;
+use crate::words;
 
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +44,7 @@ impl Control {
         let blueprint = load_whole(&mut transaction, moment.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &moment.catalog)
-            .map_err(|error| Problem::conflict("catalog", error.to_string()))?;
+            .map_err(|error| Problem::conflict("catalog", words::sentence(&error.to_string())))?;
         let mut discrepancies = intent::discrepancies(&mut transaction, &blueprint, &projection)
             .await
             .map_err(from_store)?;

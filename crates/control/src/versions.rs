@@ -208,7 +208,9 @@ impl Control {
         let mut connection = self.connection().await?;
         let mut found =
             intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
-        let missing = || Problem::not_found("There is no script of that hash.");
+        let missing = || {
+            Problem::not_found("No script has this hash. See the scripts of the barclamp version.")
+        };
         found.remove(&hash).map(|script| script.body).ok_or_else(missing)
     }
 }
@@ -361,11 +363,11 @@ mod tests {
         assert_eq!(
             told(Some("a\n"), Some("a")),
             "-1a\n+1a [no line end]\n",
-            "how the last line ends is a difference"
+            "a missing newline at the end is a difference"
         );
         let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
         let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
-        assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "what stays is left out");
+        assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "unchanged lines are omitted");
     }
 
     #[test]

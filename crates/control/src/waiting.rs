@@ -91,12 +91,12 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
     let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
     let wait = reason.map(str::parse::<Wait>).transpose().map_err(|error| {
         let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
-        Problem::invalid(format!("{error}. There are: {}.", words.join(", ")))
+        Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
     let after = paging::behind(wanted.sort, wanted.after.as_ref())?;
     if after.is_some() && wait.is_none() {
         return Err(Problem::invalid(
-            "A list goes on behind a step only for one reason: say which.",
+            "A cursor works only for a single pending reason. Add the parameter reason.",
         ));
     }
     Ok(WaitingFilter {
@@ -111,12 +111,15 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
 /// The cursor of a step: the start of its wait, and its id.
 fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     let [Key::Number(since), Key::Text(step)] = keys else {
-        return Err(Problem::invalid("The place to go on from is none of this list."));
+        return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
     };
-    let since = OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000)
-        .map_err(|_| Problem::invalid("The place to go on from is in no calendar."))?;
-    let step: StepId =
-        step.parse().map_err(|_| Problem::invalid("The place to go on from names no step."))?;
+    let since =
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000).map_err(|_| {
+            Problem::invalid("Invalid cursor. Use the `next` value of the previous page.")
+        })?;
+    let step: StepId = step.parse().map_err(|_| {
+        Problem::invalid("Invalid cursor. Use the `next` value of the previous page.")
+    })?;
     Ok((since, step))
 }
 
@@ -131,7 +134,7 @@ pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Proble
     let shown: String = name.chars().take(253).collect();
     by_id.or_else(by_name).ok_or_else(|| {
         Problem::not_found(format!(
-            "There is no node {shown}. Give its full name; GET /api/v1/nodes lists them."
+            "Node {shown} does not exist. Use its full name from GET /api/v1/nodes."
         ))
     })
 }
@@ -209,7 +212,7 @@ impl Facts<'_> {
         let mut reasons = why_not(&self.view, EVERYWHERE, step);
         reasons.sort_by_key(Reason::wait);
         if reasons.is_empty() {
-            return Ok((vec!["The next claim takes it.".to_owned()], Vec::new()));
+            return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
         }
         let named =
             |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
@@ -280,8 +283,8 @@ impl Facts<'_> {
             vec![format!("Waits for {}: {}{further}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
-            Wait::BehindFailure => format!("Behind them is the failure of {}.", named(top)),
-            _ => format!("The next of what is before them is {}.", named(top)),
+            Wait::BehindFailure => format!("The cause is the failure of {}.", named(top)),
+            _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
         let acts = above.iter().filter(|row| row.state != "blocked");
@@ -292,17 +295,19 @@ impl Facts<'_> {
 
     fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Freeing>) {
         let Some(run) = row.run else {
-            let says = "It is in TRANSITION without an open run: report it, with the server's log.";
+            let says = "The step is in TRANSITION without an open run. Report this error with the \
+                        server's log.";
             return (vec![says.to_owned()], Vec::new());
         };
         let says = match (wait, &row.worker) {
             (Wait::Overdue, Some(worker)) => format!(
-                "Run {run} should have ended: nothing was heard of it from {worker}, or its time is over. Another worker ends it."
+                "Run {run} is overdue: worker {worker} did not report it in time, or its time \
+                 limit has passed. Another worker ends it."
             ),
             (Wait::Unserved, _) => {
-                format!("Run {run} is queued, and no worker carries out its jig.")
+                format!("Run {run} is queued, but no worker supports its jig.")
             }
-            (Wait::NoWorker, _) => format!("Run {run} is queued, and no worker is there."),
+            (Wait::NoWorker, _) => format!("Run {run} is queued, but no worker is running."),
             _ => format!("Run {run} waits for a worker with a free slot."),
         };
         (vec![says], vec![Freeing::Run { run: RunId(run) }])
@@ -310,10 +315,10 @@ impl Facts<'_> {
 }
 
 fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
-    let mut says = vec![row.error.clone().unwrap_or_else(|| "It failed.".to_owned())];
+    let mut says = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
     if row.retries > 0 && row.failures > row.retries {
         says.push(format!(
-            "It failed {} times, and its role lets {} be retried.",
+            "The step failed {} times, and its role permits {} retries.",
             row.failures, row.retries
         ));
     }

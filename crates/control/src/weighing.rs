@@ -324,7 +324,7 @@ impl Control {
                         break;
                     }
                     if let Err(problem) = control.said(None, &ground, id).await {
-                        tracing::warn!(%problem, submission = %id, "it could not be weighed");
+                        tracing::warn!(%problem, submission = %id, "cannot preview a submission");
                         break;
                     }
                 }
@@ -376,7 +376,8 @@ impl Control {
         let mut waits = Vec::new();
         if !present.head.enabled {
             waits.push(
-                "Execution is off: it can be committed, and nothing of it starts until execution is switched on."
+                "Execution is off. You can commit this review, but no step starts until execution \
+                 is on."
                     .into(),
             );
         }
@@ -393,7 +394,8 @@ impl Control {
         waits.extend(held.filter_map(|row| {
             let (by, why) = row.held.as_ref()?;
             Some(format!(
-                "{} is held by {by} ({why}): it can be committed, and its steps start when the hold ends.",
+                "Deployment {} is on hold by {by} ({why}). You can commit this review, and its \
+                 steps start when the hold ends.",
                 row.name
             ))
         }));

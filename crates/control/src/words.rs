@@ -10,6 +10,7 @@ use engine::ids::{DeploymentId, Fqdn, NodeId};
 use engine::plan::Edit;
 use engine::plan::clash::Over;
 use engine::plan::effects::RoleData;
+pub(crate) use engine::text::sentence;
 use engine::text::{deceiving, number};
 use time::OffsetDateTime;
 
@@ -28,7 +29,9 @@ pub(crate) fn at(moment: OffsetDateTime) -> At {
 pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
     let text = plain(text)?.trim();
     if text.chars().count() > LONGEST_ASKED {
-        return Err(Problem::invalid(format!("Ask for at most {LONGEST_ASKED} characters.")));
+        return Err(Problem::invalid(format!(
+            "The filter text is too long. Use at most {LONGEST_ASKED} characters."
+        )));
     }
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
@@ -160,7 +163,7 @@ impl<'a> Names<'a> {
                 format!("use {barclamp} {}{}", self.version(*version), self.place(*deployment))
             }
             Edit::InheritBarclamp { deployment, barclamp } => {
-                format!("have {barclamp}{} as the deployment above does", self.place(*deployment))
+                format!("inherit {barclamp}{} from the parent deployment", self.place(*deployment))
             }
             Edit::AddRole { deployment, role } => {
                 format!("add role {role}{}", self.place(*deployment))
@@ -181,7 +184,7 @@ impl<'a> Names<'a> {
                 format!("unbind {noderole} from {}", self.some_nodes(nodes))
             }
             Edit::Unbind { node, noderole, with_dependents } => {
-                let along = if *with_dependents { " and what can't be without it" } else { "" };
+                let along = if *with_dependents { " and everything that requires it" } else { "" };
                 format!("unbind {noderole} from {}{along}", self.node(*node))
             }
             Edit::SetNoderoleData { node, noderole, .. } => {
@@ -196,14 +199,14 @@ impl<'a> Names<'a> {
                 format!("change the connection of {}: {}", self.node(*node), fields.join(", "))
             }
             Edit::SetHints { node, .. } => format!("set the hints of {}", self.node(*node)),
-            Edit::ExpungeNode { node, .. } => format!("give up {}", self.node(*node)),
+            Edit::ExpungeNode { node, .. } => format!("expunge {}", self.node(*node)),
             Edit::Rerun { node, noderole, .. } => {
                 format!("run {noderole} on {} again", self.node(*node))
             }
             Edit::RerunSlice { deployment, roles, .. } => {
                 let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
                 format!(
-                    "run {} in {} again, and what waits for it there",
+                    "run {} in {} again, with its dependents there",
                     some_of(&roles),
                     self.deployment(*deployment)
                 )
@@ -227,7 +230,7 @@ impl<'a> Names<'a> {
                 let demands: String =
                     self.demands(policy).iter().map(|demand| format!(", {demand}")).collect();
                 format!(
-                    "let the changes of every deployment need {}{by_risk}{cooling}{demands} from now on",
+                    "require {} for changes in every deployment{by_risk}{cooling}{demands}",
                     count(policy.approvals as usize, "approval")
                 )
             }
@@ -246,10 +249,7 @@ impl<'a> Names<'a> {
             ));
         }
         asks.extend(self.demands(policy));
-        format!(
-            "Sets the policy for all changes after this one, in every deployment: {}.",
-            asks.join(", ")
-        )
+        format!("Sets the policy for all later changes in every deployment: {}.", asks.join(", "))
     }
 
     /// The policy's requirements for signatures and sign-in.
@@ -275,7 +275,7 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     match deceiving(text) {
         None => Ok(text.trim()),
         Some(c) => Err(Problem::invalid(format!(
-            "The text has the character {}, which can't be seen or makes it read as another: leave it out.",
+            "The text has the character {}, which is invisible or misleading. Remove it.",
             number(c)
         ))),
     }
@@ -288,7 +288,7 @@ pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
         Problem::new(
             422,
             "edit_refused",
-            "The edit can't take effect",
+            "The edit cannot take effect",
             sentence(&capital(&error.to_string())),
         )
     })
@@ -327,11 +327,6 @@ pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
 /// `One noderole waits`, `3 noderoles wait`.
 pub(crate) fn wait(n: usize) -> String {
     if n == 1 { "One noderole waits".into() } else { format!("{n} noderoles wait") }
-}
-
-/// The text with a full stop, unless it ends like a sentence.
-pub(crate) fn sentence(text: &str) -> String {
-    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }
 
 /// Names in natural order: `n2` before `n10`.

@@ -52,8 +52,8 @@ impl Control {
         let found = reading::worker_named(&mut connection, text).await.map_err(from_store)?;
         found.ok_or_else(|| {
             Problem::not_found(format!(
-                "There is no worker {text}. Give its whole name, or its id: the list of workers has them. One that carried out nothing is \
-                 forgotten a week after it left."
+                "Worker {text} does not exist. Use its full name or id from the list of workers. A \
+                 worker without runs is deleted a week after it stopped."
             ))
         })
     }
@@ -64,14 +64,17 @@ impl Control {
         let row =
             reading::worker(&mut connection, id, RUNS_NAMED as i64).await.map_err(from_store)?;
         row.map(view).transpose()?.ok_or_else(|| {
-            Problem::not_found("There is no such worker. One that started again is another one, and one that is long gone is forgotten.")
+            Problem::not_found(
+                "This worker does not exist. A worker gets a new id when it restarts, and old \
+                 workers are deleted.",
+            )
         })
     }
 }
 
 fn view(row: WorkerRow) -> Result<WorkerView, Problem> {
     let phase = Phase::from_word(&row.phase).ok_or_else(|| {
-        tracing::error!(worker = %row.id, phase = row.phase, "a worker's row can't be read");
+        tracing::error!(worker = %row.id, phase = row.phase, "cannot read the row of a worker");
         Problem::internal()
     })?;
     Ok(WorkerView {

@@ -64,7 +64,7 @@ impl fmt::Debug for Hash {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a content hash has 64 lower-case hexadecimal digits")]
+#[error("A hash must have 64 lowercase hexadecimal digits")]
 pub struct NotAHash;
 
 impl FromStr for Hash {

@@ -32,14 +32,15 @@ pub fn by_whom(name: Option<&str>) -> &str {
 /// Why a text is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("a {kind} name must not be empty")]
+    #[error("The {kind} name must not be empty")]
     Empty { kind: &'static str },
     /// Longer than [`MAX_NAME`] or [`MAX_FQDN`] bytes.
-    #[error("the {kind} name is {length} bytes long; at most {limit} are allowed")]
+    #[error("The {kind} name has {length} bytes, and the limit is {limit}")]
     TooLong { kind: &'static str, length: usize, limit: usize },
     /// A character that names cannot contain.
     #[error(
-        "the {kind} name {name:?} has the character {found:?}: use letters, digits, '-', '_' and '.', starting with a letter or digit"
+        "The {kind} name {name:?} contains {found:?}. Use letters, digits, '-', '_' and '.', and \
+         start with a letter or digit"
     )]
     Character {
         kind: &'static str,
@@ -49,7 +50,7 @@ pub enum NameError {
         found: char,
     },
     /// A character that names can contain but not start with.
-    #[error("the {kind} name {name:?} starts with {found:?}: start it with a letter or digit")]
+    #[error("The {kind} name {name:?} starts with {found:?}. Start it with a letter or digit")]
     Start {
         kind: &'static str,
         /// The given text, shortened.
@@ -59,7 +60,8 @@ pub enum NameError {
     },
     /// The text is not a fully qualified domain name.
     #[error(
-        "{name:?} is not a fully qualified domain name: {reason} (an example: web-1.rack1.example.com)"
+        "The name {name:?} is not a fully qualified domain name: {reason}. Use a name such as \
+         web-1.rack1.example.com"
     )]
     Fqdn {
         /// The given text, shortened.
@@ -204,20 +206,20 @@ impl Fqdn {
         let wrong = |reason: String| Err(NameError::Fqdn { name: shortened(text), reason });
         let labels: Vec<&str> = folded.split('.').collect();
         if labels.len() < 3 {
-            return wrong(format!("it has {} of at least 3 labels", labels.len()));
+            return wrong(format!("it has only {} of at least 3 labels", labels.len()));
         }
         for label in labels {
             if label.is_empty() {
-                return wrong("a label between two dots is empty".into());
+                return wrong("it has an empty label".into());
             }
             if label.len() > 63 {
-                return wrong(format!("the label {:?} is longer than 63 bytes", shortened(label)));
+                return wrong(format!("label {:?} is longer than 63 bytes", shortened(label)));
             }
             if let Some(c) = label.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '-')) {
-                return wrong(format!("the label {:?} has the character {c:?}", shortened(label)));
+                return wrong(format!("label {:?} contains {c:?}", shortened(label)));
             }
             if label.starts_with('-') || label.ends_with('-') {
-                return wrong(format!("the label {label:?} starts or ends with a hyphen"));
+                return wrong(format!("label {label:?} starts or ends with a hyphen"));
             }
         }
         Ok(Self(folded.into()))
@@ -330,7 +332,7 @@ impl StepId {
 
 /// Why a text is not a valid number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} is named by its number, such as 7")]
+#[error("The {kind} must be a number, such as 7")]
 pub struct NumberError {
     pub kind: &'static str,
 }
@@ -383,11 +385,7 @@ mod tests {
         assert_eq!("7".parse(), Ok(RunId(7)));
         for wrong in ["null", "", "7x", "99999999999999999999"] {
             let refused = wrong.parse::<SubmissionId>().unwrap_err();
-            assert_eq!(
-                refused.to_string(),
-                "a review is named by its number, such as 7",
-                "{wrong:?}"
-            );
+            assert_eq!(refused.to_string(), "The review must be a number, such as 7", "{wrong:?}");
         }
     }
 
@@ -428,8 +426,8 @@ mod tests {
         let said = |text: &str| RoleName::parse(text).unwrap_err().to_string();
         assert_eq!(
             said("../x"),
-            "the role name \"../x\" starts with '.': start it with a letter or digit"
+            "The role name \"../x\" starts with '.'. Start it with a letter or digit"
         );
-        assert!(said("a/../x").contains("has the character '/'"));
+        assert!(said("a/../x").contains("contains '/'"));
     }
 }

@@ -54,12 +54,15 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::LinkLocal => "workers do not connect to link-local addresses (169.254.0.0/16, fe80::/10)",
+            Self::LinkLocal => {
+                "workers do not connect to link-local addresses (169.254.0.0/16, fe80::/10)"
+            }
             Self::Metadata => "workers do not connect to the metadata services of clouds",
-            Self::Unspecified => "the address names no machine",
+            Self::Unspecified => "the address does not identify a machine",
             Self::Multicast => "workers do not connect to multicast and broadcast addresses",
             Self::Local => {
-                "workers do not connect to loopback and to Gantry's own host, unless GANTRY_ALLOW_LOOPBACK_NODES is set for servers and workers"
+                "workers do not connect to loopback addresses and to Gantry's own host, unless \
+                 GANTRY_ALLOW_LOOPBACK_NODES is set for servers and workers"
             }
             Self::Database => "Gantry's database is at this address and port",
         })

@@ -26,7 +26,8 @@ impl JsonSchema for Cause {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "Why a step runs again; with ` again` behind it where that came while an attempt was running.",
+            "description": "Why a step runs again. The text ends with ` again` if the cause \
+                            occurred during an attempt.",
             "examples": ["drift", "drift again"],
         })
     }

@@ -51,6 +51,12 @@ pub fn deceiving(text: &str) -> Option<char> {
     text.chars().find(|c| deceives(*c))
 }
 
+/// The text with a full stop, unless it ends like a sentence. The engine's errors have no final full
+/// stop; the code that shows or embeds them adds it.
+pub fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
+}
+
 /// The code point, such as `U+202E`.
 pub fn number(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
@@ -67,7 +73,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 
 /// Advice for users about such a text.
 pub const READ_OTHERWISE: &str =
-    "read it where such characters are shown, as cat -A does, before it is approved";
+    "Before you approve it, read it with a tool that shows such characters, such as cat -A";
 
 /// The number of characters in a file that [deceive](deceives), with the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,17 +122,13 @@ impl Deceit {
 /// Completes a sentence that starts with "the script has".
 impl fmt::Display for Deceit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the character {}, which can't be seen or makes it read as another",
-            number(self.first)
-        )?;
+        write!(f, "the character {}, which is invisible or misleading", number(self.first))?;
         if self.count == 1 {
             return Ok(());
         }
         let named: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
-        let more = if self.more_lines { " and further ones" } else { "" };
-        write!(f, "; it has {} of that kind, in the lines {}{more}", self.count, named.join(", "))
+        let more = if self.more_lines { " and more" } else { "" };
+        write!(f, ". It has {} such characters, in lines {}{more}", self.count, named.join(", "))
     }
 }
 
@@ -135,18 +137,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sentence_ends_with_one_mark() {
+        for (text, shown) in [
+            ("Choose one", "Choose one."),
+            ("Done.", "Done."),
+            ("Did you mean \"a\"?", "Did you mean \"a\"?"),
+        ] {
+            assert_eq!(sentence(text), shown);
+        }
+    }
+
+    #[test]
     fn deceptive_characters_are_located_and_counted() {
         let found = |text: &str| Deceit::within(text.as_bytes());
         assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
         let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
         assert_eq!((one.line, one.column, one.count), (2, 2, 1));
         assert!(
-            one.to_string()
-                .ends_with("the character U+202E, which can't be seen or makes it read as another")
+            one.to_string().ends_with("the character U+202E, which is invisible or misleading")
         );
         let many = found(&"\u{200b}\n".repeat(9)).unwrap().to_string();
         assert!(
-            many.ends_with("; it has 9 of that kind, in the lines 1, 2, 3, 4, 5 and further ones"),
+            many.ends_with(". It has 9 such characters, in lines 1, 2, 3, 4, 5 and more"),
             "{many}"
         );
     }

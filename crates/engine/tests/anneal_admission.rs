@@ -121,56 +121,60 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
 #[test]
 fn every_rule_applies_and_is_reported() {
     let rules: [(Spoil, &str); 21] = [
-        (|v| v.enabled = false, "execution is paused: resume it to go on"),
+        (|v| v.enabled = false, "Execution is paused. An operator must resume it"),
         (
             |v| v.capacity = 0,
-            "no worker is there (0 runs open, 10 allowed): start one with `gantry worker`",
+            "No worker is running (0 runs open, 10 allowed). Start one with `gantry worker`",
         ),
         (
             |v| {
                 v.capacity = 1;
                 v.open.push(open(9, 5));
             },
-            "waits for room: 1 run is open, 10 are allowed and workers can carry 1",
+            "The run limit is reached: 1 run is open. The limit is 10, and the workers can run 1",
         ),
         (
             |v| {
                 the_step(v).state = StepState::Blocked;
                 the_step(v).pending = 2;
             },
-            "waits for 2 parents",
+            "Waits for 2 parents",
         ),
-        (|v| the_step(v).state = StepState::Transition, "an attempt at it is open"),
+        (|v| the_step(v).state = StepState::Transition, "A run of this step is open"),
         (
             |v| the_step(v).state = StepState::Error,
-            "it failed: look at its last run, then retry it",
+            "The step failed: look at its last run, then retry it",
         ),
-        (|v| the_step(v).state = StepState::Active, "it is ACTIVE: there is nothing to start"),
-        (|v| the_step(v).rests = true, "it needs no run and becomes active by itself"),
+        (
+            |v| the_step(v).state = StepState::Active,
+            "The step is ACTIVE, so there is nothing to \
+                                                     start",
+        ),
+        (|v| the_step(v).rests = true, "The step needs no run and becomes active by itself"),
         (
             |v| {
                 the_step(v).failures = 3;
                 the_step(v).not_before = Moment(1_004_000_001);
             },
-            "failed 3 times; tried again in 5 s, or at once by a retry",
+            "The step failed 3 times. It runs again in 5 s, or immediately with a retry",
         ),
         (
             |v| v.jigs.values_mut().for_each(|active| *active = false),
-            "jig script is not active: activate it",
+            "Jig script is switched off. Propose to switch it on",
         ),
         (
             |v| v.deployments.get_mut(&deployment_id(0)).unwrap().held_by = Some("ada".into()),
-            "deployment system is held by ada",
+            "Deployment system was put on hold by ada",
         ),
-        (|v| the_node(v).available = false, "node n1 is out of service: make it available"),
-        (|v| the_node(v).alive = false, "node n1 does not answer"),
+        (|v| the_node(v).available = false, "Node n1 is in maintenance. Make it available again"),
+        (|v| the_node(v).alive = false, "Node n1 does not answer"),
         (
             |v| the_step(v).needs = Needs::Dead,
-            "node n1 answers, and this is done for a dead node only",
+            "Node n1 is up, but this step runs only for a dead node",
         ),
         (
             |v| the_node(v).confirmed = false,
-            "node n1 has not joined yet: a worker must reach it first",
+            "Node n1 has not joined yet. A worker must reach it first",
         ),
         (
             |v| {
@@ -179,18 +183,19 @@ fn every_rule_applies_and_is_reported() {
                     other.on_error = OnError::Node;
                 });
             },
-            "node n1 is frozen by the error of step 00000000-0000-0000-0000-000000000002: retry or change that",
+            "Node n1 is frozen by the error of step 00000000-0000-0000-0000-000000000002. Retry \
+             or change that step",
         ),
         (
             |v| v.open.push(open(9, 1)),
-            "waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there",
+            "Waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there",
         ),
         (
             |v| {
                 v.lanes.get_mut(&lane(1, "app")).unwrap().max_running = Some(2);
                 v.open.extend([open(8, 4), open(9, 5)]);
             },
-            "waits for a slot of lane web/app: 2 of 2 taken",
+            "Concurrency group web/app is full: 2 of 2 runs are open",
         ),
         (
             |v| {
@@ -200,7 +205,7 @@ fn every_rule_applies_and_is_reported() {
                 );
                 v.open.push(open(9, 5));
             },
-            "waits for the present chunk of lane web/app: 1 still running",
+            "Waits for the current chunk of concurrency group web/app: 1 still running",
         ),
         (
             |v| {
@@ -211,11 +216,11 @@ fn every_rule_applies_and_is_reported() {
                     other.failures = 1;
                 });
             },
-            "waits for budget quorum: 1 of 1 node is down already",
+            "Disruption budget quorum is exhausted: 1 is down, and the limit is 1 node",
         ),
         (
             |v| v.lanes.clear(),
-            "lane web/app is not known, so nothing says that it may start: restore it from a backup, or report it",
+            "Unknown concurrency group web/app. Restore it from a backup, or report a bug",
         ),
     ];
     assert_eq!(admit(&view([step(1, 1)]), LIMITS), [step_id(1)]);
@@ -268,9 +273,8 @@ fn rules_ignore_unrelated_conditions() {
     assert_eq!(told(&error, 1), [""; 0]);
     assert_eq!(
         told(&error, 7),
-        [
-            "step 00000000-0000-0000-0000-000000000007 is not known, so nothing says that it may start: restore it from a backup, or report it"
-        ]
+        ["Unknown step 00000000-0000-0000-0000-000000000007. Restore it from a backup, or \
+             report a bug"]
     );
 }
 

@@ -114,9 +114,9 @@ fn invisible_characters_in_scripts_are_noted() {
         import.findings.to_string()
     };
     assert_eq!(told("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
-    let advice = "; read it where such characters are shown, as cat -A does, before it is approved";
-    let which =
-        "the script has the character U+202E, which can't be seen or makes it read as another";
+    let advice = ". Before you approve it, read it with a tool that shows such characters, such \
+                  as cat -A";
+    let which = "The script has the character U+202E, which is invisible or misleading";
     assert_eq!(
         told("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
         format!("scripts/app/10-run:2:11: warning: {which}{advice}")
@@ -125,7 +125,8 @@ fn invisible_characters_in_scripts_are_noted() {
     assert_eq!(
         told(&format!("#!/bin/sh\n{lines}")),
         format!(
-            "scripts/app/10-run:2:6: warning: {which}; it has 16 of that kind, in the lines 2, 3, 4, 5, 6 and further ones{advice}"
+            "scripts/app/10-run:2:6: warning: {which}. It has 16 such characters, in lines 2, 3, \
+             4, 5, 6 and more{advice}"
         )
     );
 }
@@ -139,7 +140,7 @@ fn deceptive_paths_are_rejected_and_shown_escaped() {
         &files(&[("scripts/app/10-run", "#!/bin/sh\n")]),
     ));
     assert!(
-        said.contains("ym<U+202E>l.yml:1:1: error: the path of the file has the character U+202E"),
+        said.contains("ym<U+202E>l.yml:1:1: error: The path of the file has the character U+202E"),
         "{said}"
     );
     let hidden = files(&[
@@ -148,7 +149,7 @@ fn deceptive_paths_are_rejected_and_shown_escaped() {
     ]);
     let said = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
     assert!(
-        said.contains("scripts/ap<U+200B>p/10-run:1:1: error: the path of the file has"),
+        said.contains("scripts/ap<U+200B>p/10-run:1:1: error: The path of the file has"),
         "{said}"
     );
 }
@@ -326,7 +327,7 @@ fn roles_may_be_defined_in_later_file() {
     let base = catalog(&import_set(&[("2.yml", two)], &Catalog::default()).expect("sound alone"));
     assert_eq!(
         complaint(import_set(&[("1.yml", one)], &base)),
-        r#"1.yml:2:26: error: role "app" needs the jig "quiet", which only the catalog declares; declare it here too, with class: noop"#
+        r#"1.yml:2:26: error: Role "app" uses the jig "quiet", which only the catalog declares. Declare it here too, with class: noop"#
     );
     let whole = one.replace("roles:", "jigs: [{name: quiet, class: noop}]\nroles:");
     import_set(&[("1.yml", &whole)], &base).expect("complete with its base");
@@ -385,7 +386,7 @@ fn new_version_is_independent_of_old_one() {
     let said = complaint(import_set(&[("demo.yml", new)], &base));
     assert_eq!(
         said,
-        r#"demo.yml:2:43: error: role "app" requires "base", which no barclamp has; leave it out, or import the barclamp that has it"#
+        r#"demo.yml:2:43: error: Role "app" requires "base", which no barclamp has. Remove it, or import the barclamp that has it"#
     );
 }
 
@@ -399,7 +400,7 @@ fn provided_name_without_role_is_virtual() {
         "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
     assert_eq!(
         told(provides, &Catalog::default()),
-        r#"demo.yml:3:39: note: role "app" provides "web", which no role is called; that is a virtual name, which other roles may require"#
+        r#"demo.yml:3:39: note: Role "app" provides "web", which is not the name of a role. This is a virtual name, which other roles can require"#
     );
     assert_eq!(told(&format!("{provides}  - {{name: web, jig: noop}}\n"), &Catalog::default()), "");
     let web = "barclamp: {name: base, version: 1}\nroles: [{name: web, jig: noop}]\n";
@@ -410,7 +411,7 @@ fn provided_name_without_role_is_virtual() {
 fn cycles_across_files_and_catalog_are_found() {
     let one = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop, requires: [b]}]\n";
     let two = "barclamp: {name: two, version: '1'}\nroles: [{name: b, jig: noop, requires: [c]}, {name: c, jig: noop, requires: [a]}]\n";
-    let path = "roles wait for each other in a circle: a -> b -> c -> a";
+    let path = "Roles wait for each other in a cycle: a -> b -> c -> a";
     let said = complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default()));
     assert_eq!(said, format!("1.yml:2:41: error: {path}"));
 
@@ -433,7 +434,7 @@ fn cycle_through_catalog_jig_is_found() {
     }
     let closing = root.replace("jig: test, ", "jig: test, requires: [app], ");
     let said = complaint(import_set(&[("root.yml", &closing)], &base));
-    assert!(said.contains("roles wait for each other in a circle"), "{said}");
+    assert!(said.contains("Roles wait for each other in a cycle"), "{said}");
 }
 
 #[test]
@@ -493,21 +494,24 @@ fn each_import_limit_is_exact() {
     import_text(&padded(MAX_FILE)).expect("as large as allowed");
     assert_eq!(
         complaint(import_text(&padded(MAX_FILE + 1))),
-        format!("demo.yml:1:1: error: the file has {} bytes; it may have {MAX_FILE}", MAX_FILE + 1)
+        format!(
+            "demo.yml:1:1: error: The file has {} bytes, and the limit is {MAX_FILE}",
+            MAX_FILE + 1
+        )
     );
 
     let roles = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let script = |length: usize| files(&[("scripts/app/10", &pad("#!/bin/sh\n", length))]);
     import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT)).expect("as large as allowed");
     let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT + 1)));
-    assert!(said.starts_with("scripts/app/10:1:1: error: the script has"), "{said}");
+    assert!(said.starts_with("scripts/app/10:1:1: error: The script has"), "{said}");
 
     let data = format!(
         "barclamp: {{name: demo, version: '1'}}\nroles:\n- {{name: app, jig: noop, template: {{a: {}}}}}\n",
         "x".repeat(MAX_BYTES)
     );
     let said = complaint(import_text(&data));
-    assert!(said.starts_with("demo.yml:3:36: error: the data has"), "{said}");
+    assert!(said.starts_with("demo.yml:3:36: error: The data has"), "{said}");
 
     let mut folder = Files::new();
     for i in 0..=MAX_SCRIPTS / MAX_SCRIPT {
@@ -515,14 +519,14 @@ fn each_import_limit_is_exact() {
         folder.insert(format!("scripts/app/{i}"), body.into_bytes());
     }
     let said = complaint(import_one("demo.yml", roles.as_bytes(), &folder));
-    assert!(said.contains(&format!("may have {MAX_SCRIPTS}")), "{said}");
+    assert!(said.contains(&format!("is {MAX_SCRIPTS}")), "{said}");
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
     let source = Source { path: "demo.yml", bytes: text.as_bytes(), folder: "", files: &none };
     let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
     let said = complaint(link(&drafts, &Catalog::default()));
-    assert!(said.contains(&format!("the set has {} files", MAX_FILES + 1)), "{said}");
+    assert!(said.contains(&format!("The set has {} files", MAX_FILES + 1)), "{said}");
 }
 
 /// The other limits are tested next to the parser; this is their purpose.
@@ -615,7 +619,7 @@ fn check_answer(result: &Result<Import, Findings>) {
     };
     for finding in &findings.0 {
         assert!(finding.line >= 1 && finding.column >= 1 && !finding.file.is_empty());
-        assert!(!finding.to_string().contains('\n') || finding.what.contains("not valid YAML"));
+        assert!(!finding.to_string().contains('\n') || finding.what.contains("Invalid YAML"));
     }
 }
 
@@ -688,7 +692,7 @@ fn demo_barclamp_has_only_expected_notes() {
     let import = import_one("demo.yml", SOUND.as_bytes(), &files).expect("the demo");
     // A milestone names the roles that it represents, including those that another of these adds.
     let implied = |finding: &Finding| {
-        finding.severity == Severity::Note && finding.what.contains("brings along already")
+        finding.severity == Severity::Note && finding.what.contains("already adds")
     };
     assert!(import.findings.0.iter().all(implied), "{}", import.findings);
     let scripts: usize = import.barclamps[0].roles.iter().map(|role| role.scripts.len()).sum();

@@ -120,7 +120,7 @@ fn anvil_imports_children_without_barclamp_section() {
     assert_eq!(
         warnings(&import),
         [
-            r#"barclamps/dns.yml:20:9: warning: role "dns-server" requires "network-admin", which no barclamp has; 7 other roles require it too; leave it out, or import the barclamp that has it"#
+            r#"barclamps/dns.yml:20:9: warning: Role "dns-server" requires "network-admin", which no barclamp has. 7 other roles require it too. Remove it, or import the barclamp that has it"#
         ]
     );
     let notes: Vec<String> = import.findings.of(Severity::Note).map(ToString::to_string).collect();
@@ -129,14 +129,13 @@ fn anvil_imports_children_without_barclamp_section() {
         .filter(|note| note.contains("requires \"network-admin\", which no barclamp has"));
     assert_eq!(missing.count(), 7, "where the others stand");
     // A typo that their own importer ignored.
-    let slip = r#"barclamps/chef.yml:47:5: note: role "chef-client" has the key "wants-atribs", which means nothing here; did you mean "wants-attribs"?"#;
+    let slip = r#"barclamps/chef.yml:47:5: note: Unknown key of role "chef-client": "wants-atribs". Did you mean "wants-attribs"?"#;
     assert!(notes.iter().any(|note| note == slip), "{notes:#?}");
     let implied = notes
         .iter()
         .find(|note| note.contains("\"provisioner-repos\" requires \"provisioner-server\""));
     assert!(
-        implied
-            .is_some_and(|note| note.contains("brings along already; it may be left out, unless")),
+        implied.is_some_and(|note| note.contains("already adds. You can remove it, unless")),
         "{notes:#?}"
     );
 }
@@ -159,10 +158,10 @@ fn opencrowbar_imports_64_roles_and_known_flaws() {
     assert_eq!(
         warnings(&import),
         [
-            r#"barclamps/consul.yml:26:11: warning: role "consul" is both cluster and implicit, which exclude each other; keep one of the two flags"#,
-            r#"barclamps/crowbar.yml:167:9: warning: role "crowbar-joined-node" both provides and conflicts with "crowbar-managed-node"; leave it out of conflicts: two roles that answer to one name never share a node anyway"#,
-            r#"barclamps/puppet.yml:41:9: warning: role "puppet-sa" requires "milestone", which no barclamp has; that is a flag: move it to flags"#,
-            r#"barclamps/test.yml:123:15: warning: role "test-discovery" has the attribute "test-discovery-delay" twice; the first is at line 115; leave one of them out; the last one counts"#,
+            r#"barclamps/consul.yml:26:11: warning: The flags cluster and implicit of role "consul" exclude each other. Keep only one of the two flags"#,
+            r#"barclamps/crowbar.yml:167:9: warning: The provides and conflicts of role "crowbar-joined-node" both name "crowbar-managed-node". Remove it from conflicts: roles that provide the same name never share a node"#,
+            r#"barclamps/puppet.yml:41:9: warning: Role "puppet-sa" requires "milestone", which no barclamp has. This is a flag. Move it to flags"#,
+            r#"barclamps/test.yml:123:15: warning: The attribs of role "test-discovery" have "test-discovery-delay" twice. The first declaration is at line 115. Remove one of them. The last one counts"#,
         ]
     );
     let catalog = catalog(&import);
@@ -188,20 +187,20 @@ fn digital_rebar_and_dependent_sets_import() {
     assert_eq!(
         warnings(&core),
         [
-            r#"barclamps/flash.yml:441:9: warning: role "dell-firmware-flash" both provides and conflicts with "firmware-flash"; leave it out of conflicts: two roles that answer to one name never share a node anyway"#,
-            r#"barclamps/provisioner.yml:173:9: warning: role "provisioner-docker-setup" requires "rebar-api_service", which no barclamp has; leave it out, or import the barclamp that has it"#,
-            r#"barclamps/provisioner.yml:179:9: warning: role "provisioner-docker-setup" wants the attribute "provisioner-package-repos", which no barclamp has; did you mean "provisioner-provided-repos"?"#,
-            r#"barclamps/provisioner.yml:185:9: warning: role "provisioner-docker-setup" wants the attribute "rebar-api-servers", which no barclamp has; leave it out, or import the barclamp that has it"#,
-            r#"barclamps/puppet.yml:41:9: warning: role "puppet-sa" requires "milestone", which no barclamp has; that is a flag: move it to flags"#,
-            r#"barclamps/rebar.yml:155:9: warning: role "rebar-joined-node" both provides and conflicts with "rebar-managed-node"; leave it out of conflicts: two roles that answer to one name never share a node anyway"#,
-            r#"barclamps/test.yml:176:15: warning: role "test-discovery" has the attribute "test-discovery-delay" twice; the first is at line 162; leave one of them out; the last one counts"#,
+            r#"barclamps/flash.yml:441:9: warning: The provides and conflicts of role "dell-firmware-flash" both name "firmware-flash". Remove it from conflicts: roles that provide the same name never share a node"#,
+            r#"barclamps/provisioner.yml:173:9: warning: Role "provisioner-docker-setup" requires "rebar-api_service", which no barclamp has. Remove it, or import the barclamp that has it"#,
+            r#"barclamps/provisioner.yml:179:9: warning: Role "provisioner-docker-setup" wants the attribute "provisioner-package-repos", which no barclamp has. Did you mean "provisioner-provided-repos"?"#,
+            r#"barclamps/provisioner.yml:185:9: warning: Role "provisioner-docker-setup" wants the attribute "rebar-api-servers", which no barclamp has. Remove it, or import the barclamp that has it"#,
+            r#"barclamps/puppet.yml:41:9: warning: Role "puppet-sa" requires "milestone", which no barclamp has. This is a flag. Move it to flags"#,
+            r#"barclamps/rebar.yml:155:9: warning: The provides and conflicts of role "rebar-joined-node" both name "rebar-managed-node". Remove it from conflicts: roles that provide the same name never share a node"#,
+            r#"barclamps/test.yml:176:15: warning: The attribs of role "test-discovery" have "test-discovery-delay" twice. The first declaration is at line 162. Remove one of them. The last one counts"#,
         ]
     );
     assert_eq!(
         virtual_names(&core),
         [
-            r#"barclamps/consul.yml:147:9: note: role "consul-master" provides "consul", which no role is called; that is a virtual name, which other roles may require"#,
-            r#"barclamps/consul.yml:217:9: note: role "consul-member" provides "consul", which no role is called; that is a virtual name, which other roles may require"#,
+            r#"barclamps/consul.yml:147:9: note: Role "consul-master" provides "consul", which is not the name of a role. This is a virtual name, which other roles can require"#,
+            r#"barclamps/consul.yml:217:9: note: Role "consul-member" provides "consul", which is not the name of a role. This is a virtual name, which other roles can require"#,
         ]
     );
 
@@ -223,10 +222,10 @@ fn digital_rebar_and_dependent_sets_import() {
     assert_eq!(
         warnings(&workloads),
         [
-            r#"kompos8/rebar.yml:439:15: warning: attribute "k8s-master-network" has no map; write map: k8s/master/network, which is taken now"#,
-            r#"kompos8/rebar.yml:445:15: warning: attribute "k8s-worker-network" has no map; write map: k8s/worker/network, which is taken now"#,
-            r#"kompos8/rebar.yml:458:15: warning: attribute "k8s-scope" has no map; write map: k8s/scope, which is taken now"#,
-            r#"kompos8/rebar.yml:735:11: warning: role "etcd-sync" is both cluster and implicit, which exclude each other; keep one of the two flags"#
+            r#"kompos8/rebar.yml:439:15: warning: The map of attribute "k8s-master-network" is missing. Write map: k8s/master/network, which is used now"#,
+            r#"kompos8/rebar.yml:445:15: warning: The map of attribute "k8s-worker-network" is missing. Write map: k8s/worker/network, which is used now"#,
+            r#"kompos8/rebar.yml:458:15: warning: The map of attribute "k8s-scope" is missing. Write map: k8s/scope, which is used now"#,
+            r#"kompos8/rebar.yml:735:11: warning: The flags cluster and implicit of role "etcd-sync" exclude each other. Keep only one of the two flags"#
         ]
     );
 }
@@ -267,5 +266,5 @@ fn other_file_is_reported_as_no_barclamp() {
     let files = BTreeMap::new();
     let source = Source { path: "role.yml", bytes: &bytes, folder: "", files: &files };
     let findings = import(&[source], &NONE()).expect_err("no barclamp");
-    assert!(findings.to_string().contains("this is no barclamp file"), "{findings}");
+    assert!(findings.to_string().contains("This is not a barclamp file"), "{findings}");
 }

@@ -271,9 +271,9 @@ fn refused_edit_has_no_effect_and_advice() {
     ]);
     world.commit(&[bind(WEB, 1, "app")]);
     for (edit, code, part) in [
-        (bind(WEB, 2, "ap"), "unknown_role", "did you mean \"app\""),
+        (bind(WEB, 2, "ap"), "unknown_role", "Did you mean \"app\""),
         (bind(WEB, 2, "a"), "cycle", "a -> b -> c -> a"),
-        (bind(WEB, 2, "store"), "abstract", "bind a role that provides it"),
+        (bind(WEB, 2, "store"), "abstract", "Bind a role that provides it"),
         (bind(WEB, 2, "cook"), "no_such_jig", "class chef"),
         (bind(WEB, 1, "rival"), "conflict", "conflicts with app"),
         (bind(WEB, 2, "dangling"), "unresolved_require", "requires ap"),
@@ -282,9 +282,9 @@ fn refused_edit_has_no_effect_and_advice() {
             "abstract_require",
             "stored requires store, which is abstract, and no barclamp",
         ),
-        (bind(EDGE, 1, "app2"), "sibling", "belongs to web, beside edge"),
+        (bind(EDGE, 1, "app2"), "sibling", "belongs to web, which is neither above nor below edge"),
         (bind(WEB, 1, "app"), "already_bound", "already"),
-        (bind(WEB, 9, "app"), "unknown_node", "not there"),
+        (bind(WEB, 9, "app"), "unknown_node", "does not exist"),
     ] {
         let effects = world.effects(&[bind(WEB, 3, "app2"), edit, bind(WEB, 4, "app2")]);
         assert_eq!(effects.refused.len(), 1);
@@ -438,7 +438,7 @@ fn deployment_depth_limit_is_exact() {
     let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
     assert_eq!(refused.code, "too_low");
     assert!(
-        refused.reason.starts_with("level-17 would stand below level-16, which has 16 deployments"),
+        refused.reason.starts_with("Deployment level-17 cannot be created below level-16"),
         "{refused:?}"
     );
 }
@@ -620,7 +620,7 @@ fn expunge_requires_reason_and_no_outside_dependents() {
     let mut world = tiers();
     let (code, reason) = refusal(&world, expunge(1));
     assert_eq!(code, "node_needed");
-    assert!(reason.contains("app on n2, app on n3 need what it carries"), "{reason}");
+    assert!(reason.contains("app on n2, app on n3 need its noderoles"), "{reason}");
     assert_eq!(
         refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0,
         "no_reason"
@@ -983,7 +983,7 @@ fn every_report_stage_has_content_without_changes() {
     let of = |stage: Stage| busy.stages.iter().find(|s| s.stage == stage).unwrap();
     let (bound, top) = (&of(Stage::Bind).will_do, NoderoleKey::first(name("top")).id(node(4)));
     let lines: Vec<&str> = bound.iter().map(|line| line.what.as_str()).collect();
-    assert_eq!(lines, ["bind top: 1 noderole"]);
+    assert_eq!(lines, ["Bind top: 1 noderole"]);
     assert_eq!(
         (bound[0].about.as_slice(), &bound[0].edits),
         (&[Subject::Noderole(top)][..], &[1].into())
@@ -994,7 +994,7 @@ fn every_report_stage_has_content_without_changes() {
     assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
     let begins = &of(Stage::Order).will_do[0];
     assert_eq!(
-        begins.what, "what is new begins with 1 noderole",
+        begins.what, "New work begins with 1 noderole",
         "how many waves is the consequences' to say"
     );
     assert_eq!(begins.about, [Subject::Noderole(top)]);
@@ -1048,9 +1048,9 @@ fn browser_lift_equals_server_and_predicts_drop() {
     );
     assert_eq!(
         (of("app").added, of("app").brings[0].why.as_str()),
-        (2, "brought by app, implicit")
+        (2, "required by app, implicit")
     );
-    assert_eq!(of("app").moves, ["n3 moves from system to web"]);
+    assert_eq!(of("app").moves, ["Node n3 moves from system to web"]);
     assert_eq!(of("app").wave, Some((2, 2)));
 
     // The drop has exactly the previewed effects, by hash.
@@ -1090,8 +1090,8 @@ fn report_ends_with_lint_and_names_phantoms() {
     assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
     assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
     let bind = &told.stages[2];
-    let barrier = bind.will_do.iter().find(|line| line.what == "bind db.all: 1 noderole").unwrap();
-    assert_eq!(barrier.evidence, "db brings it along for web as a whole");
+    let barrier = bind.will_do.iter().find(|line| line.what == "Bind db.all: 1 noderole").unwrap();
+    assert_eq!(barrier.evidence, "required by db for web as a whole");
 }
 
 #[test]
@@ -1150,7 +1150,7 @@ fn bound_noderoles_adopt_new_version() {
     let lacking = other_version(&mut world, vec![role("db", &[])]);
     let (code, reason) = refusal(&world, lacking);
     assert_eq!(
-        (code.as_str(), reason.contains("lacks app, which web has")),
+        (code.as_str(), reason.contains("lacks role app, which deployment web has")),
         ("version_unfit", true),
         "{reason}"
     );
@@ -1223,11 +1223,12 @@ fn visible_barclamps_cannot_share_role_name() {
     };
     let reason = refused(&world, use_in(WEB, &second));
     assert!(
-        reason
-            .starts_with("barclamps second and first both have a role app, and web would see both"),
+        reason.starts_with(
+            "Barclamps second and first both have a role app, and deployment web would see both"
+        ),
         "{reason}"
     );
-    assert!(refused(&world, use_in(SYSTEM, &second)).contains("web would see both"));
+    assert!(refused(&world, use_in(SYSTEM, &second)).contains("deployment web would see both"));
     let (below, make) = below_web();
     let effects = world.effects(&[make, use_in(below, &second)]);
     assert_eq!(
@@ -1277,7 +1278,7 @@ fn nearer_pin_hides_whole_inherited_version() {
     {
         let (code, reason) = refusal(&world, edit);
         assert_eq!(
-            (code.as_str(), reason.contains("did you mean \"dropped\"")),
+            (code.as_str(), reason.contains("Did you mean \"dropped\"")),
             ("unknown_role", false),
             "{reason}"
         );
@@ -1348,8 +1349,8 @@ fn adopted_version_applies_all_binding_rules() {
     assert_eq!(code, "version_unfit");
     assert_eq!(
         reason,
-        "b service changes whether it stands on a node or for the deployment as a whole: app, which web has: unbind and remove it there \
-         first, or use another version"
+        "Barclamp b service changes the service flag of role app, which deployment web has. Unbind \
+         and remove the role there first, or use another version"
     );
 }
 
@@ -1363,8 +1364,8 @@ fn existing_noderole_satisfies_only_its_own_version() {
     let (code, reason) = refusal(&world, bind(WEB, 1, "app"));
     assert_eq!(code, "served_by_other_version");
     assert!(
-        reason.contains("n1.plan.example.com has it already, for system")
-            && reason.ends_with("use the newer one in system too"),
+        reason.contains("n1.plan.example.com already has disk for deployment system")
+            && reason.ends_with("Use the newer version in system too"),
         "{reason}"
     );
     assert_eq!(bound(&world.effects(&[bind(WEB, 2, "app")])), ["disk@2", "app@2"]);
@@ -1390,7 +1391,11 @@ fn unpinned_deployment_inherits_ancestor_version() {
     let (code, reason) = refusal(&world, inherit(WEB));
     assert_eq!(
         (code.as_str(), reason.as_str()),
-        ("no_own_version", "web has no version of b of its own, so there is none to take away")
+        (
+            "no_own_version",
+            "Deployment web has no version of b of its own, so there is nothing to \
+                            remove"
+        )
     );
 
     world.commit(&[bind(WEB, 1, "app")]);
@@ -1427,10 +1432,10 @@ fn unpinned_deployment_inherits_ancestor_version() {
         .stages
         .iter()
         .flat_map(|stage| &stage.will_do)
-        .find(|line| line.what.starts_with("web has b"));
+        .find(|line| line.what.starts_with("Deployment web inherits b"));
     assert_eq!(
         line.map(|line| line.what.clone()),
-        Some(format!("web has b {} from above", one.short()))
+        Some(format!("Deployment web inherits b {}", one.short()))
     );
 
     // Pinned and unpinned in one proposal, it leaves no trace. A change of the ancestor's version
@@ -1484,8 +1489,8 @@ fn last_pin_is_removed_only_without_roles() {
     assert_eq!(code, "out_of_use");
     assert_eq!(
         reason,
-        "web is the last to have tool: nothing above it does, and web has its role app; unbind and remove that there first, or use \
-         another version"
+        "No deployment above web uses barclamp tool, and deployment web has its role app. Unbind \
+         and remove the role there first, or use another version"
     );
     world.commit(&[Edit::RemoveRole { deployment: WEB, role: name("app") }]);
     assert_eq!(world.blueprint.root(), unused.root());
@@ -1527,8 +1532,8 @@ fn role_name_exchange_works_in_any_order() {
     assert_eq!(ends[0], ends[1]);
     // Only one of them conflicts with the existing state. Later edits take effect without it.
     for (edit, named) in [
-        (&to_a, "barclamps a and b2 both have a role s"),
-        (&to_b, "barclamps b2 and a both have a role r"),
+        (&to_a, "Barclamps a and b2 both have a role s"),
+        (&to_b, "Barclamps b2 and a both have a role r"),
     ] {
         let add = Edit::AddRole { deployment: WEB, role: name("x") };
         let found = refused(
@@ -1570,7 +1575,7 @@ fn role_name_exchange_works_in_any_order() {
     let found = refused(&world, &[back]);
     let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
     assert!(
-        code == "role_twice" && reason.starts_with("barclamps d and e both have a role newer"),
+        code == "role_twice" && reason.starts_with("Barclamps d and e both have a role newer"),
         "{reason}"
     );
 }

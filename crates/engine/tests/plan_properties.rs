@@ -1073,7 +1073,7 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
         let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
         levels.insert(bound.id, above.map_or(0, |level| level + 1));
         let Why::Brought { by, implicit, .. } = &bound.why else { continue };
-        let why = format!("brought by {by}{}", if *implicit { ", implicit" } else { "" });
+        let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
         let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
@@ -1105,7 +1105,7 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
     told.moves = moved
         .filter(|(_, from, to)| from != to)
         .map(|(id, from, to)| {
-            format!("{} moves from {} to {}", short(id), titled(from), titled(to))
+            format!("Node {} moves from {} to {}", short(id), titled(from), titled(to))
         })
         .collect();
     told

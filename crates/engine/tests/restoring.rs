@@ -257,15 +257,15 @@ fn dependents_of_refused_version_report_reason() {
     let now = taken(&empty, &catalog, &[using(SYSTEM, "new", new)]);
     let restore = restored(&now, &then, &catalog);
     assert_eq!(restore.edits, []);
-    let twice = "barclamps old and new both have a role x, and web would see both";
+    let twice = "Barclamps old and new both have a role x, and deployment web would see both";
     let found: Vec<(&str, &str)> = reasons(&restore);
     let told = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
-    assert!(told("the version of old").starts_with(twice), "{found:?}");
+    assert!(told("version of barclamp old").starts_with(twice), "{found:?}");
     assert!(
         told("low on n0001").starts_with(twice),
         "it comes along with what is bound: {found:?}"
     );
-    let unknown = "no barclamp that web uses has a role \"top\"";
+    let unknown = "No barclamp that deployment web uses has a role \"top\"";
     assert_eq!((told("role top"), told("top on n0001")), (unknown, unknown));
 }
 
@@ -289,6 +289,6 @@ fn refused_inherited_version_reports_reason() {
     let restore = restored(&now, &then, &catalog);
     assert_eq!(restore.edits, []);
     let found = reasons(&restore);
-    let version = found.iter().find(|(what, _)| *what == "the version of tool").unwrap();
-    assert!(version.1.starts_with("barclamps tool and new both have a role x"), "{found:?}");
+    let version = found.iter().find(|(what, _)| *what == "version of barclamp tool").unwrap();
+    assert!(version.1.starts_with("Barclamps tool and new both have a role x"), "{found:?}");
 }

@@ -27,17 +27,18 @@ use webauthn_rs::prelude::{
 pub enum PasskeyError {
     /// Passkeys require a host name.
     #[error(
-        "passkeys need a host name, and {0} has none. Open Gantry by its name, on this machine http://localhost"
+        "Passkeys need a host name, but {0} has none. Open Gantry with its host name, such as \
+         http://localhost"
     )]
     NoHostName(String),
     /// The browser's response is malformed.
-    #[error("invalid WebAuthn response: {0}")]
+    #[error("Invalid WebAuthn response: {0}")]
     Malformed(String),
     /// The library rejects the response.
-    #[error("the passkey was rejected: {0}")]
+    #[error("The passkey was rejected: {0}")]
     Rejected(String),
     /// A stored credential or state can't be read.
-    #[error("a stored passkey cannot be read: {0}")]
+    #[error("A stored passkey cannot be read: {0}")]
     Corrupt(String),
 }
 

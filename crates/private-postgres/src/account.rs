@@ -75,7 +75,7 @@ impl Account {
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match self.step_down {
             Some((uid, gid)) => {
-                chown(path, Some(uid), Some(gid)).at("can't give to the database account:", path)
+                chown(path, Some(uid), Some(gid)).at("Cannot change the owner of", path)
             }
             None => Ok(()),
         }
@@ -93,7 +93,7 @@ impl Account {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
-            .at("can't run a shell to look at", folder)?;
+            .at("Cannot run a shell to check", folder)?;
         if entered.success() {
             return Ok(());
         }

@@ -18,8 +18,8 @@ pub(crate) const PORT: u16 = 5432;
 /// File for the user's own settings.
 const LOCAL: &str = "local.conf";
 
-const HEADER: &str =
-    "# Written by Gantry at every start. Your own settings go into local.conf beside this file.\n";
+const HEADER: &str = "# Gantry overwrites this file at every start. Put your own settings into \
+     local.conf in this folder.\n";
 
 pub(crate) fn write(folder: &Folder, account: &Account, settings: &Settings) -> Result<(), Error> {
     let data = folder.data();
@@ -89,7 +89,7 @@ fn quoted(text: &str, quote: char) -> String {
 
 fn write_file(account: &Account, path: &Path, text: &str) -> Result<(), Error> {
     let fresh = path.with_extension("new");
-    std::fs::write(&fresh, text).at("can't write", &fresh)?;
+    std::fs::write(&fresh, text).at("Cannot write", &fresh)?;
     account.own(&fresh)?;
-    std::fs::rename(&fresh, path).at("can't replace", path)
+    std::fs::rename(&fresh, path).at("Cannot replace", path)
 }

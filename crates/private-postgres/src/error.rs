@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// There are no usable binaries.
     #[error(
-        "no PostgreSQL {oldest} or newer found (looked in {looked}). Install it (Debian, Ubuntu: `apt-get install \
-         postgresql`; Fedora: `dnf install postgresql-server`; macOS: `brew install postgresql`), name the folder of \
-         `initdb` and `postgres` in GANTRY_PG_BIN, or name a database in DATABASE_URL and GANTRY_OWNER_URL"
+        "No PostgreSQL {oldest} or newer found in {looked}. Install it: `apt-get install \
+         postgresql` (Debian, Ubuntu), `dnf install postgresql-server` (Fedora) or `brew install \
+         postgresql` (macOS). If it is installed elsewhere, set GANTRY_PG_BIN to the folder of \
+         `initdb` and `postgres`. To use another database server, set DATABASE_URL and \
+         GANTRY_OWNER_URL."
     )]
     NotInstalled {
         /// The oldest supported major version.
@@ -21,8 +23,9 @@ pub enum Error {
     },
     /// The data folder belongs to another major version.
     #[error(
-        "the data in {} were written by PostgreSQL {data}, but only {installed} is installed. Install PostgreSQL {data}, \
-         or move the data with pg_dumpall of version {data} into a new folder",
+        "The data in {} was written by PostgreSQL {data}, but only {installed} is installed. \
+         Install PostgreSQL {data}, or move the data into a new folder with pg_dumpall of version \
+         {data}.",
         folder.display()
     )]
     OtherMajor {
@@ -32,17 +35,27 @@ pub enum Error {
         installed: String,
     },
     /// Another process uses the folder.
-    #[error("{} is in use by another Gantry ({holder}). Stop that one, or choose another folder", folder.display())]
+    #[error(
+        "The folder {} is in use by another Gantry ({holder}). Stop it, or choose another folder.",
+        folder.display()
+    )]
     InUse {
         folder: PathBuf,
         /// The process that uses it, if known.
         holder: String,
     },
     /// The folder has other content.
-    #[error("{} isn't empty and isn't a private database folder. Choose another folder", folder.display())]
+    #[error(
+        "The folder {} is not empty and has no private database. Choose another folder.",
+        folder.display()
+    )]
     Foreign { folder: PathBuf },
     /// The folder belongs to another user.
-    #[error("{} belongs to account {owner}, not to {me}. Start Gantry as {owner}, or choose another folder", folder.display())]
+    #[error(
+        "The folder {} belongs to account {owner}, not to {me}. Start Gantry as {owner}, or choose \
+         another folder.",
+        folder.display()
+    )]
     NotMine {
         folder: PathBuf,
         owner: String,
@@ -51,27 +64,29 @@ pub enum Error {
     },
     /// The unprivileged account can't enter the folder.
     #[error(
-        "PostgreSQL doesn't run as root, so it runs as account {account}, which can't enter {}. Choose a folder whose \
-         parents everybody may enter (such as /var/lib/gantry), or start Gantry as an ordinary user",
+        "PostgreSQL cannot run as root, and account {account} cannot enter {}. Choose a folder \
+         whose parents all accounts can enter, such as /var/lib/gantry, or start Gantry as an \
+         ordinary user.",
         folder.display()
     )]
     OutOfReach { folder: PathBuf, account: String },
     /// The process runs as root, and there is no account to switch to.
     #[error(
-        "PostgreSQL doesn't run as root, and there is neither an account `postgres` nor `nobody` to run it as"
+        "PostgreSQL cannot run as root, and account `postgres` does not exist. Start Gantry as an \
+         ordinary user."
     )]
     NoAccount,
-    #[error("{program} failed ({status}):\n{output}")]
+    #[error("The program {program} failed ({status}):\n{output}")]
     Program { program: String, status: String, output: String },
     /// The server did not start.
-    #[error("PostgreSQL didn't start: {reason}\nThe end of its log:\n{log}")]
+    #[error("PostgreSQL did not start: {reason}\nThe end of its log:\n{log}")]
     NotStarted {
         /// The last connection error.
         reason: String,
         log: String,
     },
     /// The postmaster did not stop.
-    #[error("PostgreSQL (process {pid}) didn't end within {seconds} s")]
+    #[error("PostgreSQL (process {pid}) did not stop within {seconds} s. Stop it, then try again.")]
     NotStopped {
         pid: i32,
         /// Timeout in seconds.
@@ -86,10 +101,10 @@ pub enum Error {
         source: io::Error,
     },
     /// A statement failed.
-    #[error("the private database refused: {0}")]
+    #[error("A statement on the private database failed: {0}")]
     Sql(#[from] sqlx::Error),
     /// The runtime ended during a start or stop.
-    #[error("starting or stopping PostgreSQL was interrupted: {0}")]
+    #[error("The start or stop of PostgreSQL was interrupted: {0}")]
     Interrupted(String),
 }
 

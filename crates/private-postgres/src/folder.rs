@@ -54,7 +54,7 @@ impl Folder {
             make_parents(named)?;
             private_dir(named)?;
         }
-        let root = named.canonicalize().at("can't find", named)?;
+        let root = named.canonicalize().at("Cannot find", named)?;
         require_ours(&root)?;
         if let Err(refused) = account.require_reach(root.parent().unwrap_or(&root)) {
             if missing {
@@ -66,7 +66,7 @@ impl Folder {
         account.own(&root.join("lock"))?;
         account.own(&root)?;
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
-            .at("can't close to others:", &root)?;
+            .at("Cannot restrict the permissions of", &root)?;
         account.require_reach(&root)?;
         let socket_dir = socket_folder(&root, account)?;
         let throwaway = settings.durability == Durability::Throwaway;
@@ -116,7 +116,7 @@ impl Folder {
         }
         let fresh = self.root.join("data.new");
         if fresh.exists() {
-            fs::remove_dir_all(&fresh).at("can't remove", &fresh)?;
+            fs::remove_dir_all(&fresh).at("Cannot remove", &fresh)?;
         }
         let mut initdb = account.command(binaries.initdb());
         initdb.arg("--pgdata").arg(&fresh).args([
@@ -131,7 +131,7 @@ impl Folder {
             initdb.arg("--no-sync");
         }
         run(initdb, "initdb", &fresh)?;
-        fs::rename(&fresh, self.data()).at("can't move into place", &fresh)
+        fs::rename(&fresh, self.data()).at("Cannot rename", &fresh)
     }
 
     /// Stops a postmaster that a killed process left in this folder, and removes a stale lock file.
@@ -144,14 +144,14 @@ impl Folder {
             return Ok(());
         };
         let Some(pid) = text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()) else {
-            return fs::remove_file(&pid_file).at("can't remove", &pid_file);
+            return fs::remove_file(&pid_file).at("Cannot remove", &pid_file);
         };
         if !Path::new("/proc/self/cwd").exists() {
             // Without /proc, PostgreSQL's own check applies. It refuses to start twice.
             return Ok(());
         }
         if self.server_processes().contains(&pid) {
-            tracing::info!(pid, folder = %self.root.display(), "stopping the PostgreSQL that a killed Gantry left");
+            tracing::info!(pid, folder = %self.root.display(), "stopping a leftover PostgreSQL");
             signal(pid, Signal::SIGINT);
             if !self.wait_until_quiet(STOP_LIMIT) {
                 signal(pid, Signal::SIGQUIT);
@@ -163,7 +163,7 @@ impl Folder {
         }
         match fs::remove_file(&pid_file) {
             Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed.at("can't remove", &pid_file),
+            removed => removed.at("Cannot remove", &pid_file),
         }
     }
 
@@ -225,7 +225,7 @@ impl Drop for Folder {
 fn make_parents(folder: &Path) -> Result<(), Error> {
     match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
-            fs::create_dir_all(parent).at("can't make", parent)
+            fs::create_dir_all(parent).at("Cannot create", parent)
         }
         _ => Ok(()),
     }
@@ -234,13 +234,13 @@ fn make_parents(folder: &Path) -> Result<(), Error> {
 fn private_dir(folder: &Path) -> Result<(), Error> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(there) if there.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.at("can't make", folder),
+        made => made.at("Cannot create", folder),
     }
 }
 
 /// Accepts an empty folder, or one of an earlier private cluster.
 fn require_ours(root: &Path) -> Result<(), Error> {
-    let mut entries = fs::read_dir(root).at("can't read", root)?;
+    let mut entries = fs::read_dir(root).at("Cannot read", root)?;
     if entries.next().is_none() || root.join("lock").is_file() {
         return Ok(());
     }
@@ -255,7 +255,7 @@ fn take_lock(root: &Path) -> Result<File, Error> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .at("can't open", &path)?;
+        .at("Cannot open", &path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -263,10 +263,10 @@ fn take_lock(root: &Path) -> Result<File, Error> {
             let _ = file.read_to_string(&mut holder);
             return Err(Error::InUse { folder: root.to_owned(), holder: holder.trim().to_owned() });
         }
-        Err(TryLockError::Error(refused)) => return Err(refused).at("can't lock", &path),
+        Err(TryLockError::Error(refused)) => return Err(refused).at("Cannot lock", &path),
     }
-    file.set_len(0).at("can't write", &path)?;
-    writeln!(file, "process {}", std::process::id()).at("can't write", &path)?;
+    file.set_len(0).at("Cannot write", &path)?;
+    writeln!(file, "process {}", std::process::id()).at("Cannot write", &path)?;
     Ok(file)
 }
 
@@ -274,7 +274,7 @@ fn socket_folder(root: &Path, account: &Account) -> Result<PathBuf, Error> {
     let note = root.join("socket-folder");
     if let Ok(left) = fs::read(&note) {
         remove_left_socket_folder(Path::new(OsStr::from_bytes(&left)), account);
-        fs::remove_file(&note).at("can't remove", &note)?;
+        fs::remove_file(&note).at("Cannot remove", &note)?;
     }
     let usual = root.join("socket");
     let dir = if fits_socket(&usual) {
@@ -282,8 +282,8 @@ fn socket_folder(root: &Path, account: &Account) -> Result<PathBuf, Error> {
         usual
     } else {
         let template = Path::new("/tmp/gantry-XXXXXX");
-        let short = mkdtemp(template).at("can't make a folder for the socket:", template)?;
-        fs::write(&note, short.as_os_str().as_bytes()).at("can't write", &note)?;
+        let short = mkdtemp(template).at("Cannot create a folder for the socket:", template)?;
+        fs::write(&note, short.as_os_str().as_bytes()).at("Cannot write", &note)?;
         account.own(&note)?;
         short
     };
@@ -313,7 +313,7 @@ fn signal(pid: i32, signal: Signal) {
 }
 
 fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Result<(), Error> {
-    let output = command.output().at("can't run initdb for", folder)?;
+    let output = command.output().at("Cannot run initdb for", folder)?;
     if output.status.success() {
         return Ok(());
     }

@@ -52,9 +52,9 @@ impl Postmaster {
         settings: &Settings,
     ) -> Result<Self, Error> {
         let log_path = folder.start_log();
-        let log = File::create(&log_path).at("can't write", &log_path)?;
+        let log = File::create(&log_path).at("Cannot write", &log_path)?;
         account.own(&log_path)?;
-        let errors = log.try_clone().at("can't write", &log_path)?;
+        let errors = log.try_clone().at("Cannot write", &log_path)?;
         let server = account
             .command(binaries.postgres())
             .arg("-D")
@@ -63,7 +63,7 @@ impl Postmaster {
             .stderr(errors)
             .process_group(0)
             .spawn()
-            .at("can't start", &binaries.postgres())?;
+            .at("Cannot start", &binaries.postgres())?;
         let shutdown = match settings.durability {
             Durability::Durable => Signal::SIGINT,
             Durability::Throwaway => Signal::SIGQUIT,
@@ -126,7 +126,7 @@ impl Postmaster {
 impl Drop for Postmaster {
     fn drop(&mut self) {
         if let Err(left) = self.end() {
-            tracing::warn!(error = %left, "the private database was stopped hard");
+            tracing::warn!(error = %left, "the private database did not stop and was killed");
         }
     }
 }
@@ -142,5 +142,5 @@ fn watch(server: &Child, folder: &Folder) -> Result<Child, Error> {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-        .at("can't watch over", folder.root())
+        .at("Cannot start the watcher of", folder.root())
 }

@@ -49,8 +49,8 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
     let change =
         |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
             let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
-            let kind =
-                kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "an unknown kind"))?;
+            let kind = kind
+                .ok_or_else(|| StoreError::corrupt("access_change.kind", "the kind is unknown"))?;
             Ok(AccessChange {
                 person: PersonId(person),
                 by: PersonId(by),

@@ -44,15 +44,13 @@ const SETTINGS: [(&str, &str); 6] = [
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database is unreachable or rejects a statement.
-    #[error("the database did not answer: {0}")]
+    #[error("the database query failed: {0}")]
     Database(#[from] sqlx::Error),
     /// The same for a statement of SeaORM.
-    #[error("the database did not answer: {0}")]
+    #[error("the database query failed: {0}")]
     Orm(#[from] sea_orm::DbErr),
     /// A row has a value that no statement of Gantry writes.
-    #[error(
-        "row {what} is not what it should be ({reason}): restore it from a backup, or report it"
-    )]
+    #[error("the row {what} is invalid: {reason}. Restore it from a backup, or report the problem")]
     Corrupt {
         /// Table and key.
         what: String,

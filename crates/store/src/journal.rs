@@ -59,9 +59,7 @@ impl fmt::Display for Position {
 
 /// A text that is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a place in the journal is a cursor of a page, or the id of an event: two numbers with a hyphen between them"
-)]
+#[error("expected the cursor of a page or the ID of an event, such as `812-4031`")]
 pub struct NoPosition;
 
 impl FromStr for Position {
@@ -151,7 +149,7 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, St
         match live(&kind, body) {
             Ok(live) => part.entries.push(Entry { position: part.next, topic, live }),
             Err(reason) => {
-                tracing::debug!(position = %part.next, kind, %reason, "an event of another version")
+                tracing::debug!(position = %part.next, kind, %reason, "skipped an unknown event")
             }
         }
     }
@@ -219,7 +217,8 @@ pub async fn append_event(
         |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
     let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
     let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
-    let kind = kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"it has no kind"))?;
+    let kind =
+        kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"the event has no kind"))?;
     sqlx::query("INSERT INTO event (topic, subject, kind, body) VALUES ($1, $2, $3, $4)")
         .bind(topic)
         .bind(subject)
@@ -287,7 +286,7 @@ mod tests {
             }
             tokio::time::sleep(std::time::Duration::from_millis(25)).await;
         }
-        panic!("the journal did not show {count} events in 10 s")
+        panic!("the journal did not return {count} events within 10 s")
     }
 
     #[tokio::test]
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(
             resume(db.app(), before, 10).await.expect("an answer"),
             Resume::There,
-            "number one is on its way"
+            "the first transaction is still open"
         );
         younger.commit().await.expect("to commit");
         let part = eventually(&db, before, 2).await;
@@ -379,7 +378,7 @@ mod tests {
             .await
             .expect("to forget");
         assert!(!goes_on(START, 10).await, "forgotten");
-        assert!(!goes_on(all.next, 10).await, "the one that was forgotten was not told there");
+        assert!(!goes_on(all.next, 10).await, "a deleted event is not returned");
         // Open transactions of other tests in the cluster briefly hold back the cursor.
         let goes_on_from_now = async || {
             let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
@@ -389,7 +388,7 @@ mod tests {
         while !goes_on_from_now().await {
             assert!(
                 std::time::Instant::now() < deadline,
-                "whoever begins now is told that they missed something"
+                "a reader without a cursor learns that events are missing"
             );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }

@@ -105,7 +105,8 @@ const COLUMNS: &str = "k.id, k.person_id, k.name, k.rp_id, k.origin, k.credentia
     k.revoked_at, c.passkey_id IS NOT NULL AS confirmed, c.by_passkey, c.nonce, c.client_data, c.authenticator_data, c.signature";
 
 fn nonce(column: &str, bytes: &[u8]) -> Result<Nonce, StoreError> {
-    Nonce::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(column, "a nonce has 16 bytes"))
+    Nonce::from_bytes(bytes)
+        .ok_or_else(|| StoreError::corrupt(column, "a nonce must have 16 bytes"))
 }
 
 fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {

@@ -69,7 +69,7 @@ fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
     let totp = |(secret, now): (Vec<u8>, i64)| {
         let secret = secret
             .try_into()
-            .map_err(|_| StoreError::corrupt("totp.secret", "a secret has 20 bytes"))?;
+            .map_err(|_| StoreError::corrupt("totp.secret", "a secret must have 20 bytes"))?;
         Ok(Totp { secret, now: u64::try_from(now).unwrap_or_default() })
     };
     row.map(totp).transpose()

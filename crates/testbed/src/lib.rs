@@ -66,7 +66,10 @@ impl Testbed {
     /// If a program is missing (with the command to install it), or a node does not start (with its
     /// output).
     pub fn start(folder: &Path, secrets: &Path, count: usize) -> Result<Self> {
-        ensure!((1..=MOST).contains(&count), "a testbed has 1 to {MOST} nodes");
+        ensure!(
+            (1..=MOST).contains(&count),
+            "A testbed has 1 to {MOST} nodes, not {count}. Choose a valid number."
+        );
         let programs = Programs::find()?;
         for folder in [folder, &secrets.join(KEY)] {
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -158,7 +161,7 @@ impl Node {
             while self.is_server(pid) {
                 ensure!(
                     begun.elapsed() < READY,
-                    "the SSH server {pid} of {} is left over and does not end",
+                    "The old SSH server of {} (process {pid}) does not stop. Kill it, then try again.",
                     self.name
                 );
                 std::thread::sleep(Duration::from_millis(5));
@@ -224,7 +227,7 @@ impl Node {
             }
             if ended.is_some() || begun.elapsed() > READY {
                 bail!(
-                    "the SSH server of {} on {address} does not come up: {}",
+                    "The SSH server of {} on {address} does not start: {}",
                     self.name,
                     said.trim()
                 );
@@ -257,7 +260,8 @@ impl Programs {
     fn among(folders: &[PathBuf]) -> Result<Self> {
         let missing = |name: &str, package: &str| {
             format!(
-                "{name} is missing, and a testbed is made of it: apt-get install {package} (on Debian)"
+                "The program {name} is missing. Install it, on Debian with `apt-get install \
+                 {package}`."
             )
         };
         // The server requires its absolute path.
@@ -322,7 +326,11 @@ fn public_half(key: &Path) -> Result<String> {
 
 fn user() -> Result<String> {
     let user = nix::unistd::User::from_uid(geteuid())?;
-    Ok(user.context("the account that this runs as has no name")?.name)
+    Ok(user
+        .context(
+            "The current account has no name. Start the testbed with an account in /etc/passwd.",
+        )?
+        .name)
 }
 
 /// The address 127.0.0.1 itself is not used.
@@ -374,7 +382,7 @@ mod tests {
             if all.len() == count {
                 return all;
             }
-            assert!(begun.elapsed() < READY, "there are {all:?}, and not {count}");
+            assert!(begun.elapsed() < READY, "found {all:?}, expected {count}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -386,7 +394,7 @@ mod tests {
     const FOLDER: &str = "GANTRY_TEST_TESTBED_FOLDER";
 
     #[test]
-    #[ignore = "not a test: a testbed that is killed"]
+    #[ignore = "helper process of another test"]
     fn testbed_process() {
         let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
         let testbed = start(&folder).unwrap();
@@ -407,7 +415,7 @@ mod tests {
             .spawn()
             .unwrap();
         while !folder.join("ready").exists() {
-            assert_eq!(first.try_wait().unwrap(), None, "it started");
+            assert_eq!(first.try_wait().unwrap(), None, "the process ended early");
             std::thread::sleep(Duration::from_millis(20));
         }
         first.kill().unwrap();
@@ -440,7 +448,7 @@ mod tests {
         let folder = folder("else");
         let other = std::net::TcpListener::bind((address(&folder, 2), PORT)).unwrap();
         let refused = start(&folder).map(drop).unwrap_err().to_string();
-        assert!(refused.contains("n2") && refused.contains("does not come up"), "{refused}");
+        assert!(refused.contains("n2") && refused.contains("does not start"), "{refused}");
         drop(other);
         servers(&folder, 0);
         fs::remove_dir_all(&folder).unwrap();
@@ -466,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "not a test: says which programs it does not find"]
+    #[ignore = "helper process of another test"]
     fn programs_process() {
         if let Err(missing) = Programs::find() {
             println!("missing: {missing}");

@@ -59,7 +59,7 @@ impl TestDatabase {
     pub async fn new() -> Self {
         match Self::create().await {
             Ok(database) => database,
-            Err(reason) => panic!("no test database: {reason:#}"),
+            Err(reason) => panic!("cannot create a test database: {reason:#}"),
         }
     }
 
@@ -180,8 +180,8 @@ impl Drop for TestDatabase {
         });
         match dropped.join() {
             Ok(Ok(())) => {}
-            Ok(Err(reason)) => eprintln!("test database {} stays: {reason:#}", self.name),
-            Err(_) => eprintln!("test database {} stays", self.name),
+            Ok(Err(reason)) => eprintln!("cannot delete test database {}: {reason:#}", self.name),
+            Err(_) => eprintln!("cannot delete test database {}", self.name),
         }
     }
 }

@@ -8,8 +8,8 @@ use testdb::{SHARED, SharedCluster};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-const USAGE: &str = "usage: testdb run COMMAND [ARGUMENT...]   runs it with GANTRY_TEST_POSTGRES set
-       testdb serve                       prints the URL and serves until stdin closes or a signal comes";
+const USAGE: &str = "usage: testdb run COMMAND [ARGUMENT...]   run the command with GANTRY_TEST_POSTGRES set
+       testdb serve                       print the URL, and serve until stdin closes or a signal arrives";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
@@ -28,7 +28,7 @@ async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
         .args(arguments)
         .env(SHARED, cluster.url())
         .spawn()
-        .with_context(|| format!("can't run {program}"))?;
+        .with_context(|| format!("cannot run {program}"))?;
     // Ctrl-C also reaches the command. Wait for its end, so that it can still use the database.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

@@ -13,15 +13,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp 
 DECLARE person uuid := acting_holder();
 BEGIN
   IF person IS NOT NULL AND NEW.actor <> person THEN
-    RAISE EXCEPTION 'the audit row names % as its actor, and the transaction acts for %', NEW.actor, person
-      USING ERRCODE = 'GY044', HINT = 'Name the person that the transaction acts for, or nobody.';
+    RAISE EXCEPTION 'The audit row names % as its actor, but the transaction acts for %', NEW.actor,
+      person
+      USING ERRCODE = 'GY044', HINT = 'Name the person for whom the transaction acts, or no actor.';
   END IF;
   RETURN NEW;
 END $$;
 -- Whether the owner is connected. Functions of the audit run as the owner, so is_owner() is always
 -- true in them.
-CREATE OR REPLACE FUNCTION is_owner_session() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.acting'::regclass
+CREATE OR REPLACE FUNCTION is_owner_session() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT pg_has_role(session_user, c.relowner, 'USAGE') FROM pg_class c
+    WHERE c.oid = 'public.acting'::regclass
 $$;
 CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
   WHEN (NEW.source = 'application' AND NEW.actor IS NOT NULL) EXECUTE FUNCTION guard_audit();
@@ -30,7 +33,8 @@ CREATE TRIGGER guard_audit BEFORE INSERT ON audit FOR EACH ROW
 -- qualify every name.
 
 -- Queues each inserted row for sealing.
-CREATE OR REPLACE FUNCTION guard_audit_queue() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION guard_audit_queue() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   INSERT INTO public.audit_unsealed (audit_id) SELECT a.id FROM added a;
   RETURN NULL;
@@ -38,7 +42,7 @@ END $$;
 CREATE TRIGGER guard_audit_queue AFTER INSERT ON audit REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_queue();
 
--- UTC, whatever the time zone of the session is.
+-- UTC, independent of the time zone of the session.
 CREATE OR REPLACE FUNCTION audit_moment(at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
@@ -46,9 +50,12 @@ $$;
 -- The audited part of a run: its identity and its outcome.
 CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-    'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation', r.generation,
-    'target_number', r.target_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause', r.cause, 'cause_by', r.cause_by,
-    'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at), 'worker_id', r.worker_id,
+    'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation',
+      r.generation,
+    'target_number', r.target_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause',
+      r.cause, 'cause_by', r.cause_by,
+    'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at),
+      'worker_id', r.worker_id,
     'ended_at', public.audit_moment(r.ended_at), 'outcome', r.outcome))
 $$;
 
@@ -56,7 +63,8 @@ $$;
 CREATE OR REPLACE FUNCTION audit_submission(s submission) RETURNS jsonb LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
   SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
-    'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}') FROM submission_base b WHERE b.submission_id = s.id),
+    'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}')
+      FROM submission_base b WHERE b.submission_id = s.id),
     'authors', (SELECT coalesce(jsonb_agg(a.person_id ORDER BY a.person_id), '[]')
                 FROM submission_author a WHERE a.submission_id = s.id),
     'signed', (SELECT true FROM signature_demand g WHERE g.submission_id = s.id)))
@@ -68,19 +76,25 @@ SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT jsonb_strip_nulls(coalesce(
     (SELECT jsonb_object_agg(c.name, r -> c.name) FROM unnest(CASE of_table
        WHEN 'account' THEN ARRAY['person_id', 'changed_at']
-       WHEN 'session' THEN ARRAY['id', 'person_id', 'created_at', 'fresh_at', 'expires_at', 'by_link', 'address', 'factor_at']
-       WHEN 'token' THEN ARRAY['id', 'kind', 'name', 'person_id', 'node_id', 'deployment_id', 'scopes', 'created_by', 'created_at',
+       WHEN 'session' THEN ARRAY['id', 'person_id', 'created_at', 'fresh_at', 'expires_at',
+         'by_link', 'address', 'factor_at']
+       WHEN 'token' THEN ARRAY['id', 'kind', 'name', 'person_id', 'node_id', 'deployment_id',
+         'scopes', 'created_by', 'created_at',
                                'expires_at', 'used_at', 'revoked_at']
-       WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection', 'hints', 'description', 'macs',
+       WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection',
+         'hints', 'description', 'macs',
                               'serial', 'available', 'unavailable_by', 'unavailable_reason']
        WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
        WHEN 'totp' THEN ARRAY['person_id', 'created_at', 'confirmed_at']
-       WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential', 'created_at', 'revoked_at', 'revoked_by']
+       WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential',
+         'created_at', 'revoked_at', 'revoked_by']
        END) c (name)),
     CASE of_table
-      WHEN 'edit' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to((r -> 'body')::text, 'UTF8')), 'hex'))
+      WHEN 'edit' THEN r - 'body' || jsonb_build_object('body_sha256',
+        encode(sha256(convert_to((r -> 'body')::text, 'UTF8')), 'hex'))
       WHEN 'proposal' THEN r - 'updated_at'
-      WHEN 'comment' THEN r - 'body' || jsonb_build_object('body_sha256', encode(sha256(convert_to(r ->> 'body', 'UTF8')), 'hex'))
+      WHEN 'comment' THEN r - 'body' || jsonb_build_object('body_sha256',
+        encode(sha256(convert_to(r ->> 'body', 'UTF8')), 'hex'))
       ELSE r - 'xid' END))
 $$;
 
@@ -88,7 +102,8 @@ $$;
 -- column with the person who changed it. That column counts only without an acting person: if the
 -- owner wrote the row, or if a session began (acting.sql).
 CREATE OR REPLACE FUNCTION guard_audit_row() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+SET timezone = 'UTC' AS $$
 DECLARE
   r jsonb := to_jsonb(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END);
   image jsonb := audit_image(TG_TABLE_NAME, r);
@@ -97,7 +112,8 @@ BEGIN
     RETURN NULL;
   END IF;
   INSERT INTO audit (actor, action, subject, detail, source)
-  VALUES (coalesce(acting_holder(), CASE WHEN TG_TABLE_NAME = 'session' OR is_owner_session() THEN (r ->> TG_ARGV[1])::uuid END),
+  VALUES (coalesce(acting_holder(), CASE WHEN TG_TABLE_NAME = 'session' OR is_owner_session()
+    THEN (r ->> TG_ARGV[1])::uuid END),
           TG_TABLE_NAME || '.' || lower(TG_OP),
           (SELECT string_agg(r ->> k.name, ' ' ORDER BY k.place)
            FROM unnest(string_to_array(TG_ARGV[0], ' ')) WITH ORDINALITY k (name, place)),
@@ -105,50 +121,70 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE TRIGGER guard_audit AFTER INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_audit_row('number', 'committed_by');
-CREATE TRIGGER guard_audit AFTER INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_audit_row('number', 'created_by');
-CREATE TRIGGER guard_audit AFTER INSERT ON barclamp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('name version', 'imported_by');
-CREATE TRIGGER guard_audit AFTER INSERT ON verdict FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit AFTER INSERT ON target FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('number', 'committed_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON policy FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('number', 'created_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON barclamp FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('name version', 'imported_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON verdict FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', 'person_id');
 CREATE TRIGGER guard_audit AFTER INSERT ON verdict_signature
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('verdict_id', '');
-CREATE TRIGGER guard_audit AFTER INSERT ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
-CREATE TRIGGER guard_audit_change AFTER UPDATE OF revoked_at ON passkey FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'revoked_by');
-CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON passkey FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit_change AFTER UPDATE OF revoked_at ON passkey FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', 'revoked_by');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON totp FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('person_id', '');
 CREATE TRIGGER guard_audit AFTER INSERT ON passkey_confirmation
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('passkey_id', '');
--- A transaction presents its credential after it has written these rows, so they are audited at its end.
+-- A transaction presents its credential after it has written these rows, so they are audited at its
+-- end.
 CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON proposal DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE CONSTRAINT TRIGGER guard_audit_change AFTER UPDATE OF state, title, version ON proposal
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE TRIGGER guard_audit AFTER INSERT ON replan FOR EACH ROW EXECUTE FUNCTION guard_audit_row('before_id', '');
-CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON access_change FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');
-CREATE CONSTRAINT TRIGGER guard_audit_change AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', '');
-CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT ON replan FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('before_id', '');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON comment FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE ON access_change FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', '');
+CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', 'actor');
+CREATE CONSTRAINT TRIGGER guard_audit_change AFTER UPDATE ON edit DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('proposal_id seq', '');
+CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER INSERT OR UPDATE OR DELETE ON scoped_grant
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id permission deployment_id', '');
 -- A new password is audited as its time of change. The hash itself is never recorded.
 CREATE TRIGGER guard_audit AFTER INSERT OR DELETE OR UPDATE OF password_hash, changed_at ON account
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('person_id', 'person_id');
-CREATE TRIGGER guard_audit AFTER INSERT ON session FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'person_id');
-CREATE TRIGGER guard_audit_change AFTER DELETE OR UPDATE OF person_id, token_hash, fresh_at, expires_at, by_link, factor_at ON session
+CREATE TRIGGER guard_audit AFTER INSERT ON session FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', 'person_id');
+CREATE TRIGGER guard_audit_change AFTER DELETE OR UPDATE OF person_id, token_hash, fresh_at,
+  expires_at, by_link, factor_at ON session
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE TRIGGER guard_audit AFTER INSERT ON token FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'created_by');
+CREATE TRIGGER guard_audit AFTER INSERT ON token FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE TRIGGER guard_audit_change AFTER DELETE
-  OR UPDATE OF kind, hash, person_id, node_id, deployment_id, scopes, expires_at, used_at, revoked_at ON token
+  OR UPDATE OF kind, hash, person_id, node_id, deployment_id, scopes, expires_at, used_at,
+    revoked_at ON token
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 -- Phantom nodes are created with the deployments of a blueprint.
 CREATE TRIGGER guard_audit AFTER INSERT ON node FOR EACH ROW WHEN (NOT NEW.phantom)
   EXECUTE FUNCTION guard_audit_row('id', 'created_by');
 CREATE TRIGGER guard_audit_change AFTER DELETE
-  OR UPDATE OF fqdn, removed_in, transport, address, connection, hints, description, macs, serial, available, unavailable_by,
+  OR UPDATE OF fqdn, removed_in, transport, address, connection, hints, description, macs, serial,
+    available, unavailable_by,
                unavailable_reason ON node
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priority ON deployment
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
-CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW EXECUTE FUNCTION guard_audit_row('epoch', '');
+CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW
+  EXECUTE FUNCTION guard_audit_row('epoch', '');
 
 -- A review is audited once all its parts exist. At the same moment the database decides whether its
 -- approvals must be signed. guard_audit_part rejects later parts, even if a transaction checks its
@@ -158,19 +194,21 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp 
 BEGIN
   INSERT INTO signature_demand (submission_id) SELECT NEW.id WHERE asks_signature(NEW.id);
   INSERT INTO audit (actor, action, subject, detail, source)
-  VALUES (coalesce(acting_holder(), CASE WHEN is_owner_session() THEN NEW.created_by END), 'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
+  VALUES (coalesce(acting_holder(), CASE WHEN is_owner_session() THEN NEW.created_by END),
+    'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_audit_submission();
 -- A transaction may check its constraints early (SET CONSTRAINTS). The review is complete from then
 -- on.
-CREATE OR REPLACE FUNCTION guard_audit_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_audit_part() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF EXISTS (SELECT FROM added p JOIN audit a ON a.subject = p.submission_id::text
              WHERE a.action = 'submission.insert' AND a.source = 'database') THEN
-    RAISE EXCEPTION 'a part is added to a submission that is in the audit already'
-      USING ERRCODE = 'GY013', HINT = 'Submit it again.';
+    RAISE EXCEPTION 'Cannot extend a review that is already in the audit'
+      USING ERRCODE = 'GY013', HINT = 'Submit the proposal again.';
   END IF;
   RETURN NULL;
 END $$;
@@ -178,8 +216,9 @@ DO $$
 DECLARE tbl text;
 BEGIN
   FOREACH tbl IN ARRAY ARRAY['submission_base', 'submission_author', 'submission_document'] LOOP
-    EXECUTE format('CREATE TRIGGER guard_audit_part AFTER INSERT ON %I REFERENCING NEW TABLE AS added
-                    FOR EACH STATEMENT EXECUTE FUNCTION guard_audit_part()', tbl);
+    EXECUTE format('CREATE TRIGGER guard_audit_part AFTER INSERT ON %I
+                    REFERENCING NEW TABLE AS added FOR EACH STATEMENT
+                    EXECUTE FUNCTION guard_audit_part()', tbl);
   END LOOP;
 END $$;
 
@@ -188,13 +227,16 @@ END $$;
 CREATE OR REPLACE FUNCTION guard_audit_run() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   INSERT INTO public.audit (action, subject, detail, source)
-  VALUES (CASE WHEN NEW.state OPERATOR(pg_catalog.=) 'running'::pg_catalog.text THEN 'run.start' ELSE 'run.end' END,
+  VALUES (CASE WHEN NEW.state OPERATOR(pg_catalog.=) 'running'::pg_catalog.text THEN 'run.start'
+    ELSE 'run.end' END,
           NEW.id::pg_catalog.text, public.audit_run(NEW), 'database');
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> 'queued') EXECUTE FUNCTION guard_audit_run();
+CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> 'queued')
+  EXECUTE FUNCTION guard_audit_run();
 CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, outcome ON run FOR EACH ROW
-  WHEN ((NEW.state, NEW.outcome) IS DISTINCT FROM (OLD.state, OLD.outcome)) EXECUTE FUNCTION guard_audit_run();
+  WHEN ((NEW.state, NEW.outcome) IS DISTINCT FROM (OLD.state, OLD.outcome))
+    EXECUTE FUNCTION guard_audit_run();
 
 -- Records rows that are older than these triggers, once.
 DO $$
@@ -207,23 +249,33 @@ BEGIN
   INSERT INTO audit (action, subject, detail, source)
   SELECT 'person.insert', p.id::text, audit_image('person', to_jsonb(p)), 'database' FROM person p
   UNION ALL
-  SELECT 'scoped_grant.insert', concat_ws(' ', g.person_id, g.permission, g.deployment_id), audit_image('scoped_grant', to_jsonb(g)), 'database'
+  SELECT 'scoped_grant.insert', concat_ws(' ', g.person_id, g.permission, g.deployment_id),
+    audit_image('scoped_grant', to_jsonb(g)), 'database'
   FROM scoped_grant g
-  UNION ALL SELECT 'policy.insert', p.number::text, audit_image('policy', to_jsonb(p)), 'database' FROM policy p
-  UNION ALL SELECT 'barclamp.insert', concat_ws(' ', b.name, b.version), audit_image('barclamp', to_jsonb(b)), 'database' FROM barclamp b
-  UNION ALL SELECT 'submission.insert', s.id::text, audit_submission(s), 'database' FROM submission s
-  UNION ALL SELECT 'verdict.insert', v.id::text, audit_image('verdict', to_jsonb(v)), 'database' FROM verdict v
-  UNION ALL SELECT 'target.insert', t.number::text, audit_image('target', to_jsonb(t)), 'database' FROM target t
-  UNION ALL SELECT CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r), 'database'
+  UNION ALL SELECT 'policy.insert', p.number::text, audit_image('policy', to_jsonb(p)), 'database'
+    FROM policy p
+  UNION ALL SELECT 'barclamp.insert', concat_ws(' ', b.name, b.version),
+    audit_image('barclamp', to_jsonb(b)), 'database' FROM barclamp b
+  UNION ALL SELECT 'submission.insert', s.id::text, audit_submission(s), 'database'
+    FROM submission s
+  UNION ALL SELECT 'verdict.insert', v.id::text, audit_image('verdict', to_jsonb(v)), 'database'
+    FROM verdict v
+  UNION ALL SELECT 'target.insert', t.number::text, audit_image('target', to_jsonb(t)), 'database'
+    FROM target t
+  UNION ALL SELECT CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text,
+    audit_run(r), 'database'
   FROM run r WHERE r.state <> 'queued';
 END $$;
 
 -- Hash chain --------------------------------------------------------------------------------------
 
 -- The exact bytes that are sealed. An export contains them, so that a verifier needs no database.
-CREATE OR REPLACE FUNCTION audit_content(a audit) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT (jsonb_build_object('id', a.id, 'at', to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-                             'actor', a.actor, 'action', a.action, 'subject', a.subject, 'detail', a.detail)
+CREATE OR REPLACE FUNCTION audit_content(a audit) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT (jsonb_build_object('id', a.id, 'at',
+    to_char(a.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                             'actor', a.actor, 'action', a.action, 'subject', a.subject, 'detail',
+                               a.detail)
           || CASE a.source WHEN 'database' THEN '{"source": "database"}' ELSE '{}' END::jsonb)::text
 $$;
 
@@ -242,7 +294,8 @@ BEGIN
   SELECT seq, hash INTO last_seq, last_hash FROM seal ORDER BY seq DESC LIMIT 1;
   last_seq := coalesce(last_seq, 0);
   last_hash := coalesce(last_hash, decode(repeat('00', 32), 'hex'));
-  FOR a IN SELECT x.* FROM audit_unsealed u JOIN audit x ON x.id = u.audit_id ORDER BY u.audit_id LIMIT at_most LOOP
+  FOR a IN SELECT x.* FROM audit_unsealed u JOIN audit x ON x.id = u.audit_id ORDER BY u.audit_id
+    LIMIT at_most LOOP
     last_seq := last_seq + 1;
     INSERT INTO seal (seq, audit_id, prev_hash, hash)
     VALUES (last_seq, a.id, last_hash, sha256(last_hash || convert_to(audit_content(a), 'UTF8')))
@@ -254,7 +307,8 @@ BEGIN
 END $$;
 
 -- The first seq at which the chain is broken. NULL: it is intact.
-CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION audit_broken_at() RETURNS bigint LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT min(c.seq) FROM (
     SELECT s.seq, s.hash, s.prev_hash, a,
            lag(s.hash, 1, decode(repeat('00', 32), 'hex')) OVER (ORDER BY s.seq) AS before,
@@ -266,15 +320,19 @@ $$;
 
 -- Whether a row still has the values in its audit row. Columns added by later versions are not in
 -- the audit row.
-CREATE OR REPLACE FUNCTION audit_agrees(of_action text, of_subject text, image jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION audit_agrees(of_action text, of_subject text, image jsonb)
+RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT EXISTS (SELECT FROM audit a WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'
-                   AND a.detail = (SELECT jsonb_object_agg(k, image -> k) FROM jsonb_object_keys(a.detail) k))
+  SELECT EXISTS (SELECT FROM audit a WHERE a.subject = of_subject AND a.action = of_action
+    AND a.source = 'database'
+                   AND a.detail = (SELECT jsonb_object_agg(k, image -> k)
+                     FROM jsonb_object_keys(a.detail) k))
 $$;
 
 -- Whether the last change of a row is sealed after this seq, or not yet. An export up to this seq
 -- omits such rows.
-CREATE OR REPLACE FUNCTION audited_after(of_action text, of_subject text, seq bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION audited_after(of_action text, of_subject text, seq bigint)
+RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM audit a LEFT JOIN seal s ON s.audit_id = a.id
                  WHERE a.subject = of_subject AND a.action = of_action AND a.source = 'database'

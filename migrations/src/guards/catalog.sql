@@ -11,7 +11,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   -- A word after a hyphen is a pre-release, so that hyphen counts. All other separators are
   -- equivalent.
   marked AS (SELECT regexp_replace(v, '[._+-]*-(?=[a-z])', '~', 'g') AS v FROM lowered),
-  parted AS (SELECT regexp_replace(v, '(?<=[0-9])(?=[a-z])|(?<=[a-z])(?=[0-9])', '.', 'g') AS v FROM marked),
+  parted AS (SELECT regexp_replace(v, '(?<=[0-9])(?=[a-z])|(?<=[a-z])(?=[0-9])', '.', 'g') AS v
+    FROM marked),
   separated AS (SELECT regexp_replace(v, '[._+-]+', '.', 'g') AS v FROM parted)
   SELECT regexp_replace(v, '(^|[^0-9])0+(?=[0-9])', '\1', 'g') FROM separated
 $$;
@@ -21,14 +22,18 @@ LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE stored text;
 BEGIN
   IF NEW.version COLLATE "C" !~ '^[0-9A-Za-z]([0-9A-Za-z._+-]{0,62}[0-9A-Za-z])?$' THEN
-    RAISE EXCEPTION 'invalid version % of barclamp %', to_json(NEW.version), NEW.name
-      USING ERRCODE = 'GY056', HINT = 'Use up to 64 letters, digits, ".", "_", "+" and "-" of ASCII.';
+    RAISE EXCEPTION 'Invalid version % of barclamp %', to_json(NEW.version), NEW.name
+      USING ERRCODE = 'GY056',
+        HINT =
+          'Use up to 64 ASCII letters, digits, ".", "_", "+" and "-". Begin and end with a letter '
+          'or digit.';
   END IF;
   SELECT b.version INTO stored FROM barclamp b
-  WHERE b.name = NEW.name AND b.version <> NEW.version AND version_key(b.version) = version_key(NEW.version);
+  WHERE b.name = NEW.name AND b.version <> NEW.version
+    AND version_key(b.version) = version_key(NEW.version);
   IF FOUND THEN
-    RAISE EXCEPTION 'version % of barclamp % is stored already as %', NEW.version, NEW.name, stored
-      USING ERRCODE = 'GY056', HINT = 'Spell the version as it is stored.';
+    RAISE EXCEPTION 'Version % of barclamp % is already stored as %', NEW.version, NEW.name, stored
+      USING ERRCODE = 'GY056', HINT = 'Use the stored spelling of the version.';
   END IF;
   RETURN NEW;
 END $$;

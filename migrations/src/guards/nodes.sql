@@ -4,12 +4,15 @@
 
 -- The connection in a row, in the form of a document (engine::cluster::Connection). NULL: the node
 -- has no connection.
-CREATE OR REPLACE FUNCTION node_connection(transport text, address jsonb, connection jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION node_connection(transport text, address jsonb, connection jsonb)
+RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT CASE transport
     WHEN 'ssh' THEN jsonb_build_object(
-      'transport', 'ssh', 'addresses', address, 'port', coalesce(connection -> 'port', '22'), 'user', connection -> 'user',
-      'key', connection -> 'key', 'host_key', connection -> 'host_key', 'root', coalesce(connection -> 'root', '"/"'))
+      'transport', 'ssh', 'addresses', address, 'port', coalesce(connection -> 'port', '22'),
+        'user', connection -> 'user',
+      'key', connection -> 'key', 'host_key', connection -> 'host_key', 'root',
+        coalesce(connection -> 'root', '"/"'))
     WHEN 'local' THEN jsonb_build_object('transport', 'local', 'root', connection -> 'root') END
 $$;
 
@@ -18,7 +21,8 @@ $$;
 CREATE OR REPLACE FUNCTION node_matches(n node, doc jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT NOT doc ? 'connection'
-    OR doc -> 'connection' IS NOT DISTINCT FROM node_connection(n.transport, n.address, n.connection)
+    OR doc -> 'connection' IS NOT DISTINCT FROM node_connection(n.transport, n.address,
+      n.connection)
        AND coalesce(doc -> 'hints', '{}') = n.hints
 $$;
 
@@ -26,12 +30,15 @@ $$;
 CREATE OR REPLACE FUNCTION moved_records(submission bigint) RETURNS TABLE (fqdn text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
-  SELECT n.fqdn FROM submission_document d JOIN node n ON n.id = d.id AND n.doc IS NULL AND n.removed_in IS NULL AND NOT n.phantom
+  SELECT n.fqdn FROM submission_document d JOIN node n ON n.id = d.id AND n.doc IS NULL
+    AND n.removed_in IS NULL AND NOT n.phantom
   WHERE d.submission_id = submission AND d.kind = 'node' AND d.old_hash IS NULL
-    AND NOT node_matches(n, (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash))
+    AND NOT node_matches(n, (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o
+      WHERE o.hash = d.new_hash))
 $$;
 
-CREATE OR REPLACE FUNCTION guard_node_record() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_node_record() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   changed boolean := TG_OP = 'UPDATE' AND (OLD.transport, OLD.address, OLD.connection, OLD.hints)
@@ -43,22 +50,32 @@ BEGIN
     RETURN NEW;
   END IF;
   IF changed AND NOT committing() THEN
-    RAISE EXCEPTION 'node % is in a blueprint: its connection and hints change only by a commit', NEW.fqdn
-      USING ERRCODE = 'GY030', HINT = 'Propose the change, have it reviewed, commit it.';
+    RAISE EXCEPTION
+      'Node % is in a blueprint, so only a commit can change its connection and hints', NEW.fqdn
+      USING ERRCODE = 'GY030',
+        HINT = 'Open a proposal with the change, have it reviewed, and commit it.';
   END IF;
   doc := (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = NEW.doc);
   IF doc IS NULL OR NOT node_matches(n, doc) OR changed AND NOT doc ? 'connection' THEN
-    RAISE EXCEPTION 'the connection or the hints of node % are not those of its document', NEW.fqdn
-      USING ERRCODE = 'GY031', HINT = 'The record changed since the review. Submit the proposal again; it needs new approvals.';
+    RAISE EXCEPTION 'The connection or hints of node % differ from its document', NEW.fqdn
+      USING ERRCODE = 'GY031',
+        HINT =
+          'The record changed after the review. Submit the proposal again to get new approvals.';
   END IF;
   -- An open run was claimed with the previous document.
   IF changed AND (node_connection(OLD.transport, OLD.address, OLD.connection), OLD.hints)
-                 IS DISTINCT FROM (node_connection(NEW.transport, NEW.address, NEW.connection), NEW.hints)
+                 IS DISTINCT FROM (node_connection(NEW.transport, NEW.address, NEW.connection),
+                   NEW.hints)
      AND EXISTS (SELECT FROM run r WHERE r.node_id = NEW.id AND r.ended_at IS NULL) THEN
-    RAISE EXCEPTION 'node % has an open run, so its connection and hints can''t change now', NEW.fqdn
-      USING ERRCODE = 'GY032', HINT = 'Take the node out of service, wait for the end of its runs or cancel them, then commit again.';
+    RAISE EXCEPTION 'Node % has an open run, so its connection and hints cannot change now',
+      NEW.fqdn
+      USING ERRCODE = 'GY032',
+        HINT =
+          'Put the node in maintenance, cancel its runs or wait until they end, then commit again.';
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_node_record BEFORE INSERT OR UPDATE OF transport, address, connection, hints, doc ON node FOR EACH ROW
-  WHEN (NEW.doc IS NOT NULL AND NOT NEW.phantom AND NEW.removed_in IS NULL) EXECUTE FUNCTION guard_node_record();
+CREATE TRIGGER guard_node_record BEFORE INSERT OR UPDATE OF transport, address, connection, hints,
+  doc ON node FOR EACH ROW
+  WHEN (NEW.doc IS NOT NULL AND NOT NEW.phantom AND NEW.removed_in IS NULL)
+    EXECUTE FUNCTION guard_node_record();

@@ -13,10 +13,12 @@ SET search_path = pg_catalog, public, pg_temp AS $$
   FROM object o WHERE o.hash = policy_hash AND o.kind = 'policy'
 $$;
 
-CREATE OR REPLACE FUNCTION guard_cooling() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_cooling() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF (cooling_hours(NEW.hash) BETWEEN 0 AND 720) IS NOT TRUE THEN
-    RAISE EXCEPTION 'the cooling period of policy % is not between 0 and 720 hours', NEW.number USING ERRCODE = 'GY002';
+    RAISE EXCEPTION 'The cooling period of policy % must be between 0 and 720 hours', NEW.number
+      USING ERRCODE = 'GY002';
   END IF;
   RETURN NEW;
 END $$;
@@ -25,23 +27,27 @@ CREATE TRIGGER guard_cooling BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTI
 -- The people from whom someone's access came, at a point in time. A change counts during the
 -- cooling period, unless a second admin confirmed it. An account or grant made after `submitted`
 -- always counts.
-CREATE OR REPLACE FUNCTION access_from(who uuid, as_of timestamptz, cooling interval, submitted timestamptz) RETURNS SETOF uuid
+CREATE OR REPLACE FUNCTION access_from(who uuid, as_of timestamptz, cooling interval,
+  submitted timestamptz) RETURNS SETOF uuid
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH RECURSIVE hop AS (
     SELECT who AS person, as_of AS at
     UNION
     SELECT c.by, c.at FROM hop h JOIN access_change c ON c.person_id = h.person
     WHERE c.by IS NOT NULL AND c.at <= h.at
-      AND (c.confirmed_at IS NULL AND c.at > h.at - cooling OR c.kind IN ('created', 'granted') AND c.at > submitted))
+      AND (c.confirmed_at IS NULL AND c.at > h.at - cooling OR c.kind IN ('created', 'granted')
+        AND c.at > submitted))
   SELECT DISTINCT h.person FROM hop h WHERE h.person <> who
 $$;
 
 -- Whether an approval does not count because an author of the review gave its person access.
-CREATE OR REPLACE FUNCTION approval_barred(who uuid, submission bigint, judged timestamptz) RETURNS boolean
+CREATE OR REPLACE FUNCTION approval_barred(who uuid, submission bigint, judged timestamptz)
+RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM submission s JOIN policy y ON y.number = s.policy_number
-    CROSS JOIN LATERAL access_from(who, judged, make_interval(hours => cooling_hours(y.hash)), s.created_at) AS origin (person_id)
+    CROSS JOIN LATERAL access_from(who, judged, make_interval(hours => cooling_hours(y.hash)),
+      s.created_at) AS origin (person_id)
     JOIN submission_author a ON a.submission_id = s.id AND a.person_id = origin.person_id
     WHERE s.id = approval_barred.submission)
 $$;
@@ -55,13 +61,15 @@ DECLARE
   done bigint;
 BEGIN
   IF acting_person() IS DISTINCT FROM admin OR NOT acting_admin() THEN
-    RAISE EXCEPTION 'cannot confirm access: the transaction does not act for that admin'
-      USING ERRCODE = 'GY041', HINT = 'Sign in as an admin who did not give it.';
+    RAISE EXCEPTION 'Cannot confirm access: the transaction does not act for that admin'
+      USING ERRCODE = 'GY041', HINT = 'Sign in as an admin who did not give the access.';
   END IF;
   PERFORM FROM person WHERE id IN (who, admin) ORDER BY id FOR SHARE;
-  IF who = admin OR NOT EXISTS (SELECT FROM person p WHERE p.id = admin AND p.kind = 'human' AND NOT p.disabled
+  IF who = admin OR NOT EXISTS (SELECT FROM person p WHERE p.id = admin AND p.kind = 'human'
+     AND NOT p.disabled
                                   AND 'admin' = ANY (p.permissions)) THEN
-    RAISE EXCEPTION 'access is confirmed by another admin' USING ERRCODE = 'GY041', HINT = 'Ask an admin who did not give it.';
+    RAISE EXCEPTION 'Only another admin can confirm this access' USING ERRCODE = 'GY041',
+      HINT = 'Ask an admin who did not give the access.';
   END IF;
   SELECT make_interval(hours => cooling_hours(y.hash)) INTO cooling
   FROM head h JOIN policy y ON y.number = h.policy_number;
@@ -70,17 +78,21 @@ BEGIN
   WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by <> admin
     AND c.by NOT IN (SELECT access_from(admin, clock_timestamp(), cooling, 'infinity'));
   GET DIAGNOSTICS done = ROW_COUNT;
-  IF done = 0 AND EXISTS (SELECT FROM access_change c WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by IS NOT NULL
+  IF done = 0 AND EXISTS (SELECT FROM access_change c WHERE c.person_id = who
+     AND c.confirmed_at IS NULL AND c.by IS NOT NULL
                             AND c.at > clock_timestamp() - cooling) THEN
-    RAISE EXCEPTION 'the access came from the admin who confirms it, or from one who gave that admin access'
-      USING ERRCODE = 'GY041', HINT = 'Ask an admin who did not give it.';
+    RAISE EXCEPTION
+      'The confirming admin gave this access, or got access from the admin who gave it'
+      USING ERRCODE = 'GY041', HINT = 'Ask an admin who did not give the access.';
   END IF;
   RETURN done;
 END $$;
 
-CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, kind, permission, deployment_id, by, at ON access_change
+CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, kind, permission,
+  deployment_id, by, at ON access_change
   FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
-CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON access_change FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON access_change FOR EACH STATEMENT
+  EXECUTE FUNCTION guard_append_only();
 
 CREATE OR REPLACE FUNCTION guard_access_of_person() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
@@ -129,14 +141,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp 
 BEGIN
   IF TG_OP = 'INSERT' THEN
     -- The same transaction used the link.
-    NEW.link_by := (SELECT t.created_by FROM token t WHERE t.person_id = NEW.person_id AND t.kind = 'sign_in' AND t.used_at = now()
+    NEW.link_by := (SELECT t.created_by FROM token t WHERE t.person_id = NEW.person_id
+      AND t.kind = 'sign_in' AND t.used_at = now()
                     AND t.created_by IS NOT NULL LIMIT 1);
   ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
     -- Setting a password replaces the session's token.
     NEW.link_by := NULL;
     INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'reset', OLD.link_by);
   ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
-    RAISE EXCEPTION 'a session keeps the admin whose link began it' USING ERRCODE = 'GY042', HINT = 'Set a password in that session.';
+    RAISE EXCEPTION 'The admin whose link began a session cannot be changed'
+      USING ERRCODE = 'GY042', HINT = 'Set a password in that session.';
   END IF;
   RETURN NEW;
 END $$;
@@ -148,8 +162,11 @@ CREATE TRIGGER guard_link_session BEFORE INSERT OR UPDATE OF link_by, token_hash
 CREATE OR REPLACE FUNCTION guard_password_first() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.needs_password) THEN
-    RAISE EXCEPTION 'this session began with a link of an admin and has no password yet'
+  IF EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned()
+     AND a.needs_password) THEN
+    RAISE EXCEPTION
+      'This session began with a sign-in link from an admin, and its person has not set a '
+      'password yet'
       USING ERRCODE = 'GY042', HINT = 'Set a password first.';
   END IF;
   RETURN coalesce(NEW, OLD);
@@ -157,26 +174,35 @@ END $$;
 DO $$
 DECLARE tbl text;
 BEGIN
-  FOREACH tbl IN ARRAY ARRAY['verdict', 'target', 'proposal', 'edit', 'submission', 'comment', 'barclamp', 'token', 'passkey', 'totp'] LOOP
-    EXECUTE format('CREATE TRIGGER guard_password_first BEFORE INSERT ON %I FOR EACH ROW EXECUTE FUNCTION guard_password_first()', tbl);
+  FOREACH tbl IN ARRAY ARRAY['verdict', 'target', 'proposal', 'edit', 'submission', 'comment',
+    'barclamp', 'token', 'passkey', 'totp'] LOOP
+    EXECUTE format('CREATE TRIGGER guard_password_first BEFORE INSERT ON %I
+                    FOR EACH ROW EXECUTE FUNCTION guard_password_first()', tbl);
   END LOOP;
 END $$;
-CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON comment FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON edit FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first_change BEFORE UPDATE ON comment FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
 CREATE TRIGGER guard_password_first BEFORE INSERT OR UPDATE OF permissions, disabled ON person
   FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE UPDATE OF confirmed_by ON access_change FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reason, priority ON deployment
+CREATE TRIGGER guard_password_first BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF confirmed_by ON access_change FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reason,
+  priority ON deployment
   FOR EACH ROW EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
 
 -- Verdicts from before an account was disabled stay void. The sequence also covers verdicts of open
 -- transactions.
 CREATE OR REPLACE FUNCTION guard_void_verdicts() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  NEW.verdicts_void_to := greatest(OLD.verdicts_void_to, coalesce(pg_sequence_last_value(pg_get_serial_sequence('verdict', 'id')), 0));
+  NEW.verdicts_void_to := greatest(OLD.verdicts_void_to,
+    coalesce(pg_sequence_last_value(pg_get_serial_sequence('verdict', 'id')), 0));
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_void_verdicts BEFORE UPDATE OF disabled ON person

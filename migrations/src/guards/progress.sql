@@ -9,8 +9,10 @@
 -- The owner may break them for manual repairs. Functions check for the owner last, before they
 -- raise an error.
 
-CREATE OR REPLACE FUNCTION owns_tables() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = 'public.step'::regclass
+CREATE OR REPLACE FUNCTION owns_tables() RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT pg_has_role(current_user, c.relowner, 'USAGE') FROM pg_class c
+    WHERE c.oid = 'public.step'::regclass
 $$;
 
 -- Whether a deployment or an ancestor is on hold. Its own search path would cost 0.1 ms per call,
@@ -21,7 +23,8 @@ DECLARE
   holder uuid;
 BEGIN
   WHILE at IS NOT NULL LOOP
-    SELECT d.parent, d.held_by INTO at, holder FROM public.deployment d WHERE d.id OPERATOR(pg_catalog.=) at;
+    SELECT d.parent, d.held_by INTO at, holder FROM public.deployment d
+      WHERE d.id OPERATOR(pg_catalog.=) at;
     IF holder IS NOT NULL THEN
       RETURN true;
     END IF;
@@ -31,19 +34,24 @@ END $$;
 
 -- Whether the join of a step is satisfied, counted from the states of its parents. The rule is the
 -- engine's anneal::step::count.
-CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text)
+RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
   counting bigint;
   enough bigint;
   ahead bigint;
 BEGIN
   SELECT pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'),
-    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only' AND (p.state OPERATOR(pg_catalog.=) 'active'
-      OR (p.state OPERATOR(pg_catalog.=) 'error' AND join_holds.join_after OPERATOR(pg_catalog.=) 'end'))),
-    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.=) 'order_only' AND p.skipped IS NULL
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'
+      AND (p.state OPERATOR(pg_catalog.=) 'active'
+      OR (p.state OPERATOR(pg_catalog.=) 'error'
+         AND join_holds.join_after OPERATOR(pg_catalog.=) 'end'))),
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.=) 'order_only'
+      AND p.skipped IS NULL
       AND p.state OPERATOR(pg_catalog.=) ANY (ARRAY['blocked', 'todo', 'transition']))
   INTO counting, enough, ahead
-  FROM public.edge e JOIN public.step p ON p.id OPERATOR(pg_catalog.=) e.parent WHERE e.child OPERATOR(pg_catalog.=) join_holds.of;
+  FROM public.edge e JOIN public.step p ON p.id OPERATOR(pg_catalog.=) e.parent
+    WHERE e.child OPERATOR(pg_catalog.=) join_holds.of;
   RETURN ahead OPERATOR(pg_catalog.=) 0 AND CASE join_holds.join_kind
     WHEN 'all' THEN enough OPERATOR(pg_catalog.=) counting
     WHEN 'any' THEN counting OPERATOR(pg_catalog.=) 0 OR enough OPERATOR(pg_catalog.>) 0
@@ -52,7 +60,8 @@ END $$;
 
 -- One check per statement, over all rows that it changed. A run that this transaction ended is
 -- found by ended_xid and by its time: a cluster restored from a dump restarts its transaction ids.
-CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_step_progress() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   bad record;
@@ -62,80 +71,101 @@ BEGIN
   SELECT x.id, x.was, x.now_is, x.what, x.code INTO bad FROM (
     SELECT n.id, o.state AS was, n.state AS now_is, CASE
         -- Output and results
-        WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results) AND NOT (
+        WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)
+          AND NOT (
             n.state = 'gone' AND n.wall IS NULL AND (n.results IS NULL OR n.results = o.results)
             OR o.state = 'gone' AND n.results IS NULL AND n.wall IS NOT DISTINCT FROM o.wall
-            OR EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.ended_at = now()
+            OR EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this
+               AND r.ended_at = now()
                          AND r.result IS NOT DISTINCT FROM n.results
                          AND ((n.wall, n.wall_run) IS NOT DISTINCT FROM (o.wall, o.wall_run)
-                              OR n.wall_run = r.id AND r.outcome = 'succeeded' AND r.generation = n.generation)))
-          THEN 'has output that no run of it returned in this transaction'
+                              OR n.wall_run = r.id AND r.outcome = 'succeeded'
+                                 AND r.generation = n.generation)))
+          THEN 'has output that none of its runs returned in this transaction'
         -- Applied generation
         WHEN n.applied_generation <> o.applied_generation AND NOT (
             o.state = 'gone' AND n.applied_generation = 0
             OR n.applied_generation = n.generation AND (
               (n.instant OR n.skipped IS NOT NULL) AND n.state = 'active'
               OR o.state = 'transition' AND EXISTS (
-                SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this AND r.ended_at = now()
+                SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this
+                  AND r.ended_at = now()
                   AND r.outcome = 'succeeded' AND r.generation = n.generation)))
-          THEN 'is applied at another generation than a run of it just succeeded at'
+          THEN 'is applied at a generation in which none of its runs just succeeded'
         WHEN n.state = o.state THEN NULL
         WHEN n.state = 'gone' THEN NULL
-        WHEN o.state = 'gone' THEN CASE WHEN n.applied_generation = 0 AND (n.state = 'blocked' OR n.state = 'transition'
+        WHEN o.state = 'gone' THEN CASE WHEN n.applied_generation = 0
+          AND (n.state = 'blocked' OR n.state = 'transition'
             AND EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_at IS NULL)) THEN NULL
-          ELSE 'does not begin anew' END
+          ELSE 'is restored, but not in the state of a new step' END
         WHEN o.state = 'transition' THEN (
           SELECT CASE
-              WHEN r.id IS NULL THEN 'leaves TRANSITION, and no run of it ended in this transaction'
+              WHEN r.id IS NULL THEN
+                'leaves TRANSITION, but none of its runs ended in this transaction'
               WHEN n.state = 'active' AND NOT (n.applied_generation = n.generation AND (
-                  r.outcome = 'succeeded' AND r.generation = n.generation OR n.instant OR n.skipped IS NOT NULL
+                  r.outcome = 'succeeded' AND r.generation = n.generation OR n.instant
+                    OR n.skipped IS NOT NULL
                   OR o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)))
-                THEN 'becomes ACTIVE, and its run did not succeed'
-              WHEN n.state = 'error' AND r.outcome NOT IN ('failed', 'lost', 'cancelled') THEN 'becomes ERROR, and its run did not fail'
-              WHEN n.state IN ('todo', 'blocked') AND n.destructive AND r.generation = n.generation AND r.outcome <> 'unstarted'
-                THEN 'is destructive and is to run again, and its run may have done its work'
+                THEN 'becomes ACTIVE, but its run did not succeed'
+              WHEN n.state = 'error' AND r.outcome NOT IN ('failed', 'lost', 'cancelled')
+                THEN 'becomes ERROR, but its run did not fail'
+              WHEN n.state IN ('todo', 'blocked') AND n.destructive AND r.generation = n.generation
+                AND r.outcome <> 'unstarted'
+                THEN 'is destructive and would run again, although its run may have done its work'
             END
           FROM (SELECT) one LEFT JOIN run r ON r.id = (
-            SELECT max(e.id) FROM run e WHERE e.step_id = n.id AND e.ended_xid = this AND e.ended_at = now()))
+            SELECT max(e.id) FROM run e WHERE e.step_id = n.id AND e.ended_xid = this
+              AND e.ended_at = now()))
         WHEN n.state = 'transition' THEN CASE WHEN o.state = 'todo' AND EXISTS (
-            SELECT FROM run r WHERE r.step_id = n.id AND r.ended_at IS NULL AND r.state = 'queued' AND r.generation = n.generation) THEN NULL
-          ELSE 'becomes TRANSITION without a run of it' END
-        WHEN n.state = 'error' THEN 'becomes ERROR without a run of it'
+            SELECT FROM run r WHERE r.step_id = n.id AND r.ended_at IS NULL AND r.state = 'queued'
+              AND r.generation = n.generation) THEN NULL
+          ELSE 'becomes TRANSITION without a run' END
+        WHEN n.state = 'error' THEN 'becomes ERROR without a run'
         WHEN n.state = 'active' THEN CASE
             WHEN n.instant OR n.skipped IS NOT NULL THEN
-              CASE WHEN NOT join_holds(n.id, n.join_kind, n.join_n, n.join_after) THEN 'becomes ACTIVE before its parents' END
-            WHEN o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL) THEN NULL
-            ELSE 'becomes ACTIVE without a run of it' END
+              CASE WHEN NOT join_holds(n.id, n.join_kind, n.join_n, n.join_after)
+                THEN 'becomes ACTIVE before its parents' END
+            WHEN o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)
+              THEN NULL
+            ELSE 'becomes ACTIVE without a run' END
         WHEN o.state = 'active' THEN CASE
             WHEN n.instant OR n.skipped IS NOT NULL THEN NULL
-            WHEN n.destructive AND o.applied_generation = n.generation THEN 'is destructive, applied, and is to run again'
-            WHEN n.cause IS NULL AND n.pending = 0 THEN 'is to run again without a cause' END
+            WHEN n.destructive AND o.applied_generation = n.generation
+              THEN 'is destructive and applied, but would run again'
+            WHEN n.cause IS NULL AND n.pending = 0 THEN 'would run again without a cause' END
         WHEN o.state = 'error' THEN CASE
             WHEN n.instant OR n.skipped IS NOT NULL THEN NULL
-            WHEN n.cause IS NULL THEN 'is to run again without a cause'
+            WHEN n.cause IS NULL THEN 'would run again without a cause'
             WHEN NOT n.destructive OR EXISTS (
-                SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now AND t.number = n.generation) THEN NULL
-            WHEN n.cause NOT LIKE 'retry%' THEN 'is destructive and in ERROR, and is to run again without a retry'
+                SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now
+                  AND t.number = n.generation) THEN NULL
+            WHEN n.cause NOT LIKE 'retry%'
+              THEN 'is destructive and in ERROR, but would run again without a retry'
             WHEN NOT acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = n.lane_id))
-              THEN 'is destructive and in ERROR, and no operator of its deployment retries it' END
+              THEN 'is destructive and in ERROR, but no operator of its deployment retries it' END
       END AS what,
-      CASE WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results) THEN 'GY050' ELSE 'GY047' END AS code
+      CASE WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)
+        THEN 'GY050' ELSE 'GY047' END AS code
     FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> o.state OR n.applied_generation <> o.applied_generation
       OR (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.id IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'step % (% to %) %', bad.id, bad.was, bad.now_is, bad.what
-      USING ERRCODE = bad.code, HINT = 'A step moves together with its run, or with a cause: retry it, or propose a re-run.';
+    RAISE EXCEPTION 'Step % (% to %) %', bad.id, bad.was, bad.now_is, bad.what
+      USING ERRCODE = bad.code,
+        HINT =
+          'A step changes state only with its run or with a cause. Retry it, or propose a re-run.';
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_step_progress AFTER UPDATE ON step REFERENCING OLD TABLE AS was NEW TABLE AS is_now
+CREATE TRIGGER guard_step_progress AFTER UPDATE ON step
+  REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_step_progress();
 
 -- A retry or cancel names an operator of the deployment. A commit cancels the runs of steps that it
 -- changes.
-CREATE OR REPLACE FUNCTION guard_retried_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_retried_by() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF owns_tables() THEN
     RETURN NULL;
@@ -145,54 +175,69 @@ BEGIN
       RETURN NULL;
     END IF;
   END IF;
-  RAISE EXCEPTION 'step % names % as the one who retries it, and the transaction does not act for an operator of that name', NEW.id, NEW.cause_by
+  RAISE EXCEPTION
+    'Step % names % as the operator who retries it, but the transaction does not act for that '
+    'operator', NEW.id, NEW.cause_by
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
 CREATE TRIGGER guard_retried_by AFTER UPDATE OF state, cause_by ON step FOR EACH ROW
-  WHEN (NEW.cause_by IS NOT NULL AND (NEW.cause_by IS DISTINCT FROM OLD.cause_by OR OLD.state = 'error' AND NEW.state <> 'error'))
+  WHEN (NEW.cause_by IS NOT NULL AND (NEW.cause_by IS DISTINCT FROM OLD.cause_by
+    OR OLD.state = 'error' AND NEW.state <> 'error'))
   EXECUTE FUNCTION guard_retried_by();
 
 -- The engine cannot read another cause (anneal::step::Cause), and people read it.
-CREATE OR REPLACE FUNCTION guard_cause() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_cause() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION 'step % is to run again for an unknown cause: %', NEW.id, NEW.cause USING ERRCODE = 'GY047';
+    RAISE EXCEPTION 'Step % has an unknown cause for a re-run: %', NEW.id, NEW.cause
+      USING ERRCODE = 'GY047';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_cause AFTER UPDATE OF cause ON step FOR EACH ROW
-  WHEN (NEW.cause IS DISTINCT FROM OLD.cause AND NEW.cause !~ '^(changed|slice|data|hook|drift|node_back|retry)( again)?$')
+  WHEN (NEW.cause IS DISTINCT FROM OLD.cause
+    AND NEW.cause !~ '^(changed|slice|data|hook|drift|node_back|retry)( again)?$')
   EXECUTE FUNCTION guard_cause();
 
-CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF owns_tables() THEN
     RETURN NULL;
   END IF;
   IF NEW.superseded THEN
     IF NEW.error = 'cancelled by the commit of target ' || (committed_here()).number
-       AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number THEN
+       AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number
+         THEN
       RETURN NULL;
     END IF;
   ELSIF acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) THEN
-    IF NEW.error = 'cancelled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person()) THEN
+    IF NEW.error = 'cancelled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person())
+      THEN
       RETURN NULL;
     END IF;
   END IF;
-  RAISE EXCEPTION 'run % is to be cancelled, and the transaction does not act for the operator of its deployment whom it names', NEW.id
+  RAISE EXCEPTION
+    'Cannot cancel run %: the transaction does not act for the operator whom it names', NEW.id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
 -- The end of a cancelled run repeats the name that was written before.
-CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, error ON run FOR EACH ROW
-  WHEN ((NEW.cancel_requested, NEW.superseded) IS DISTINCT FROM (OLD.cancel_requested, OLD.superseded)
-        OR NEW.error IS DISTINCT FROM OLD.error AND (NEW.state <> 'ended' OR NEW.error LIKE 'cancelled by %'))
+CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, error ON run
+  FOR EACH ROW
+  WHEN ((NEW.cancel_requested, NEW.superseded) IS DISTINCT FROM (OLD.cancel_requested,
+    OLD.superseded)
+        OR NEW.error IS DISTINCT FROM OLD.error
+           AND (NEW.state <> 'ended' OR NEW.error LIKE 'cancelled by %'))
   EXECUTE FUNCTION guard_cancelled_by();
 
 -- No code writes system data yet. It is empty at first and again when a noderole is restored.
-CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION 'the system data of noderole % is not what a run or a hook returned', NEW.id USING ERRCODE = 'GY050';
+    RAISE EXCEPTION 'The system data of noderole % does not come from a run or a hook', NEW.id
+      USING ERRCODE = 'GY050';
   END IF;
   RETURN NULL;
 END $$;
@@ -200,49 +245,63 @@ CREATE TRIGGER guard_system_data AFTER INSERT ON noderole FOR EACH ROW
   WHEN (NEW.system_data <> '{}') EXECUTE FUNCTION guard_system_data();
 CREATE TRIGGER guard_system_data_change AFTER UPDATE OF system_data ON noderole FOR EACH ROW
   WHEN (NEW.system_data IS DISTINCT FROM OLD.system_data
-        AND NOT (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service' AND NEW.system_data = '{}'))
+        AND NOT (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service'
+          AND NEW.system_data = '{}'))
   EXECUTE FUNCTION guard_system_data();
 
 -- Runs --------------------------------------------------------------------------------------------
 
 -- Only a claim inserts a run, for a due step that the same statement moves to TRANSITION. The rules
 -- are those of claim.sql, without fairness and disruption budgets.
-CREATE OR REPLACE FUNCTION guard_run_due() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_run_due() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE bad record;
 BEGIN
   SELECT x.step_id, x.what INTO bad FROM (
     SELECT r.step_id, CASE
-        WHEN r.state <> 'queued' OR r.worker_id IS NOT NULL OR r.started_at IS NOT NULL OR r.cancel_requested OR r.superseded
-             OR r.input IS NOT NULL OR r.surroundings IS NOT NULL OR r.result IS NOT NULL OR r.result_bytes <> 0 OR r.log_bytes <> 0
-             OR r.error IS NOT NULL OR r.ended_xid IS NOT NULL OR r.queued_at <> now() THEN 'it does not begin as queued'
+        WHEN r.state <> 'queued' OR r.worker_id IS NOT NULL OR r.started_at IS NOT NULL
+          OR r.cancel_requested OR r.superseded
+             OR r.input IS NOT NULL OR r.surroundings IS NOT NULL OR r.result IS NOT NULL
+                OR r.result_bytes <> 0 OR r.log_bytes <> 0
+             OR r.error IS NOT NULL OR r.ended_xid IS NOT NULL OR r.queued_at <> now()
+               THEN 'it is not a new queued run'
         WHEN s.state <> 'transition' THEN 'its step is ' || s.state
-        WHEN r.node_id <> s.node_id THEN 'its node is not its step''s'
-        WHEN r.lane_id <> s.lane_id THEN 'its concurrency group is not its step''s'
-        WHEN (r.generation, r.content_hash, r.exclusive, r.cause, r.cause_by, r.failures) IS DISTINCT FROM
-             (s.generation, s.content_hash, s.exclusive, s.cause, s.cause_by, s.failures) THEN 'it is about something else than its step'
-        WHEN r.target_number <> h.number OR r.epoch <> h.epoch THEN 'its target is not the one in force'
+        WHEN r.node_id <> s.node_id THEN 'its node differs from the node of its step'
+        WHEN r.lane_id <> s.lane_id THEN 'its concurrency group differs from the one of its step'
+        WHEN (r.generation, r.content_hash, r.exclusive, r.cause, r.cause_by, r.failures)
+          IS DISTINCT FROM
+             (s.generation, s.content_hash, s.exclusive, s.cause, s.cause_by, s.failures)
+               THEN 'its data differs from the data of its step'
+        WHEN r.target_number <> h.number OR r.epoch <> h.epoch
+          THEN 'its target is not the one in force'
         WHEN NOT h.enabled THEN 'execution is off'
         WHEN s.instant OR s.skipped IS NOT NULL THEN 'its step needs no run'
-        WHEN s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL) THEN 'its step is applied already'
-        WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL THEN 'its retry names nobody'
-        WHEN s.not_before > now() THEN 'its step waits before it is retried'
-        WHEN NOT j.active THEN 'its jig is switched off'
+        WHEN s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)
+          THEN 'its step is already applied'
+        WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL
+          THEN 'its retry names no person'
+        WHEN s.not_before > now() THEN 'its step waits for its next retry'
+        WHEN NOT j.active THEN 'its jig is turned off'
         WHEN NOT node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) THEN
-          'its node is not as its step needs it, or is in maintenance'
+          'its node is in maintenance or does not meet the needs of its step'
         WHEN on_hold(l.deployment_id) THEN 'its deployment is on hold'
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
-        WHEN EXISTS (SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node AND e.id <> s.id) THEN
-          'a failed step stops everything on its node'
-        WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after) THEN 'a parent of its step is not done'
+        WHEN EXISTS (SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error'
+          AND e.freezes_node AND e.id <> s.id) THEN
+          'a failed step blocks its node'
+        WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
+          THEN 'a parent of its step is not done'
       END AS what
-    FROM added r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = s.node_id
+    FROM added r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig
+      JOIN node n ON n.id = s.node_id
     JOIN lane l ON l.id = s.lane_id CROSS JOIN head h
-    LEFT JOIN (SELECT a.lane_id, count(*) AS open FROM run a WHERE a.ended_at IS NULL GROUP BY a.lane_id) u ON u.lane_id = l.id) x
+    LEFT JOIN (SELECT a.lane_id, count(*) AS open FROM run a WHERE a.ended_at IS NULL
+      GROUP BY a.lane_id) u ON u.lane_id = l.id) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.step_id IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'no run of step % may start: %', bad.step_id, bad.what
-      USING ERRCODE = 'GY048', HINT = 'The claim starts runs as soon as they are due.';
+    RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.what
+      USING ERRCODE = 'GY048', HINT = 'A worker starts the run as soon as it is due.';
   END IF;
   RETURN NULL;
 END $$;
@@ -250,38 +309,46 @@ CREATE TRIGGER guard_run_due AFTER INSERT ON run REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_run_due();
 
 -- Whether this connection has the server's role.
-CREATE OR REPLACE FUNCTION is_server() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION is_server() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM database_role d JOIN pg_roles r ON r.rolname = d.name
                  WHERE d.purpose = 'server' AND pg_has_role(current_user, r.oid, 'USAGE'))
 $$;
 
 -- A hold or a switch also blocks the lease of runs that were queued before it.
-CREATE OR REPLACE FUNCTION guard_run_state() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_run_state() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE why text;
 BEGIN
   IF OLD.state = 'queued' AND NEW.state = 'running' THEN
     SELECT CASE
-        WHEN s.state <> 'transition' OR s.generation <> NEW.generation THEN 'its step does not wait for it'
+        WHEN s.state <> 'transition' OR s.generation <> NEW.generation
+          THEN 'its step does not wait for it'
         WHEN NOT h.enabled OR h.epoch <> NEW.epoch THEN 'execution is off, or a backup was restored'
-        WHEN NEW.cancel_requested THEN 'it is to be cancelled'
+        WHEN NEW.cancel_requested THEN 'its cancellation was requested'
         WHEN on_hold(l.deployment_id) THEN 'its deployment is on hold'
         WHEN NOT n.available THEN 'its node is in maintenance'
-        WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed') THEN 'its worker is not confirmed'
+        WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed')
+          THEN 'its worker is not confirmed'
       END INTO why
-    FROM step s JOIN lane l ON l.id = s.lane_id JOIN node n ON n.id = s.node_id CROSS JOIN head h WHERE s.id = NEW.step_id;
+    FROM step s JOIN lane l ON l.id = s.lane_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
+      WHERE s.id = NEW.step_id;
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
     why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started'
-                WHEN NEW.outcome = 'cancelled' AND NOT OLD.cancel_requested THEN 'nobody asked to cancel it' END;
+                WHEN NEW.outcome = 'cancelled' AND NOT OLD.cancel_requested
+                  THEN 'its cancellation was not requested' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
     -- Only workers know the outcome of a run. The server ends running runs only on nodes that its
     -- commit removes.
     why := CASE WHEN NEW.outcome = 'late' THEN 'it was not lost before'
-                WHEN is_server() AND NOT (NEW.outcome = 'lost' AND is_listed('node', NEW.node_id)) THEN 'its worker did not report that' END;
+                WHEN is_server() AND NOT (NEW.outcome = 'lost' AND is_listed('node', NEW.node_id))
+                  THEN 'its worker did not report this outcome' END;
   ELSE
-    why := 'a run goes from queued to running to ended';
+    why := 'a run changes only from queued to running to ended';
   END IF;
   IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'run % does not become %: %', OLD.id, coalesce(NEW.outcome, NEW.state), why USING ERRCODE = 'GY049';
+    RAISE EXCEPTION 'Run % cannot become %: %', OLD.id, coalesce(NEW.outcome, NEW.state), why
+      USING ERRCODE = 'GY049';
   END IF;
   RETURN NULL;
 END $$;
@@ -295,41 +362,52 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_run_stamp BEFORE UPDATE OF state ON run FOR EACH ROW
   WHEN (OLD.state <> 'ended' AND NEW.state = 'ended') EXECUTE FUNCTION guard_run_stamp();
-CREATE TRIGGER guard_run_xid BEFORE UPDATE OF ended_xid ON run FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
+CREATE TRIGGER guard_run_xid BEFORE UPDATE OF ended_xid ON run FOR EACH STATEMENT
+  EXECUTE FUNCTION guard_run();
 
 -- A run's input, worker and result are written once. Long values are compared only in states where
 -- they may not change.
-CREATE OR REPLACE FUNCTION guard_run_fields() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_run_fields() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION 'what run % was told and returned is written once, while it runs or when it ends', OLD.id USING ERRCODE = 'GY049';
+    RAISE EXCEPTION
+      'Input, worker and result of run % are written once, while it runs or when it ends',
+      OLD.id USING ERRCODE = 'GY049';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_run_fields AFTER UPDATE ON run FOR EACH ROW WHEN (
     ((NEW.worker_id, NEW.started_at) IS DISTINCT FROM (OLD.worker_id, OLD.started_at)
        AND NOT (OLD.state = 'queued' AND NEW.state = 'running'))
-    OR (OLD.cancel_requested AND NOT NEW.cancel_requested) OR (OLD.superseded AND NOT NEW.superseded)
+    OR (OLD.cancel_requested AND NOT NEW.cancel_requested)
+       OR (OLD.superseded AND NOT NEW.superseded)
     OR NEW.log_bytes < OLD.log_bytes
     OR (OLD.state = 'ended' AND NOT (OLD.outcome = 'lost' AND NEW.outcome = 'late')
-        AND ((NEW.outcome, NEW.error, NEW.result_bytes) IS DISTINCT FROM (OLD.outcome, OLD.error, OLD.result_bytes)
+        AND ((NEW.outcome, NEW.error, NEW.result_bytes) IS DISTINCT FROM (OLD.outcome, OLD.error,
+          OLD.result_bytes)
              OR (NEW.result IS NOT NULL AND NEW.result IS DISTINCT FROM OLD.result)))
     OR (NEW.state <> 'ended' AND (NEW.result IS NOT NULL OR NEW.result_bytes <> 0))
-    OR (OLD.state <> 'running' AND (NEW.input, NEW.surroundings) IS DISTINCT FROM (OLD.input, OLD.surroundings)))
+    OR (OLD.state <> 'running' AND (NEW.input, NEW.surroundings) IS DISTINCT FROM (OLD.input,
+      OLD.surroundings)))
   EXECUTE FUNCTION guard_run_fields();
 
 -- A log only grows at its end: while its run is open, and for as long afterwards as a worker
 -- retries to write the rest.
-CREATE OR REPLACE FUNCTION guard_run_log() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_run_log() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE r record;
 BEGIN
   SELECT x.state, x.ended_at, x.worker_id, x.log_bytes INTO r FROM run x WHERE x.id = NEW.run_id;
-  IF (r.worker_id IS NOT NULL AND (r.state = 'running' OR r.ended_at > now() - interval '10 minutes')
+  IF (r.worker_id IS NOT NULL
+     AND (r.state = 'running' OR r.ended_at > now() - interval '10 minutes')
       AND (NEW.at_offset = r.log_bytes
-           OR EXISTS (SELECT FROM run_log l WHERE l.run_id = NEW.run_id AND l.at_offset = NEW.at_offset))) IS NOT TRUE
+           OR EXISTS (SELECT FROM run_log l WHERE l.run_id = NEW.run_id
+              AND l.at_offset = NEW.at_offset))) IS NOT TRUE
      AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'run % does not write to its log at %', NEW.run_id, NEW.at_offset
-      USING ERRCODE = 'GY051', HINT = 'A log goes on at its end, while a worker has its run.';
+    RAISE EXCEPTION 'Run % cannot write to its log at offset %', NEW.run_id, NEW.at_offset
+      USING ERRCODE = 'GY051',
+        HINT = 'A log only grows at its end, while a worker has leased the run.';
   END IF;
   RETURN NEW;
 END $$;
@@ -340,69 +418,91 @@ CREATE TRIGGER guard_run_log BEFORE INSERT ON run_log FOR EACH ROW EXECUTE FUNCT
 -- A node is alive, and its running processes known, only after a health check reached it. The row
 -- of the check is written first, with the database's time. A local node is as alive as its worker
 -- and never changes.
-CREATE OR REPLACE FUNCTION guard_node_progress() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_node_progress() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   look record;
   reached boolean;
   why text;
 BEGIN
-  SELECT l.reached, l.at INTO look FROM node_look l WHERE l.node_id = NEW.id ORDER BY l.at DESC LIMIT 1;
-  reached := NEW.transport = 'ssh' AND coalesce(look.reached AND look.at > now() - interval '10 minutes', false);
+  SELECT l.reached, l.at INTO look FROM node_look l WHERE l.node_id = NEW.id
+    ORDER BY l.at DESC LIMIT 1;
+  reached := NEW.transport = 'ssh'
+    AND coalesce(look.reached AND look.at > now() - interval '10 minutes', false);
   why := CASE
-    WHEN NEW.removed_in IS NOT NULL AND OLD.removed_in IS NULL AND (NOT NEW.alive OR NEW.phantom) AND (NEW.joined = 'none' OR NEW.phantom) THEN NULL
-    WHEN NEW.alive AND NOT OLD.alive AND NOT reached THEN 'is alive, and no health check reached it'
-    WHEN OLD.alive AND NOT NEW.alive AND (look.at > now() - interval '10 minutes') IS NOT TRUE THEN 'is dead, and no health check says so'
-    WHEN NEW.joined <> OLD.joined AND NEW.joined = 'confirmed' AND NOT (NEW.alive AND reached) THEN 'is confirmed, and no health check reached it'
-    WHEN NEW.joined <> OLD.joined AND NEW.joined NOT IN ('none', 'welcomed', 'confirmed') THEN 'joins in a way that no worker writes'
-    WHEN (NEW.boot_id, NEW.last_seen_at, NEW.joined_at) IS DISTINCT FROM (OLD.boot_id, OLD.last_seen_at, OLD.joined_at) AND NOT reached
-      THEN 'was seen, and no health check reached it'
-    WHEN NEW.way_no < OLD.way_no OR NEW.word_no < OLD.word_no THEN 'goes back to an older connection or report'
+    WHEN NEW.removed_in IS NOT NULL AND OLD.removed_in IS NULL AND (NOT NEW.alive OR NEW.phantom)
+      AND (NEW.joined = 'none' OR NEW.phantom) THEN NULL
+    WHEN NEW.alive AND NOT OLD.alive AND NOT reached THEN 'is alive, but no health check reached it'
+    WHEN OLD.alive AND NOT NEW.alive AND (look.at > now() - interval '10 minutes') IS NOT TRUE
+      THEN 'is dead, but no recent health check reported it'
+    WHEN NEW.joined <> OLD.joined AND NEW.joined = 'confirmed' AND NOT (NEW.alive AND reached)
+      THEN 'is confirmed, but no health check reached it'
+    WHEN NEW.joined <> OLD.joined AND NEW.joined NOT IN ('none', 'welcomed', 'confirmed')
+      THEN 'has an unknown join state'
+    WHEN (NEW.boot_id, NEW.last_seen_at, NEW.joined_at) IS DISTINCT FROM (OLD.boot_id,
+      OLD.last_seen_at, OLD.joined_at) AND NOT reached
+      THEN 'was seen, but no health check reached it'
+    WHEN NEW.way_no < OLD.way_no OR NEW.word_no < OLD.word_no
+      THEN 'returns to an older connection or report'
     WHEN NEW.facts IS DISTINCT FROM OLD.facts AND NEW.facts IS DISTINCT FROM coalesce((
-        SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source) FROM node_fact f, jsonb_each(f.facts) e WHERE f.node_id = NEW.id), '{}')
-      THEN 'has facts that nothing reported'
+        SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source)
+          FROM node_fact f, jsonb_each(f.facts) e WHERE f.node_id = NEW.id), '{}')
+      THEN 'has facts that no source reported'
   END;
   IF why IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'node % %', NEW.fqdn, why
-      USING ERRCODE = 'GY052', HINT = 'A worker checks it at its interval, or at once after a report of the node.';
+    RAISE EXCEPTION 'Node % %', NEW.fqdn, why
+      USING ERRCODE = 'GY052',
+        HINT =
+          'A worker checks the node at its interval, or immediately after a report from the node.';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_node_progress
-  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, way_no, word_no, facts ON node FOR EACH ROW
-  WHEN ((NEW.alive, NEW.joined, NEW.boot_id, NEW.last_seen_at, NEW.joined_at, NEW.way_no, NEW.word_no, NEW.facts) IS DISTINCT FROM
-        (OLD.alive, OLD.joined, OLD.boot_id, OLD.last_seen_at, OLD.joined_at, OLD.way_no, OLD.word_no, OLD.facts))
+  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, way_no, word_no, facts ON node
+    FOR EACH ROW
+  WHEN ((NEW.alive, NEW.joined, NEW.boot_id, NEW.last_seen_at, NEW.joined_at, NEW.way_no,
+    NEW.word_no, NEW.facts) IS DISTINCT FROM
+        (OLD.alive, OLD.joined, OLD.boot_id, OLD.last_seen_at, OLD.joined_at, OLD.way_no,
+          OLD.word_no, OLD.facts))
   EXECUTE FUNCTION guard_node_progress();
 
-CREATE OR REPLACE FUNCTION guard_node_begins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_node_begins() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION 'node % is new, and no health check reached it', NEW.fqdn
-      USING ERRCODE = 'GY052', HINT = 'Add it as not alive; a worker checks it.';
+    RAISE EXCEPTION 'Node % is new, so it cannot be alive or have facts yet', NEW.fqdn
+      USING ERRCODE = 'GY052', HINT = 'Add it as not alive. A worker then checks it.';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_node_begins AFTER INSERT ON node FOR EACH ROW
-  WHEN (NOT NEW.phantom AND ((NEW.transport <> 'local' AND (NEW.alive OR NEW.joined <> 'none')) OR NEW.facts <> '{}'))
+  WHEN (NOT NEW.phantom AND ((NEW.transport <> 'local' AND (NEW.alive OR NEW.joined <> 'none'))
+    OR NEW.facts <> '{}'))
   EXECUTE FUNCTION guard_node_begins();
 
 -- Facts name their source: a token of this node, or a run of this role on this node that succeeds
 -- in this transaction.
-CREATE OR REPLACE FUNCTION guard_node_fact() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_node_fact() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   witnessed boolean;
 BEGIN
   -- Two statements, because workers may not read tokens.
   IF NEW.source = 'node' THEN
-    witnessed := EXISTS (SELECT FROM token t WHERE t.id = NEW.token_id AND t.kind = 'node' AND t.node_id = NEW.node_id);
+    witnessed := EXISTS (SELECT FROM token t WHERE t.id = NEW.token_id AND t.kind = 'node'
+      AND t.node_id = NEW.node_id);
   ELSE
     witnessed := EXISTS (
       SELECT FROM run r JOIN step s ON s.id = r.step_id JOIN noderole o ON o.id = s.noderole_id
       WHERE r.id = NEW.run_id AND s.node_id = NEW.node_id AND 'role ' || o.role = NEW.source
-        AND r.outcome = 'succeeded' AND r.ended_xid = pg_current_xact_id() AND r.result -> 'facts' = NEW.facts);
+        AND r.outcome = 'succeeded' AND r.ended_xid = pg_current_xact_id()
+        AND r.result -> 'facts' = NEW.facts);
   END IF;
   IF NOT witnessed AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'nothing on node % reported these facts as %', NEW.node_id, NEW.source USING ERRCODE = 'GY052';
+    RAISE EXCEPTION 'No report or run on node % returned these facts for source %', NEW.node_id,
+      NEW.source USING ERRCODE = 'GY052';
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_node_fact AFTER INSERT OR UPDATE ON node_fact FOR EACH ROW EXECUTE FUNCTION guard_node_fact();
+CREATE TRIGGER guard_node_fact AFTER INSERT OR UPDATE ON node_fact FOR EACH ROW
+  EXECUTE FUNCTION guard_node_fact();

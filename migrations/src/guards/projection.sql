@@ -8,20 +8,25 @@
 -- has no canonical JSON.
 
 -- Whether this transaction commits a change that lists this document.
-CREATE OR REPLACE FUNCTION is_listed(kind text, id uuid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION is_listed(kind text, id uuid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
-                 LEFT JOIN submission_document d ON d.submission_id = t.submission_id AND d.kind = is_listed.kind AND d.id = is_listed.id
+                 LEFT JOIN submission_document d ON d.submission_id = t.submission_id
+                   AND d.kind = is_listed.kind AND d.id = is_listed.id
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR d.id IS NOT NULL))
 $$;
 
 -- Roles whose data in a deployment the review changes.
-CREATE OR REPLACE FUNCTION told_roles(submission bigint) RETURNS TABLE (deployment_id uuid, role text)
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+CREATE OR REPLACE FUNCTION told_roles(submission bigint)
+RETURNS TABLE (deployment_id uuid, role text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
+SET jit = off AS $$
   SELECT d.id, o.key FROM submission_document d
   CROSS JOIN LATERAL (SELECT
     (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
-    (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now) doc
+    (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o
+      WHERE o.hash = d.new_hash) AS is_now) doc
   CROSS JOIN LATERAL jsonb_each(doc.was -> 'roles') o
   WHERE d.submission_id = submission AND d.kind = 'deployment' AND doc.is_now -> 'roles' ? o.key
     AND doc.is_now -> 'roles' -> o.key -> 'data' IS DISTINCT FROM o.value -> 'data'
@@ -29,28 +34,35 @@ $$;
 
 -- Returns nothing outside a commit, where guard_intent rejects the change. No search path of its
 -- own, because every statement on steps calls it.
-CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT submission bigint, OUT genesis boolean) LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT submission bigint,
+  OUT genesis boolean) LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  SELECT t.number, t.submission_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, submission, genesis
+  SELECT t.number, t.submission_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, submission,
+    genesis
   FROM public.target t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
-  WHERE t.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned() AND t.kind OPERATOR(pg_catalog.<>) 'switch';
+  WHERE t.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()
+    AND t.kind OPERATOR(pg_catalog.<>) 'switch';
 END $$;
 
-CREATE OR REPLACE FUNCTION refuse_unlisted(what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION refuse_unlisted(what text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
-    RAISE EXCEPTION '% is written, and the change does not say so', what
-      USING ERRCODE = 'GY053', HINT = 'A commit writes the rows of the documents that its submission lists.';
+    RAISE EXCEPTION 'The review does not list this change: %', what
+      USING ERRCODE = 'GY053',
+        HINT = 'A commit may only write rows of documents that its review lists.';
   END IF;
 END $$;
 
 -- The key of a noderole in its node's document.
-CREATE OR REPLACE FUNCTION noderole_key(role text, instance int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION noderole_key(role text, instance int) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
   SELECT role OPERATOR(pg_catalog.||) CASE WHEN instance OPERATOR(pg_catalog.>) 0
     THEN '/' OPERATOR(pg_catalog.||) instance::pg_catalog.text ELSE '' END
 $$;
 
-CREATE OR REPLACE FUNCTION guard_listed_noderole() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_listed_noderole() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   here record := committed_here();
@@ -61,7 +73,8 @@ BEGIN
   END IF;
   IF TG_OP = 'INSERT' THEN
     SELECT n.id INTO named FROM is_now n WHERE NOT EXISTS (
-      SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
+      SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node'
+        AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
     WHERE n.id IS NULL OR (n.node_id, n.role, n.instance) <> (o.node_id, o.role, o.instance)
@@ -69,16 +82,20 @@ BEGIN
            (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND (
              -- Documents do not contain removed noderoles.
              o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
-             SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
+             SELECT FROM submission_document d WHERE d.submission_id = here.submission
+               AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
   IF named IS NULL THEN
     -- A row may not name a deployment or role that differs from the documents.
     WITH doc AS MATERIALIZED (
       SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS carried
       FROM submission_document d JOIN object o ON o.hash = d.new_hash
-      WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id IN (SELECT x.node_id FROM is_now x))
+      WHERE d.submission_id = here.submission AND d.kind = 'node'
+        AND d.id IN (SELECT x.node_id FROM is_now x))
     SELECT n.id INTO named FROM is_now n JOIN doc d ON d.id = n.node_id
-    WHERE n.disposition = 'in_service' AND NOT coalesce(jsonb_build_object('deployment', n.deployment_id, 'role', encode(n.role_hash, 'hex'))
+    WHERE n.disposition = 'in_service'
+      AND NOT coalesce(jsonb_build_object('deployment', n.deployment_id, 'role',
+      encode(n.role_hash, 'hex'))
             <@ (d.carried -> noderole_key(n.role, n.instance)), false)
     LIMIT 1;
   END IF;
@@ -89,45 +106,62 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_listed AFTER INSERT ON noderole REFERENCING NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_noderole();
-CREATE TRIGGER guard_listed_change AFTER UPDATE ON noderole REFERENCING OLD TABLE AS was NEW TABLE AS is_now
+CREATE TRIGGER guard_listed_change AFTER UPDATE ON noderole
+  REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_noderole();
 
 -- The columns of a step that come from its role.
 CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
-RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean, needs text, place text, freezes_node boolean,
-               retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint, join_after text, priority int,
+RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean,
+  needs text, place text, freezes_node boolean,
+               retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint,
+                 join_after text, priority int,
                lane text, max_running bigint, mode text, keeps boolean)
-LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  SELECT r.b ->> 'jig', r.b ->> 'jig_class' = 'noop', coalesce((r.b #>> '{flags,destructive}')::boolean, false),
-    coalesce((r.b #>> '{flags,milestone}')::boolean, false), coalesce((r.b #>> '{run,exclusive}')::boolean, true),
-    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,place}', 'on'), r.b #>> '{run,on_error}' IS NOT DISTINCT FROM 'node',
-    least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647), least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
+SET jit = off AS $$
+  SELECT r.b ->> 'jig', r.b ->> 'jig_class' = 'noop',
+    coalesce((r.b #>> '{flags,destructive}')::boolean, false),
+    coalesce((r.b #>> '{flags,milestone}')::boolean, false),
+      coalesce((r.b #>> '{run,exclusive}')::boolean, true),
+    coalesce(r.b #>> '{run,needs}', 'alive'), coalesce(r.b #>> '{run,place}', 'on'),
+      r.b #>> '{run,on_error}' IS NOT DISTINCT FROM 'node',
+    least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647),
+      least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),
     least(greatest(coalesce((r.b #>> '{run,timeout}')::bigint, 3600), 1), 2147483647),
-    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN 'at_least' ELSE coalesce(r.b #>> '{run,join,need}', 'all') END,
-    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN greatest((r.b #>> '{run,join,need,at_least}')::bigint, 1) END,
+    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN 'at_least'
+      ELSE coalesce(r.b #>> '{run,join,need}', 'all') END,
+    CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object'
+      THEN greatest((r.b #>> '{run,join,need,at_least}')::bigint, 1) END,
     coalesce(r.b #>> '{run,join,after}', 'success'),
     coalesce((r.b #>> '{run,priority}')::int, 0),
     coalesce(r.b #>> '{run,lane,name}', r.b ->> 'name'), (r.b #>> '{run,lane,max_running}')::bigint,
-    coalesce(r.b #>> '{run,lane,mode}', 'rolling'), r.b #>> '{run,on_change}' IS NOT DISTINCT FROM 'keep'
-  FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash AND o.kind = 'role') r
+    coalesce(r.b #>> '{run,lane,mode}', 'rolling'),
+      r.b #>> '{run,on_change}' IS NOT DISTINCT FROM 'keep'
+  FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash
+    AND o.kind = 'role') r
 $$;
 
 -- The first of these steps whose columns differ from its role. NULL if all match.
 CREATE OR REPLACE FUNCTION step_unlike_role(steps uuid[]) RETURNS uuid LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
   WITH said AS MATERIALIZED (
-    SELECT s.*, r.role_hash, d.phantom FROM step s JOIN noderole r ON r.id = s.noderole_id JOIN node d ON d.id = s.node_id
+    SELECT s.*, r.role_hash, d.phantom FROM step s JOIN noderole r ON r.id = s.noderole_id
+      JOIN node d ON d.id = s.node_id
     WHERE s.id = ANY(steps)),
   roles AS MATERIALIZED (
-    SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM said) x CROSS JOIN LATERAL role_columns(x.role_hash) c)
+    SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM said) x
+      CROSS JOIN LATERAL role_columns(x.role_hash) c)
   SELECT s.id FROM said s JOIN roles o ON o.role_hash = s.role_hash
-  WHERE (s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node, s.retries, s.backoff_s, s.timeout_s,
+  WHERE (s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
+    s.backoff_s, s.timeout_s,
          s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
-        (o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT s.phantom, o.needs, o.place, o.freezes_node, o.retries,
+        (o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT s.phantom, o.needs,
+          o.place, o.freezes_node, o.retries,
          o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.priority) LIMIT 1
 $$;
 
-CREATE OR REPLACE FUNCTION guard_listed_step() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_listed_step() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   here record := committed_here();
@@ -138,27 +172,39 @@ BEGIN
   END IF;
   IF TG_OP = 'INSERT' THEN
     SELECT n.id INTO named FROM is_now n
-    WHERE n.state NOT IN ('blocked', 'todo') OR n.applied_generation <> 0 OR n.failures <> 0 OR n.generation <> here.number
-       OR n.cause IS NOT NULL OR n.error IS NOT NULL OR n.wall IS NOT NULL OR n.wall_run IS NOT NULL OR n.results IS NOT NULL
+    WHERE n.state NOT IN ('blocked', 'todo') OR n.applied_generation <> 0 OR n.failures <> 0
+      OR n.generation <> here.number
+       OR n.cause IS NOT NULL OR n.error IS NOT NULL OR n.wall IS NOT NULL OR n.wall_run IS NOT NULL
+          OR n.results IS NOT NULL
        OR NOT here.genesis AND NOT EXISTS (
-         SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
+         SELECT FROM submission_document d WHERE d.submission_id = here.submission
+           AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
-    WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id, o.action)
+    WHERE n.id IS NULL OR (n.noderole_id, n.node_id, n.action) <> (o.noderole_id, o.node_id,
+      o.action)
       OR n.generation <> o.generation AND n.generation <> here.number
       -- A node's record updates all of its steps, removed ones included.
       OR o.state = 'gone' AND n.state = 'gone'
-        AND to_jsonb(n) - ARRAY['node_fits', 'node_up'] IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
-      OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}' OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
-      OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.budget_ids, n.freezes_node,
-           n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped, n.state = 'gone') IS DISTINCT FROM
-          (o.lane_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.budget_ids, o.freezes_node,
-           o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.skipped, o.state = 'gone')
+        AND to_jsonb(n) - ARRAY['node_fits', 'node_up']
+          IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
+      OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}'
+         OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
+      OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs,
+        n.place, n.budget_ids, n.freezes_node,
+           n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped,
+             n.state = 'gone') IS DISTINCT FROM
+          (o.lane_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.instant, o.needs,
+            o.place, o.budget_ids, o.freezes_node,
+           o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.skipped,
+             o.state = 'gone')
           OR (n.generation, n.content_hash) <> (o.generation, o.content_hash) AND NOT EXISTS (
-            SELECT FROM noderole r JOIN told_roles(here.submission) t ON t.deployment_id = r.deployment_id AND t.role = r.role
+            SELECT FROM noderole r JOIN told_roles(here.submission) t
+              ON t.deployment_id = r.deployment_id AND t.role = r.role
             WHERE r.id = n.noderole_id))
         AND NOT here.genesis AND NOT EXISTS (
-          SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
+          SELECT FROM submission_document d WHERE d.submission_id = here.submission
+            AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('step ' || named);
@@ -170,34 +216,42 @@ BEGIN
   ELSE
     SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> 'gone'
-      AND (n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.freezes_node, n.retries, n.backoff_s, n.timeout_s,
+      AND (n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.freezes_node,
+        n.retries, n.backoff_s, n.timeout_s,
            n.join_kind, n.join_n, n.join_after, n.priority) IS DISTINCT FROM
-          (o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.freezes_node, o.retries, o.backoff_s, o.timeout_s,
+          (o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.freezes_node,
+            o.retries, o.backoff_s, o.timeout_s,
            o.join_kind, o.join_n, o.join_after, o.priority);
     IF named IS NULL THEN
       -- An immediate step becomes ACTIVE only with all the parents that its document names.
-      SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id JOIN noderole r ON r.id = n.noderole_id
-      JOIN submission_document d ON d.submission_id = here.submission AND d.kind = 'node' AND d.id = n.node_id
+      SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id
+        JOIN noderole r ON r.id = n.noderole_id
+      JOIN submission_document d ON d.submission_id = here.submission AND d.kind = 'node'
+        AND d.id = n.node_id
       JOIN object b ON b.hash = d.new_hash
       CROSS JOIN LATERAL jsonb_array_elements(
-        convert_from(b.body, 'UTF8')::jsonb #> ARRAY['noderoles', noderole_key(r.role, r.instance), 'parents']) w
+        convert_from(b.body, 'UTF8')::jsonb #> ARRAY['noderoles', noderole_key(r.role, r.instance),
+          'parents']) w
       WHERE n.instant AND n.state = 'active' AND o.state <> 'active' AND NOT EXISTS (
         SELECT FROM edge e JOIN step p ON p.id = e.parent
-        WHERE e.child = n.id AND p.noderole_id = (w ->> 'parent')::uuid AND e.kind = w ->> 'kind') LIMIT 1;
+        WHERE e.child = n.id AND p.noderole_id = (w ->> 'parent')::uuid AND e.kind = w ->> 'kind')
+          LIMIT 1;
     END IF;
   END IF;
   IF named IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'step % differs from its document', named
-      USING ERRCODE = 'GY054', HINT = 'The rows of a commit are what its documents say.';
+    RAISE EXCEPTION 'Step % differs from its document', named
+      USING ERRCODE = 'GY054', HINT = 'The rows of a commit must match its documents.';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_listed AFTER INSERT ON step REFERENCING NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_step();
-CREATE TRIGGER guard_listed_change AFTER UPDATE ON step REFERENCING OLD TABLE AS was NEW TABLE AS is_now
+CREATE TRIGGER guard_listed_change AFTER UPDATE ON step
+  REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_step();
 
-CREATE OR REPLACE FUNCTION guard_listed_edge() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_listed_edge() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   here record := committed_here();
@@ -206,9 +260,11 @@ BEGIN
   IF here.number IS NULL OR here.genesis THEN
     RETURN NULL;
   END IF;
-  SELECT e.child INTO named FROM (SELECT DISTINCT child FROM touched) e JOIN step s ON s.id = e.child
+  SELECT e.child INTO named FROM (SELECT DISTINCT child FROM touched) e
+    JOIN step s ON s.id = e.child
   WHERE NOT EXISTS (SELECT FROM submission_document d
-                    WHERE d.submission_id = here.submission AND d.kind = 'node' AND d.id = s.node_id) LIMIT 1;
+                    WHERE d.submission_id = here.submission AND d.kind = 'node'
+                      AND d.id = s.node_id) LIMIT 1;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('an edge of step ' || named);
   END IF;
@@ -220,50 +276,63 @@ CREATE TRIGGER guard_listed_deleted AFTER DELETE ON edge REFERENCING OLD TABLE A
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_edge();
 
 -- Statements that no commit of Gantry executes.
-CREATE OR REPLACE FUNCTION guard_never() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_never() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   PERFORM refuse_unlisted(lower(TG_OP) || ' of ' || TG_TABLE_NAME);
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_never AFTER UPDATE ON edge FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
-CREATE TRIGGER guard_never AFTER DELETE ON noderole FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
+CREATE TRIGGER guard_never AFTER DELETE ON noderole FOR EACH STATEMENT
+  EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON step FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
-CREATE TRIGGER guard_never AFTER DELETE ON deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
+CREATE TRIGGER guard_never AFTER DELETE ON deployment FOR EACH STATEMENT
+  EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON lane FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 -- Documents do not contain disruption budgets yet.
-CREATE TRIGGER guard_never AFTER INSERT OR UPDATE OR DELETE ON budget FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
+CREATE TRIGGER guard_never AFTER INSERT OR UPDATE OR DELETE ON budget FOR EACH STATEMENT
+  EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON jig FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never_class AFTER UPDATE ON jig FOR EACH ROW
   WHEN (NEW.name <> OLD.name OR NEW.class <> OLD.class) EXECUTE FUNCTION guard_never();
 
 -- Columns of deployments and nodes that come from documents change only with these. The name sorts
 -- after guard_removal and guard_move, so that their messages come first.
-CREATE OR REPLACE FUNCTION guard_listed_document() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_listed_document() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF committing() AND NOT is_listed(TG_TABLE_NAME, NEW.id) THEN
     PERFORM refuse_unlisted(TG_TABLE_NAME || ' ' || NEW.id);
   END IF;
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_written AFTER UPDATE OF parent, name, system, phantom, removed_in ON deployment FOR EACH ROW
+CREATE TRIGGER guard_written AFTER UPDATE OF parent, name, system, phantom, removed_in ON deployment
+  FOR EACH ROW
   WHEN ((NEW.parent, NEW.name, NEW.system, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
-        (OLD.parent, OLD.name, OLD.system, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
-CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node FOR EACH ROW
+        (OLD.parent, OLD.name, OLD.system, OLD.phantom, OLD.removed_in))
+          EXECUTE FUNCTION guard_listed_document();
+CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, removed_in ON node
+  FOR EACH ROW
   WHEN ((NEW.fqdn, NEW.deployment_id, NEW.phantom, NEW.removed_in) IS DISTINCT FROM
-        (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in)) EXECUTE FUNCTION guard_listed_document();
-CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW EXECUTE FUNCTION guard_listed_document();
+        (OLD.fqdn, OLD.deployment_id, OLD.phantom, OLD.removed_in))
+          EXECUTE FUNCTION guard_listed_document();
+CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW
+  EXECUTE FUNCTION guard_listed_document();
 
 -- A blueprint adds rows to the target history with its own number only.
-CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.number IS DISTINCT FROM (committed_here()).number THEN
-    PERFORM refuse_unlisted('the line of deployment ' || NEW.deployment_id);
+    PERFORM refuse_unlisted('the target history of deployment ' || NEW.deployment_id);
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_line BEFORE INSERT ON target_deployment FOR EACH ROW EXECUTE FUNCTION guard_line();
+CREATE TRIGGER guard_line BEFORE INSERT ON target_deployment FOR EACH ROW
+  EXECUTE FUNCTION guard_line();
 
-CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NEW.head_no IS DISTINCT FROM (committed_here()).number OR NEW.removed_in <> NEW.head_no THEN
     PERFORM refuse_unlisted('the head of deployment ' || NEW.name);
@@ -271,34 +340,45 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deployment FOR EACH ROW
-  WHEN ((NEW.head_no, NEW.removed_in) IS DISTINCT FROM (OLD.head_no, OLD.removed_in)) EXECUTE FUNCTION guard_head_no();
+  WHEN ((NEW.head_no, NEW.removed_in) IS DISTINCT FROM (OLD.head_no, OLD.removed_in))
+    EXECUTE FUNCTION guard_head_no();
 
 -- The limit of a concurrency group comes from a role of its deployment, and the document of
 -- *system* switches jigs off. Both are checked at the end of the transaction, or earlier on request
 -- (SET CONSTRAINTS). Every statement compares noderoles with the documents, so they match at that
 -- moment too.
-CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   -- Fast path: usually the group's name is a role's name and there is no limit.
   IF NOT EXISTS (SELECT FROM noderole n CROSS JOIN LATERAL role_columns(n.role_hash) r
-                 WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name AND n.disposition = 'in_service'
-                   AND (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name, NEW.max_running::bigint, NEW.mode))
+                 WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name
+                   AND n.disposition = 'in_service'
+                   AND (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
+                     NEW.max_running::bigint, NEW.mode))
      AND NOT EXISTS (SELECT FROM (SELECT DISTINCT n.role_hash FROM noderole n
-                                  WHERE n.deployment_id = NEW.deployment_id AND n.disposition = 'in_service') x
+                                  WHERE n.deployment_id = NEW.deployment_id
+                                    AND n.disposition = 'in_service') x
                      CROSS JOIN LATERAL role_columns(x.role_hash) r
-                     WHERE (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name, NEW.max_running::bigint, NEW.mode))
+                     WHERE (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
+                       NEW.max_running::bigint, NEW.mode))
      AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'no role says the limits of the concurrency group %', NEW.name USING ERRCODE = 'GY054';
+    RAISE EXCEPTION 'No role of the deployment defines these limits for concurrency group %',
+      NEW.name USING ERRCODE = 'GY054';
   END IF;
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_lane_role AFTER INSERT OR UPDATE ON lane DEFERRABLE INITIALLY DEFERRED
+CREATE CONSTRAINT TRIGGER guard_lane_role AFTER INSERT OR UPDATE ON lane
+  DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_lane_role();
 
-CREATE OR REPLACE FUNCTION guard_jig_active() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_jig_active() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF (SELECT j.active = jigs_off(d.doc) ? j.name FROM jig j, deployment d WHERE j.name = NEW.name AND d.system) AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'jig % is switched otherwise than the document of system says', NEW.name USING ERRCODE = 'GY054';
+  IF (SELECT j.active = jigs_off(d.doc) ? j.name FROM jig j, deployment d WHERE j.name = NEW.name
+     AND d.system) AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'The state of jig % differs from the document of system', NEW.name
+      USING ERRCODE = 'GY054';
   END IF;
   RETURN NULL;
 END $$;
@@ -310,12 +390,14 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $
   -- A commit that has been compared stays compared until it ends.
   DELETE FROM projected WHERE xid <> pg_current_xact_id();
   INSERT INTO projected (number, xid)
-  SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number AND t.xid = pg_current_xact_id()
+  SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number
+    AND t.xid = pg_current_xact_id()
     AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number)
 $$;
 
 -- At the end of the commit, every row of a listed document matches that document.
-CREATE OR REPLACE FUNCTION guard_rows() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_rows() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE named text;
 BEGIN
@@ -323,7 +405,8 @@ BEGIN
     RETURN NULL;
   END IF;
   WITH listed AS MATERIALIZED (
-    SELECT d.kind, d.id, d.old_hash, d.new_hash FROM submission_document d WHERE d.submission_id = NEW.submission_id
+    SELECT d.kind, d.id, d.old_hash, d.new_hash FROM submission_document d
+      WHERE d.submission_id = NEW.submission_id
     UNION ALL
     SELECT r.kind, r.id, NULL, r.hash FROM root_documents(NEW.root) r WHERE NEW.kind = 'genesis'),
   doc AS MATERIALIZED (
@@ -335,7 +418,8 @@ BEGIN
   carried AS MATERIALIZED (
     SELECT doc.id AS node_id, k.key, split_part(k.key, '/', 1) AS role,
       CASE WHEN k.key LIKE '%/%' THEN split_part(k.key, '/', 2)::int ELSE 0 END AS instance,
-      k.value AS nr, doc.was -> 'noderoles' -> k.key AS before, (doc.is_now ->> 'phantom')::boolean AS phantom
+      k.value AS nr, doc.was -> 'noderoles' -> k.key AS before,
+        (doc.is_now ->> 'phantom')::boolean AS phantom
     FROM doc CROSS JOIN LATERAL jsonb_each(doc.is_now -> 'noderoles') k WHERE doc.kind = 'node'),
   roles AS MATERIALIZED (
     SELECT x.role, c.* FROM (SELECT DISTINCT nr ->> 'role' AS role FROM carried) x
@@ -347,54 +431,72 @@ BEGIN
   wanted AS (
     SELECT c.step_id AS child, p.id AS parent, e.value ->> 'kind' AS kind
     FROM step_of c CROSS JOIN LATERAL jsonb_array_elements(c.nr -> 'parents') e
-    LEFT JOIN step p ON p.noderole_id = (e.value ->> 'parent')::uuid AND p.action = 'run' AND p.state <> 'gone'),
+    LEFT JOIN step p ON p.noderole_id = (e.value ->> 'parent')::uuid AND p.action = 'run'
+      AND p.state <> 'gone'),
   there AS (SELECT e.child, e.parent, e.kind FROM step_of c JOIN edge e ON e.child = c.step_id)
   SELECT string_agg(x.what, ', ') INTO named FROM (
     SELECT * FROM (
       SELECT 'deployment ' || doc.id AS what FROM doc LEFT JOIN deployment d ON d.id = doc.id
       WHERE doc.kind = 'deployment' AND doc.is_now IS NOT NULL AND
-        (d.name, d.parent, d.phantom, d.system, d.removed_in) IS DISTINCT FROM (doc.is_now ->> 'name', (doc.is_now ->> 'parent')::uuid,
+        (d.name, d.parent, d.phantom, d.system, d.removed_in)
+          IS DISTINCT FROM (doc.is_now ->> 'name', (doc.is_now ->> 'parent')::uuid,
           (doc.is_now ->> 'phantom')::uuid, doc.is_now ->> 'parent' IS NULL, NULL::bigint)
       LIMIT 5) a
     UNION ALL SELECT * FROM (
-      SELECT doc.kind || ' ' || doc.id FROM doc LEFT JOIN deployment d ON doc.kind = 'deployment' AND d.id = doc.id
+      SELECT doc.kind || ' ' || doc.id FROM doc LEFT JOIN deployment d ON doc.kind = 'deployment'
+        AND d.id = doc.id
       LEFT JOIN node n ON doc.kind = 'node' AND n.id = doc.id
       WHERE doc.is_now IS NULL AND coalesce(d.removed_in, n.removed_in) IS DISTINCT FROM NEW.number
       LIMIT 5) r
     UNION ALL SELECT * FROM (
       SELECT 'node ' || doc.id FROM doc LEFT JOIN node n ON n.id = doc.id
-      WHERE doc.kind = 'node' AND doc.is_now IS NOT NULL AND (n.fqdn, n.deployment_id, n.phantom, n.removed_in) IS DISTINCT FROM
-        (doc.is_now ->> 'fqdn', (doc.is_now ->> 'deployment')::uuid, (doc.is_now ->> 'phantom')::boolean, NULL::bigint)
+      WHERE doc.kind = 'node' AND doc.is_now IS NOT NULL
+        AND (n.fqdn, n.deployment_id, n.phantom, n.removed_in) IS DISTINCT FROM
+        (doc.is_now ->> 'fqdn', (doc.is_now ->> 'deployment')::uuid,
+          (doc.is_now ->> 'phantom')::boolean, NULL::bigint)
       LIMIT 5) b
     UNION ALL SELECT * FROM (
-      SELECT 'noderole ' || c.key || ' on ' || c.node_id FROM step_of c LEFT JOIN noderole r ON r.id = c.noderole_id
-      WHERE (r.disposition, r.deployment_id, encode(r.role_hash, 'hex'), r.data, r.doc) IS DISTINCT FROM
+      SELECT 'noderole ' || c.key || ' on ' || c.node_id FROM step_of c
+        LEFT JOIN noderole r ON r.id = c.noderole_id
+      WHERE (r.disposition, r.deployment_id, encode(r.role_hash, 'hex'), r.data, r.doc)
+        IS DISTINCT FROM
         ('in_service', (c.nr ->> 'deployment')::uuid, c.nr ->> 'role', c.nr -> 'data',
          jsonb_build_object('rank', c.nr -> 'rank', 'reruns', c.nr -> 'reruns'))
       LIMIT 5) c
     UNION ALL SELECT * FROM (
-      SELECT 'step of ' || c.key || ' on ' || c.node_id FROM step_of c JOIN roles o ON o.role = c.nr ->> 'role'
+      SELECT 'step of ' || c.key || ' on ' || c.node_id
+        FROM step_of c JOIN roles o ON o.role = c.nr ->> 'role'
       LEFT JOIN step s ON s.id = c.step_id LEFT JOIN lane l ON l.id = s.lane_id
-      WHERE s.id IS NULL OR s.state = 'gone' OR s.skipped IS NOT NULL OR s.budget_ids <> '{}' OR s.node_id <> c.node_id
+      WHERE s.id IS NULL OR s.state = 'gone' OR s.skipped IS NOT NULL OR s.budget_ids <> '{}'
+        OR s.node_id <> c.node_id
         OR (s.rank, s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node)
-           IS DISTINCT FROM ((c.nr ->> 'rank')::int, o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT c.phantom,
+           IS DISTINCT FROM ((c.nr ->> 'rank')::int, o.jig, o.destructive, o.milestone
+             AND o.noop, o.exclusive AND NOT c.phantom,
                              o.needs, o.place, o.freezes_node)
         OR (s.retries, s.backoff_s, s.timeout_s, s.join_kind, s.join_n, s.join_after, s.priority)
-           IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.priority)
+           IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n,
+             o.join_after, o.priority)
         OR (l.deployment_id, l.name, l.max_running::bigint, l.mode)
            IS DISTINCT FROM ((c.nr ->> 'deployment')::uuid, o.lane, o.max_running, o.mode)
         -- Exactly the new and changed steps get the generation of this blueprint.
         OR (s.generation = NEW.number) IS DISTINCT FROM (c.before IS NULL
              OR c.before -> 'reruns' IS DISTINCT FROM c.nr -> 'reruns'
-             OR NOT o.keeps AND (c.before -> 'role' IS DISTINCT FROM c.nr -> 'role' OR c.before -> 'data' IS DISTINCT FROM c.nr -> 'data'
+             OR NOT o.keeps AND (c.before -> 'role' IS DISTINCT FROM c.nr -> 'role'
+                OR c.before -> 'data' IS DISTINCT FROM c.nr -> 'data'
                OR CASE WHEN c.before ->> 'deployment' = c.nr ->> 'deployment' THEN EXISTS (
-                    SELECT FROM told t WHERE t.deployment_id = (c.nr ->> 'deployment')::uuid AND t.role = c.role)
+                    SELECT FROM told t WHERE t.deployment_id = (c.nr ->> 'deployment')::uuid
+                      AND t.role = c.role)
                   ELSE coalesce((
-                      SELECT coalesce(d.was, convert_from(o.body, 'UTF8')::jsonb) #> ARRAY['roles', c.role, 'data'] FROM deployment x
-                      LEFT JOIN doc d ON d.kind = 'deployment' AND d.id = x.id LEFT JOIN object o ON o.hash = x.doc
-                      WHERE x.id = (c.before ->> 'deployment')::uuid), '{}') IS DISTINCT FROM coalesce((
-                      SELECT convert_from(o.body, 'UTF8')::jsonb #> ARRAY['roles', c.role, 'data'] FROM deployment x
-                      JOIN object o ON o.hash = x.doc WHERE x.id = (c.nr ->> 'deployment')::uuid), '{}') END))
+                      SELECT coalesce(d.was, convert_from(o.body, 'UTF8')::jsonb) #> ARRAY['roles',
+                        c.role, 'data'] FROM deployment x
+                      LEFT JOIN doc d ON d.kind = 'deployment' AND d.id = x.id
+                        LEFT JOIN object o ON o.hash = x.doc
+                      WHERE x.id = (c.before ->> 'deployment')::uuid), '{}')
+                        IS DISTINCT FROM coalesce((
+                      SELECT convert_from(o.body, 'UTF8')::jsonb #> ARRAY['roles', c.role, 'data']
+                        FROM deployment x
+                      JOIN object o ON o.hash = x.doc WHERE x.id = (c.nr ->> 'deployment')::uuid),
+                        '{}') END))
         OR EXISTS (SELECT FROM step x WHERE x.noderole_id = c.noderole_id AND x.id <> s.id)
       LIMIT 5) d
     UNION ALL SELECT * FROM (
@@ -402,13 +504,16 @@ BEGIN
       WHERE NOT EXISTS (SELECT FROM roles o WHERE o.role = c.nr ->> 'role') LIMIT 5) e
     UNION ALL SELECT * FROM (
       SELECT 'parents of step ' || coalesce(f.child::text, '?')
-      FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f LIMIT 5) f
+      FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f
+        LIMIT 5) f
     UNION ALL SELECT * FROM (
       -- Steps of removed noderoles are gone and have no edges.
-      SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id JOIN step s ON s.noderole_id = r.id
+      SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id
+        JOIN step s ON s.noderole_id = r.id
       WHERE doc.kind = 'node'
         AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
-        AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id) OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
+        AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id)
+          OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
       LIMIT 5) g
     UNION ALL SELECT * FROM (
       SELECT 'noderole ' || r.id FROM doc JOIN noderole r ON r.node_id = doc.id
@@ -417,27 +522,32 @@ BEGIN
       LIMIT 5) l
     UNION ALL SELECT * FROM (
       -- Nodes whose own documents stay unchanged.
-      SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id AND r.role = t.role
+      SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id
+        AND r.role = t.role
         AND r.disposition = 'in_service'
       JOIN step s ON s.noderole_id = r.id CROSS JOIN LATERAL (
-        SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' = 'keep' AS keeps FROM object o WHERE o.hash = r.role_hash) o
+        SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' = 'keep' AS keeps
+          FROM object o WHERE o.hash = r.role_hash) o
       WHERE (s.generation = NEW.number) = coalesce(o.keeps, false)
         AND NOT EXISTS (SELECT FROM listed l WHERE l.kind = 'node' AND l.id = r.node_id)
       LIMIT 5) h
     UNION ALL SELECT * FROM (
       SELECT 'head_no of ' || d.name FROM deployment d
-      WHERE d.head_no = NEW.number AND NEW.kind = 'change' AND d.id NOT IN (SELECT w.deployment_id FROM written_by(NEW.submission_id) w)
+      WHERE d.head_no = NEW.number AND NEW.kind = 'change' AND d.id NOT IN (SELECT w.deployment_id
+        FROM written_by(NEW.submission_id) w)
       LIMIT 5) i
     UNION ALL SELECT * FROM (
-      SELECT 'the line of deployment ' || coalesce(t.deployment_id, d.id) FROM (SELECT * FROM target_deployment t WHERE t.number = NEW.number) t
-      FULL JOIN (SELECT * FROM deployment d WHERE d.head_no = NEW.number) d ON d.id = t.deployment_id
+      SELECT 'the target history of deployment ' || coalesce(t.deployment_id, d.id)
+        FROM (SELECT * FROM target_deployment t WHERE t.number = NEW.number) t
+      FULL JOIN (SELECT * FROM deployment d WHERE d.head_no = NEW.number) d
+        ON d.id = t.deployment_id
       WHERE d.id IS NULL OR t.deployment_id IS NULL LIMIT 5) k
     UNION ALL SELECT * FROM (
       SELECT 'noderoles' WHERE NEW.kind = 'genesis'
         AND (SELECT count(*) FROM noderole) <> (SELECT count(*) FROM carried)) j) x;
   IF named IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'target % leaves rows that differ from its documents: %', NEW.number, named
-      USING ERRCODE = 'GY054', HINT = 'The rows of a commit are what its documents say.';
+    RAISE EXCEPTION 'Target % leaves rows that differ from its documents: %', NEW.number, named
+      USING ERRCODE = 'GY054', HINT = 'The rows of a commit must match its documents.';
   END IF;
   PERFORM note_projected(NEW.number);
   RETURN NULL;

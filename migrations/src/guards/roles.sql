@@ -5,7 +5,8 @@
 -- server needs no privilege on the columns.
 
 -- A phantom node and a local node need no health check: they are alive from the start.
-CREATE OR REPLACE FUNCTION node_starts() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION node_starts() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.alive := true;
   NEW.joined := 'confirmed';
@@ -19,7 +20,8 @@ CREATE TRIGGER guard_node_starts BEFORE INSERT ON node FOR EACH ROW
 
 -- A removed node is not alive, and nothing is known about it. A node with a new connection needs a
 -- health check before a step starts there.
-CREATE OR REPLACE FUNCTION node_is_unknown() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION node_is_unknown() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.joined := 'none';
   IF NEW.removed_in IS NOT NULL THEN
@@ -28,10 +30,13 @@ BEGIN
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_node_unknown BEFORE UPDATE OF removed_in ON node FOR EACH ROW
-  WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL AND NOT NEW.phantom) EXECUTE FUNCTION node_is_unknown();
-CREATE TRIGGER guard_node_unknown_connection BEFORE UPDATE OF transport, address, connection, way_no ON node FOR EACH ROW
+  WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL AND NOT NEW.phantom)
+    EXECUTE FUNCTION node_is_unknown();
+CREATE TRIGGER guard_node_unknown_connection BEFORE UPDATE OF transport, address, connection,
+  way_no ON node FOR EACH ROW
   WHEN (NEW.transport = 'ssh' AND (NEW.transport, NEW.address, NEW.connection, NEW.way_no)
-        IS DISTINCT FROM (OLD.transport, OLD.address, OLD.connection, OLD.way_no)) EXECUTE FUNCTION node_is_unknown();
+        IS DISTINCT FROM (OLD.transport, OLD.address, OLD.connection, OLD.way_no))
+          EXECUTE FUNCTION node_is_unknown();
 
 -- Results exist as long as their node. The function runs as the owner, because the server may not
 -- write results.
@@ -39,7 +44,8 @@ CREATE OR REPLACE FUNCTION forget_results() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   UPDATE run SET result = NULL WHERE id IN (
-    SELECT r.id FROM run r WHERE r.node_id = NEW.id AND r.result IS NOT NULL AND r.result_bytes > 0 ORDER BY r.id FOR UPDATE);
+    SELECT r.id FROM run r WHERE r.node_id = NEW.id AND r.result IS NOT NULL AND r.result_bytes > 0
+      ORDER BY r.id FOR UPDATE);
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH ROW
@@ -50,7 +56,8 @@ CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH 
 CREATE OR REPLACE FUNCTION step_output_goes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.wall := NULL;
-  IF OLD.state = 'gone' OR EXISTS (SELECT FROM public.node n WHERE n.id = NEW.node_id AND n.removed_in IS NOT NULL) THEN
+  IF OLD.state = 'gone' OR EXISTS (SELECT FROM public.node n WHERE n.id = NEW.node_id
+     AND n.removed_in IS NOT NULL) THEN
     NEW.results := NULL;
   END IF;
   RETURN NEW;
@@ -59,13 +66,15 @@ CREATE TRIGGER guard_step_output_goes BEFORE UPDATE OF state ON step FOR EACH RO
   WHEN ((OLD.state = 'gone') <> (NEW.state = 'gone')) EXECUTE FUNCTION step_output_goes();
 
 -- A restored noderole starts without its former system data.
-CREATE OR REPLACE FUNCTION noderole_returns() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION noderole_returns() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.system_data := '{}';
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_noderole_returns BEFORE UPDATE OF disposition ON noderole FOR EACH ROW
-  WHEN (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service') EXECUTE FUNCTION noderole_returns();
+  WHEN (OLD.disposition <> 'in_service' AND NEW.disposition = 'in_service')
+    EXECUTE FUNCTION noderole_returns();
 
 -- After a machine reports a restart or a shutdown, a worker has to check its running processes
 -- before another step starts. This function can only withdraw a confirmation, never give one.

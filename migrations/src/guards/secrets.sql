@@ -7,7 +7,8 @@
 -- The secret references in a document's data.
 CREATE OR REPLACE FUNCTION secret_references(data jsonb) RETURNS SETOF jsonb
 LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT r FROM jsonb_path_query(data, 'strict $.** ? (@.type() == "object" && exists (@."$secret"))', '{}', true) r
+  SELECT r FROM jsonb_path_query(data,
+    'strict $.** ? (@.type() == "object" && exists (@."$secret"))', '{}', true) r
 $$;
 
 -- Whether a review's documents add or replace a reference to a secret.
@@ -21,7 +22,8 @@ SET enable_seqscan = off SET jit = off AS $$
     WHERE d.submission_id = submission),
   naming AS MATERIALIZED (
     SELECT doc.part, doc.body::jsonb AS is_now,
-           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = doc.old_hash) AS was
+           (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o
+             WHERE o.hash = doc.old_hash) AS was
     -- An escape sequence may spell the same key.
     FROM doc WHERE position('$secret' IN doc.body) > 0 OR position('\u' IN doc.body) > 0)
   SELECT EXISTS (

@@ -61,7 +61,7 @@ impl Rules {
         };
         debug_assert!(
             of.takes_key || !of.secret || sketch.asker != Asker::Person,
-            "what shows a secret is a POST"
+            "an operation that returns a secret must be a POST"
         );
         Self { state: state.clone(), of: Arc::new(of) }
     }
@@ -76,7 +76,8 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
     let headers = request.headers();
     if !of.reads && !of.on_version && headers.get(header::IF_MATCH).is_some_and(|tag| tag != "*") {
         return Refusal(Problem::invalid(
-            "This takes no If-Match: what it is about has no version of its own, or the body names it. Leave the header out.",
+            "This operation does not support If-Match. The resource has no version, or the body \
+             contains it. Omit the header.",
         ))
         .into_response();
     }
@@ -100,12 +101,10 @@ fn known(words: &[String], query: &str) -> Result<(), Problem> {
     let unknown: String = unknown.chars().take(60).collect();
     let known = words.iter().take(WORDS_NAMED).cloned().collect::<Vec<_>>().join(", ");
     let known = match known.as_str() {
-        "" => "This takes none.".to_owned(),
-        known => format!("It takes {known}."),
+        "" => "This operation has no parameters.".to_owned(),
+        known => format!("Valid parameters: {known}."),
     };
-    Err(Problem::invalid(format!(
-        "There is no word {unknown:?} to follow the question mark here. {known}"
-    )))
+    Err(Problem::invalid(format!("Unknown query parameter {unknown:?}. {known}")))
 }
 
 /// The version of a resource. It is the prefix of the entity tag.
@@ -188,7 +187,7 @@ pub(crate) fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
     let number = tag.and_then(|tag| tag.split('.').next()?.parse().ok());
     number.map(Some).ok_or_else(|| {
         Problem::invalid(
-            "If-Match: send the ETag of what you looked at as it is, with its quotation marks, and no other one.",
+            "Invalid If-Match: send exactly one ETag, unchanged and in quotation marks.",
         )
     })
 }
@@ -239,6 +238,6 @@ mod tests {
             problem.detail.contains("\"fitler\"") && problem.detail.contains("after, filter"),
             "{problem}"
         );
-        assert!(known(&[], "x").expect_err("none are taken").detail.contains("takes none"));
+        assert!(known(&[], "x").expect_err("none are taken").detail.contains("has no parameters"));
     }
 }

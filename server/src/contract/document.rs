@@ -15,35 +15,39 @@ const SCHEMAS: &str = "#/components/schemas/";
 
 /// Descriptions of the error statuses.
 const REFUSALS: &[(u16, &str)] = &[
-    (400, "What was sent can't be taken: the problem says what, where, and what to send."),
-    (401, "Nobody is signed in, or the token is not good (any more)."),
-    (403, "Whoever asks may not do this, or the request comes from another page."),
-    (404, "There is no such thing."),
-    (405, "This address does not take that method; `Allow` has those that it takes."),
+    (400, "Invalid request. The problem names the error and the solution."),
+    (401, "Not signed in, or the token is invalid."),
+    (403, "The client lacks the permission, or the request is cross-site."),
+    (404, "The resource does not exist."),
+    (405, "The path does not support this method. `Allow` lists the supported ones."),
     (
         409,
-        "The state of things does not allow it; or a request with the same idempotency key is still under way (`Retry-After`).",
+        "The current state does not allow the request, or a request with the same idempotency key \
+         is still running (`Retry-After`).",
     ),
-    (408, "The body did not come in time. Nothing was done."),
-    (412, "It has changed since: another version than the one named in `If-Match`."),
-    (413, "The body is too large."),
-    (415, "The body is no JSON, or not said to be."),
-    (416, "There is nothing at those bytes."),
-    (421, "The request is for a server of another name."),
+    (408, "The request body timed out. Nothing was changed."),
+    (412, "The resource has another version than `If-Match`."),
+    (413, "The request body is too large."),
+    (415, "The request body is not JSON, or its Content-Type is missing."),
+    (416, "The range is outside of the content."),
+    (421, "The host name of the request is unknown."),
     (
         422,
-        "It can be read, and can't be done: an edit can't take effect (`edit_refused`), data does not fit its role (`data_unfit`), a barclamp \
-         is none (`barclamp`), a name was not typed (`name_not_typed`); or the idempotency key was used for another request (`key_of_another`).",
+        "The request is valid JSON but cannot be applied. `code` names the reason. An edit has no \
+         valid effect (`edit_refused`). Data does not match the schema of its role (`data_unfit`). \
+         A barclamp is invalid (`barclamp`). A confirmation name is missing (`name_not_typed`). \
+         The idempotency key was used for another request (`key_of_another`).",
     ),
-    (428, "Name the version that this is made on (`If-Match`)."),
-    (429, "Too often; `Retry-After` says when to come back."),
-    (500, "Something failed that is nobody's input; the server's log has the cause."),
+    (428, "The version is missing. Send it with `If-Match`."),
+    (429, "Too many requests. Retry after the time in `Retry-After`."),
+    (500, "Internal error. The server's log has the cause."),
     (
         503,
-        "Not at the moment: the database is away, or the server has as much to do as it takes; `Retry-After` says when to come back. Without it \
-         (`unknown_outcome`) nobody knows whether it was done: look before you try again.",
+        "The database is unavailable, or the server is overloaded. Retry after the time in \
+         `Retry-After`. Without that header (`unknown_outcome`), the request may have taken \
+         effect. Check before you try again.",
     ),
-    (504, "It took too long. It may have been done: look before you try again."),
+    (504, "The request timed out and may have taken effect. Check before you try again."),
 ];
 
 /// Generates the document for these operations.
@@ -80,11 +84,12 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "info": {
             "title": "Gantry",
             "version": env!("CARGO_PKG_VERSION"),
-            "summary": "Deploys and keeps clusters: a change is planned, reviewed, and only then carried out.",
+            "summary": "Deploys and maintains clusters. Every change is planned and reviewed \
+                before it runs.",
             "description": ABOUT,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The server that this document comes from."}],
+        "servers": [{"url": "/", "description": "The server that returned this document."}],
         "tags": tags(operations),
         "paths": paths,
         "components": {
@@ -97,12 +102,14 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
     })
 }
 
-const ABOUT: &str = "Every refusal is a problem (RFC 9457, `application/problem+json`): `code` is a word for programs, `detail` says what to do.\n\n\
-Lists come in pages: what a page says under `next` is given back as the word of the query that the operation names (`before` or `after`); \
-`null` or nothing: there are no more. Words of a query that an operation does not know are refused with those that it knows.\n\n\
-Whatever is read as JSON has an `ETag`; with `If-None-Match` an answer that would be the same is 304. A POST of somebody who is signed in may \
-carry an `Idempotency-Key`: for 24 hours the same request with the same key is done once and answered the same. `docs/api.md` says how far \
-that goes.";
+const ABOUT: &str = "Every error is a problem (RFC 9457, `application/problem+json`). `code` is \
+    stable for API clients, and `detail` explains the solution.\n\nLists are paged. Send the \
+    `next` value of a page as `before` or `after` of the next request, as the operation names it. \
+    If `next` is `null` or missing, there are no more pages. An unknown query \
+    parameter is an error that lists the valid ones.\n\nEvery JSON response to a GET has an \
+    `ETag`. With `If-None-Match`, an unchanged response is 304. A signed-in client can send an \
+    `Idempotency-Key` with a POST. For 24 hours, the same request with the same key runs once and \
+    returns the same response. See `docs/api.md` for the limits.";
 
 /// One operation, with request and response separate.
 struct Draft {
@@ -223,7 +230,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
         headers.insert("ETag".into(), header("ETag"));
         answers.insert(
             "304".into(),
-            json!({"description": "The same as what `If-None-Match` names."}),
+            json!({"description": "Not modified since the `ETag` in `If-None-Match`."}),
         );
     }
     if sketch.located {
@@ -245,7 +252,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
         };
         content.insert((*kind).to_owned(), json!({"schema": schema}));
     }
-    let about = if status == StatusCode::CREATED { "It was made." } else { "So it is." };
+    let about = if status == StatusCode::CREATED { "Created." } else { "Success." };
     let mut good = json!({"description": about, "content": content});
     if !headers.is_empty() {
         good["headers"] = headers.into();
@@ -309,20 +316,21 @@ fn schemes() -> Value {
     json!({
         "session": {
             "type": "apiKey", "in": "cookie", "name": COOKIE_NEAR,
-            "description": format!("The cookie of a session, as `POST /sign-in` sets it. Over HTTPS its name is `{COOKIE_FAR}`."),
+            "description": format!("The session cookie that `POST /sign-in` sets. Over HTTPS, its \
+                name is `{COOKIE_FAR}`."),
         },
         "program": {
             "type": "apiKey", "in": "header", "name": "X-Gantry",
-            "description": "`X-Gantry: 1`, with whatever changes something: the request is a program's own idea, and not that of a page \
-                            that a browser has open. Browsers prove it by `Origin`.",
+            "description": "`X-Gantry: 1` is required with every change. It protects against \
+                cross-site requests. Browsers send `Origin` instead.",
         },
         "token": {
             "type": "http", "scheme": "bearer",
-            "description": "A token of a person or of a service account.",
+            "description": "A token of a person or a service account.",
         },
         "machine": {
             "type": "http", "scheme": "bearer",
-            "description": "A machine's own token, which reports about that machine and opens nothing else.",
+            "description": "A token of a node. It is valid only for reports of that node.",
         },
     })
 }
@@ -332,17 +340,19 @@ fn parameters() -> Value {
         "IfMatch": {
             "name": "If-Match", "in": "header", "required": false,
             "schema": {"type": "string", "pattern": r#"^"-?[0-9]{1,9}([.][0-9a-f]{16})?(-br|-gzip)?"$"#, "examples": ["\"3\""]},
-            "description": "The `ETag` of what this is made on, or its version in quotation marks. Only the version counts. With another one: 412.",
+            "description": "The `ETag` of the resource that the change is based on, or its version \
+                in quotation marks. Only the version is compared. Another version returns 412.",
         },
         "IfNoneMatch": {
             "name": "If-None-Match", "in": "header", "required": false, "schema": {"type": "string"},
-            "description": "`ETag`s of answers that are at hand; 304 where the answer would be one of them.",
+            "description": "`ETag`s of cached responses. If one of them is current, the response \
+                is 304.",
         },
         "IdempotencyKey": {
             "name": "Idempotency-Key", "in": "header", "required": false,
             "schema": {"type": "string", "minLength": 1, "maxLength": super::around::LONGEST_KEY, "pattern": "^[!-~]+$"},
-            "description": "A word that only this request has, such as a UUID. Sent again with the same request within 24 hours, \
-                            it gets the answer of the first.",
+            "description": "A unique value for this request, such as a UUID. If you repeat the \
+                request with the same key within 24 hours, you get the first response.",
         },
     })
 }
@@ -351,20 +361,24 @@ fn headers() -> Value {
     json!({
         "ETag": {
             "schema": {"type": "string"},
-            "description": "Names this answer, bytes and all. Of what has a version, it begins with it.",
+            "description": "Identifies the exact bytes of this response. It begins with the \
+                version if the resource has one.",
         },
         "IdempotencyReplayed": {
             "schema": {"type": "string", "const": "true"},
-            "description": "This is the answer that the first request with this key got; nothing was done.",
+            "description": "This is the stored response to the first request with this key. \
+                Nothing was changed.",
         },
         "Location": {
             "schema": {"type": "string", "format": "uri-reference"},
-            "description": "The address of what was made; of a token the one at which it is taken back.",
+            "description": "The URL of the created resource. For a token, the URL to revoke it.",
         },
-        "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait."},
+        "RetryAfter": {"schema": {"type": "string"}, "description": "Seconds to wait before a \
+            retry."},
         "WwwAuthenticate": {
             "schema": {"type": "string", "pattern": "^Bearer "},
-            "description": "How to say who asks: by a token. `error=\"invalid_token\"`: the one that was sent is not good (any more).",
+            "description": "Send a bearer token. `error=\"invalid_token\"` means that the token is \
+                invalid.",
         },
     })
 }

@@ -264,7 +264,7 @@ async fn credentials_are_leaked_nowhere() {
     cage.stored().await;
     let log = listening.end();
     assert!(
-        log.contains("a sign-in by password was refused") && log.contains("/api/v1/people"),
+        log.contains("a sign-in with a password was rejected") && log.contains("/api/v1/people"),
         "it is the log"
     );
     cage.check("the log", &log);

@@ -208,7 +208,10 @@ async fn secrets_never_reach_the_log() {
     let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
     house.ask_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
     let log = listening.end();
-    assert!(log.contains("/nothing") && log.contains("a sign-in was refused"), "{log}");
+    assert!(
+        log.contains("/nothing") && log.contains("a sign-in with a link was rejected"),
+        "{log}"
+    );
     let session = cookie.split('=').next_back().expect("a value");
     for secret in [link.reveal(), other.reveal(), session] {
         assert!(!log.contains(secret));

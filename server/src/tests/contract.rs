@@ -271,7 +271,9 @@ async fn unsupported_if_match_is_rejected() {
     let hold =
         ask("/api/v1/deployments/web/hold", json!({"held": true, "reason": "a while"})).await;
     assert!(
-        hold.problem()["detail"].as_str().is_some_and(|detail| detail.contains("no If-Match")),
+        hold.problem()["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("does not support If-Match")),
         "{}",
         hold.text()
     );

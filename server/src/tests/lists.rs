@@ -30,7 +30,7 @@ async fn unknown_sort_order_is_rejected() {
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(
-            detail.contains("is no order of this list") && detail.contains(known),
+            detail.contains("unknown sort order") && detail.contains(known),
             "{path}: {detail}"
         );
         for word in known.split(", ").chain([""]) {
@@ -102,7 +102,10 @@ async fn cursor_of_other_sort_order_is_rejected() {
         let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{bad}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
-        assert!(detail.contains("take what the page before said under next"), "{bad}: {detail}");
+        assert!(
+            detail.contains("Use the `next` value of the previous page with the same sort order."),
+            "{bad}: {detail}"
+        );
     }
 }
 

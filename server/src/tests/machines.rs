@@ -186,7 +186,7 @@ async fn node_name_works_everywhere() {
     assert!(
         nobody.problem()["detail"]
             .as_str()
-            .is_some_and(|said| said.contains("no node m7.rack1.example.com"))
+            .is_some_and(|said| said.contains("Node m7.rack1.example.com does not exist."))
     );
     house.send(Method::DELETE, path, &own, Value::Null).await.json();
 }
@@ -321,7 +321,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
         ] {
             assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{address}: {}", answer.text());
             let text = answer.text();
-            assert!(text.contains(&format!("{address}\\\" is refused: ")), "{address}: {text}");
+            assert!(text.contains(&format!("{address}\\\" is not allowed: ")), "{address}: {text}");
         }
     }
     let nodes = house.ask_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();

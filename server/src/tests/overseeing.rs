@@ -219,7 +219,7 @@ async fn audit_is_listed_verified_and_exported() {
     let broken = house.ask_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!(
         (&broken["broken"], &broken["next"]),
-        (&json!("entry 3 is not what was sealed"), &Value::Null)
+        (&json!("Entry 3 was altered: its text does not match its link"), &Value::Null)
     );
     let export = house.ask_get("/api/v1/audit/export", &ada).await;
     assert_eq!(

@@ -256,7 +256,7 @@ async fn wrong_method_lists_allowed_ones() {
     );
     assert_eq!(
         answer.problem()["detail"],
-        "This address does not take that method. It takes GET, HEAD."
+        "This path does not support the request method. Use one of: GET, HEAD."
     );
 }
 
@@ -357,7 +357,7 @@ async fn requests_beyond_limit_get_503() {
         .expect("a request");
     let page = answer_of(&router, page).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(page.text().contains("as many requests as it can"), "{}", page.text());
+    assert!(page.text().contains("limit of concurrent requests"), "{}", page.text());
 }
 
 /// A server at its limits still answers health checks and metrics.
@@ -473,7 +473,7 @@ async fn missing_permission_names_people_to_ask() {
     let said = ask().await;
     assert!(
         said.starts_with(
-            "eve does not have the permission operator; an admin can give it. Nobody is"
+            "Permission missing: eve does not have the permission operator. An admin can grant it. There is no admin yet."
         ),
         "{said}"
     );
@@ -484,7 +484,7 @@ async fn missing_permission_names_people_to_ask() {
             .await
             .expect("a person");
     }
-    assert!(ask().await.ends_with("an admin can give it. Admins are al and dora."));
+    assert!(ask().await.ends_with("An admin can grant it. Admins are al and dora."));
     let page = house.post("/call/switch").header(header::COOKIE, &eve);
     let page = page
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -529,7 +529,7 @@ async fn only_imports_accept_large_bodies() {
         serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::BODY)}}).to_string();
     let answer = house.ask(house.post_json("/api/v1/barclamps", &cookie, json)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
-    assert!(answer.problem()["detail"].as_str().expect("text").contains("no barclamp file"));
+    assert!(answer.problem()["detail"].as_str().expect("text").contains("has no barclamp file"));
 }
 
 #[tokio::test]

@@ -291,7 +291,7 @@ async fn policy_sends_everyone_to_set_one_up() {
             .visit("/second-factor", &dee)
             .await
             .text()
-            .contains("The policy demands a second factor")
+            .contains("The policy requires a second factor")
     );
     house.set_up(&dee).await;
     assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);

@@ -40,7 +40,7 @@ async fn each_value_names_its_source() {
         (&json!("/app/key"), &json!("(secret)"), &json!("profile"))
     );
     assert_eq!((&values[1]["run"], &values[1]["noderole"]), (&json!(run), &json!(noderole)));
-    assert_eq!(values[1]["source"], "wall of app on n1.house.example.com");
+    assert_eq!(values[1]["source"], "output of app on n1.house.example.com");
     let some = house.ask_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
     assert_eq!(
         (&some["page"]["matching"], &some["page"]["values"][0]["value"]),
@@ -144,7 +144,7 @@ async fn values_are_paged_without_gaps() {
     }
     let junk = house.ask_get(&format!("{path}&after=junk"), &ada).await;
     assert_eq!(junk.status, StatusCode::BAD_REQUEST, "{}", junk.text());
-    assert!(junk.text().contains("under next"), "{}", junk.text());
+    assert!(junk.text().contains("is not the path of a value"), "{}", junk.text());
     let expected: Vec<String> = (0..750).map(|n| format!("/key~1{n:03}~0/a")).collect();
     assert_eq!((sizes, paths), (vec![200, 200, 200, 150], expected));
     let panel = house
@@ -207,17 +207,17 @@ async fn invalid_data_is_rejected_with_pointers() {
         of_role(json!({"shape": {"port": 0, "tags": ["a", 7]}}))
     ]);
     let expected = [
-        "/edits/1/data/shape/port should be at least 1",
-        "/edits/1/data/shape/tags/1 is a number, and should be text",
+        "/edits/1/data/shape/port must be at least 1",
+        "/edits/1/data/shape/tags/1 is a number, but must be a string",
     ];
     assert_eq!(told(wrong).await, expected);
     assert_eq!(
         told(json!([own(json!({"shape": {"tags": []}}))])).await,
-        ["/edits/0/data/shape/port is required, and missing"]
+        ["/edits/0/data/shape/port is required but missing"]
     );
     assert_eq!(
         told(json!([own(json!({"shape": 5}))])).await,
-        ["/edits/0/data/shape is a number, and should be an object"]
+        ["/edits/0/data/shape is a number, but must be an object"]
     );
     assert_eq!(house.count("edit").await, 3, "and nothing of it was taken");
     // The deployment's data supplies the missing part in the same edit.

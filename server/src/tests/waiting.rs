@@ -50,27 +50,27 @@ async fn step_has_pending_reason_until_it_runs() {
     let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
     assert_eq!(freed_by, json!([{"what": "node", "fqdn": "n1.house.example.com"}]));
     running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
-    says(&house, &ada, "no_worker", "No worker is there").await;
+    says(&house, &ada, "no_worker", "No worker is running").await;
     working(&house, &["script"]).await;
-    says(&house, &ada, "unserved", "carries out jig noop").await;
+    says(&house, &ada, "unserved", "supports jig noop").await;
     let worker = working(&house, &["noop"]).await;
-    says(&house, &ada, "next", "next claim").await;
+    says(&house, &ada, "next", "starts when a worker claims it").await;
 
     let reason = json!({"held": true, "reason": "a look at the disks"});
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
-    let freed_by = says(&house, &ada, "held", "Deployment web is held by ada").await;
+    let freed_by = says(&house, &ada, "held", "Deployment web was put on hold by ada").await;
     assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "held");
     house
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
         .await
         .json();
-    says(&house, &ada, "held", "xecution is switched off").await;
+    says(&house, &ada, "held", "xecution is off").await;
     house
         .tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"}))
         .await
         .json();
-    says(&house, &ada, "paused", "an operator switches it on").await;
+    says(&house, &ada, "paused", "an operator can switch it on").await;
     assert_eq!(way_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 

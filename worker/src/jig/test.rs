@@ -35,7 +35,7 @@ impl Jig for Test {
                     Ok(told) => told,
                     Err(error) => {
                         return Ended::failed(format!(
-                            "the data under `test` can't be read: {error}"
+                            "Cannot read the data under `test`: {error}"
                         ));
                     }
                 },
@@ -51,7 +51,7 @@ impl Jig for Test {
             let reason = match told.fail {
                 Value::Null | Value::Bool(false) => return Ended::Returned(told.returns),
                 Value::String(reason) => reason,
-                _ => "told to fail".to_owned(),
+                _ => "The test requested a failure.".to_owned(),
             };
             Ended::Failed { reason, found: told.returns }
         }

@@ -120,10 +120,10 @@ async fn non_ssh_server_is_identified_in_error() {
         (
             7001,
             "HTTP/1.1 400 Bad Request\r\n\r\n",
-            "port 7001 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")",
+            "no SSH server listens at port 7001 (the answer was \"HTTP/1.1 400 Bad Request\")",
         ),
-        (7002, "", "port 7002 and hangs up without a word"),
-        (7003, "SSH-2.0-x\r\n", "its SSH server ended the connection"),
+        (7002, "", "connections at port 7002, but closes them without data"),
+        (7003, "SSH-2.0-x\r\n", "its SSH server closed the connection"),
     ];
     for (port, text, expected) in cases {
         says(bed.beside(220), port, text).await;
@@ -169,10 +169,10 @@ async fn one_working_address_is_enough() {
     let tried = bed.first_look(0).await;
     let expected = [(closed.to_string(), false), (bed.real(0).to_string(), true)];
     assert_eq!(summary(&tried), expected);
-    assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
+    assert!(tried[0].said.contains("not reachable over SSH"), "{tried:?}");
     let tried = bed.first_look(1).await;
     assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
-    assert!(tried[0].said.contains("could not be reached over SSH"), "{tried:?}");
+    assert!(tried[0].said.contains("not reachable over SSH"), "{tried:?}");
     let tried = bed.first_look(2).await;
     let mut expected: Vec<_> =
         swallowing.iter().map(|address| (address.to_string(), false)).collect();
@@ -199,7 +199,8 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let concealed = "node_look WHERE NOT reached AND took_ms = 0 AND said LIKE '%could not be reached over SSH%'";
+    let concealed =
+        "node_look WHERE NOT reached AND took_ms = 0 AND said LIKE '%not reachable over SSH%'";
     until(&bed, concealed).await;
     let revealing = "node_look WHERE NOT reached AND (said || tried) ~ 'refused|FTP|port'";
     assert_eq!(bed.cluster.count(revealing).await, 0);
@@ -228,7 +229,7 @@ async fn unreachable_node_reports_each_address() {
     for part in [
         "refused",
         "no answer within",
-        "has the host key",
+        "Unexpected host key of",
         &closed.to_string(),
         &silent.address.to_string(),
     ] {

@@ -76,10 +76,7 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
     assert_eq!(outcomes(&runs), expected);
     assert_eq!(runs[1].error.as_deref(), Some("no luck 2"), "the reason is the script's own");
     let log = cluster.log(RunId(runs[1].id)).await;
-    assert!(
-        log.contains("what it returned before it failed is not kept") && log.contains("no json"),
-        "{log}"
-    );
+    assert!(log.contains("the partial result is not stored") && log.contains("no json"), "{log}");
     assert_eq!(
         cluster.wall(0, "volume").await,
         Some(json!({"volume": "v-3"})),
@@ -145,7 +142,9 @@ async fn unstorable_result_is_rejected_with_its_pointer() {
     worker.stop().await;
     let error = cluster.error(0, "odd").await.expect("a reason");
     assert!(
-        error.contains("can't be kept") && error.contains("/a/b") && error.contains("U+0000"),
+        error.contains("Cannot store the result")
+            && error.contains("/a/b")
+            && error.contains("U+0000"),
         "{error}"
     );
 }
@@ -205,7 +204,7 @@ async fn split_secret_stays_masked_over_ssh() {
     let error = bed.cluster.error(0, "no-json").await.expect("a reason");
     assert!(error.contains("begins with: x(secret)"), "{error}");
     let error = bed.cluster.error(0, "odd-key").await.expect("a reason");
-    assert!(error.contains("can't be kept") && error.contains("/(secret)"), "{error}");
+    assert!(error.contains("Cannot store the result") && error.contains("/(secret)"), "{error}");
 
     // No table has either half of the secret more often than a random name would.
     for table in ["run", "run_log", "step", "event", "audit", "noderole"] {

@@ -105,20 +105,21 @@ async fn endless_output_of_a_host_is_cut() {
     );
     let ends = async |doing: &str, reason: String| {
         assert!(
-            reason.contains("the node printed more than ") && reason.contains(doing),
+            reason.contains("The node printed more than ") && reason.contains(doing),
             "{reason}"
         );
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
     let looked = jig.look(&connection).await.came;
-    ends("65536 bytes to its standard output while looking", looked.expect_err("no answer")).await;
-    let surveyed = jig.survey(&connection).await;
     ends(
-        "bytes to its standard output while asking what runs there",
-        surveyed.expect_err("no answer"),
+        "65536 bytes to its standard output while reading its boot id",
+        looked.expect_err("no answer"),
     )
     .await;
+    let surveyed = jig.survey(&connection).await;
+    ends("bytes to its standard output while listing its runs", surveyed.expect_err("no answer"))
+        .await;
     let ended = jig.end_lost(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
     ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
         .await;

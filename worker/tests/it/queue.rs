@@ -235,5 +235,5 @@ async fn retry_outside_error_names_the_remedy() {
     let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
         .await
         .expect_err("it is TODO");
-    assert!(refused.to_string().contains("waits to be claimed"), "{refused}");
+    assert!(refused.to_string().contains("already waits for a worker"), "{refused}");
 }

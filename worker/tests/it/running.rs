@@ -203,9 +203,10 @@ async fn run_unlike_its_approval_is_refused() {
     cluster.reaches(0, "right", "error").await;
     cluster.reaches(1, "right", "active").await;
     cluster.reaches(2, "right", "error").await;
-    for (node, reason) in [(0, "the noderole's row says"), (2, "is neither that of generation")] {
+    for (node, reason) in [(0, "the row of the noderole has"), (2, "belongs neither to generation")]
+    {
         let error = cluster.error(node, "right").await.expect("a reason");
-        assert!(error.contains("not what was approved") && error.contains(reason), "{error}");
+        assert!(error.contains("does not match its approval") && error.contains(reason), "{error}");
         assert!(!cluster.nodes[node].root.join("ran").exists());
         let run = engine::ids::RunId(cluster.runs(node, "right").await[0].id);
         assert!(cluster.log(run).await.contains(reason), "its log says so too");

@@ -101,7 +101,7 @@ async fn script_failure_has_one_line_reason() {
         (0, "failing", "no such disk: sdx"),
         (1, "silent", "silent.sh ended with exit code 7"),
         (2, "no-json", "begins with: all fine"),
-        (3, "list", "no object; it begins with: [1]"),
+        (3, "list", "not an object. It begins with: [1]"),
     ] {
         cluster.reaches(node, role, "error").await;
         let error = cluster.error(node, role).await.expect("a reason");
@@ -427,7 +427,8 @@ async fn oversized_run_input_is_rejected() {
     worker.stop().await;
     let error = cluster.error(0, "all").await.expect("a reason");
     assert!(
-        error.contains("input can't be made") && error.contains("at most 4194304 are allowed"),
+        error.contains("Cannot compute the input of the run")
+            && error.contains("the limit is 4194304"),
         "{error}"
     );
     assert!(!cluster.nodes[0].root.join("ran").exists());
@@ -472,7 +473,7 @@ async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
     assert!(!cluster.nodes[0].root.join("seen").exists(), "the script must not start");
     let error = cluster.error(0, "db").await.expect("a reason");
     assert!(
-        error.contains(&format!("secret {name} version 1")) && error.contains("system"),
+        error.contains(&format!("Secret {name} version 1")) && error.contains("system"),
         "{error}"
     );
     assert!(!error.contains("hunter22"), "{error}");
@@ -482,7 +483,7 @@ async fn refused_use(name: &str, descriptor: Option<&str>) -> String {
 #[tokio::test]
 async fn node_key_in_data_is_refused() {
     let error = refused_use("deploy/ssh", Some("kind = \"node_key\"\n")).await;
-    assert!(error.contains("is a node key, which runs never receive"), "{error}");
+    assert!(error.contains("declares a node key, which runs never receive"), "{error}");
 }
 
 #[tokio::test]
@@ -526,7 +527,7 @@ async fn denied_secret_of_parent_stays_a_reference() {
     let run = cluster.runs(0, "app").await[0].clone();
     let log = cluster.log(RunId(run.id)).await;
     assert!(
-        log.contains("in the data of another noderole is not resolved: secret db/admin version 1"),
+        log.contains("in the data of another noderole is not resolved: Secret db/admin version 1"),
         "{log}"
     );
 }

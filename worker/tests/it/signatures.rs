@@ -27,12 +27,12 @@ async fn forged_signature_stops_its_target_and_later_ones() {
     // The database counts the signature but can't verify it.
     cluster.forge(true);
     let forged = cluster.commit(&[bind(1, "right")]).await;
-    cluster.refuses(1, &format!("target {forged} (submission ")).await;
+    cluster.refuses(1, &format!("Target {forged} (submission ")).await;
     cluster.refuses(1, "it has 0 of 1 signed approval").await;
     // An honest change contains the documents of the forged one.
     cluster.forge(false);
     cluster.commit(&[bind(2, "right")]).await;
-    cluster.refuses(2, &format!("target {forged} (submission ")).await;
+    cluster.refuses(2, &format!("Target {forged} (submission ")).await;
     worker.stop().await;
 }
 
@@ -43,7 +43,7 @@ async fn documents_unlike_the_signed_change_are_refused() {
     cluster.signer.as_mut().expect("a signed cluster").shows_another = true;
     cluster.commit(&[bind(0, "right")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
-    cluster.refuses(0, "another hash than the change that was signed").await;
+    cluster.refuses(0, "differs from the signed change").await;
     worker.stop().await;
 }
 

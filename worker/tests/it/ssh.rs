@@ -124,7 +124,7 @@ async fn aliveness_changes_after_several_health_checks() {
     assert!(failed >= i64::from(engine::alive::FAILURES), "{failed} looks");
     let refused = bed
         .cluster
-        .count("node_look WHERE NOT reached AND said LIKE '%not reached: 127.%refused%'")
+        .count("node_look WHERE NOT reached AND said LIKE '%Cannot reach the node: 127.%refused%'")
         .await;
     assert!(refused >= 1, "what is kept says where and why");
     bed.testbed.node(0).restart().expect("it comes back");
@@ -209,7 +209,7 @@ async fn node_with_other_host_key_is_refused() {
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
     assert!(
-        reason.contains("has the host key SHA256:") && reason.contains("set up anew"),
+        reason.contains("Unexpected host key of") && reason.contains("reinstalled"),
         "{reason}"
     );
     assert_eq!(bed.connections(0), 0, "no key of ours was shown to it");
@@ -226,10 +226,11 @@ async fn connection_errors_name_key_or_address() {
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes")]).await;
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
-    assert!(reason.contains("does not let") && reason.contains("key testbed"), "{reason}");
+    assert!(reason.contains("rejects user") && reason.contains("key testbed"), "{reason}");
     let reason = bed.fails(1, "writes").await;
     assert!(
-        reason.contains(&format!("not reached: {address}: ")) && reason.contains("refused"),
+        reason.contains(&format!("Cannot reach the node: {address}: "))
+            && reason.contains("refused"),
         "{reason}"
     );
     worker.stop().await;
@@ -245,7 +246,7 @@ async fn invalid_key_secret_is_not_revealed() {
     let worker = bed.worker();
     let reason = bed.fails(0, "writes").await;
     assert!(
-        reason.contains("secret testbed version 1 is no OpenSSH private key")
+        reason.contains("Secret testbed version 1 is not an OpenSSH private key")
             && !reason.contains("hunter"),
         "{reason}"
     );
@@ -270,7 +271,8 @@ async fn flood_of_output_is_cut_with_notice() {
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
     assert!(
-        last.contains("the rest is not kept") || last.contains("more output than this node keeps"),
+        last.contains("the rest is not stored")
+            || last.contains("more output than this node stores"),
         "{last}"
     );
     let left = bed.cluster.nodes[0].root.join(".gantry/run");

@@ -213,7 +213,7 @@ fn unused_input_is_deleted() {
         assert_eq!(names(&node.kept("incoming")), Vec::<String>::new(), "{why}");
     };
     let half = &INPUT[..INPUT.len() - 1];
-    nothing_stays(&node.call(&words, half), "the input broke off");
+    nothing_stays(&node.call(&words, half), "the input is incomplete");
     let long = format!("{}{}{INPUT}", "x".repeat(40_000), SECRET);
     nothing_stays(
         &node.call_on_a_full_disk(8, &with_size(&words, &long), &long),

@@ -52,8 +52,8 @@ fn Half(wanted: Memo<Wanted>) -> impl IntoView {
     move || {
         let wanted = wanted.read();
         let missing = match (&wanted.from, &wanted.to) {
-            (Some(from), None) => format!("From {from}: now choose what to compare it to."),
-            (None, Some(to)) => format!("To {to}: now choose from where."),
+            (Some(from), None) => format!("From {from}: select the blueprint to compare it to."),
+            (None, Some(to)) => format!("To {to}: select the blueprint to compare it from."),
             _ => return None,
         };
         Some(
@@ -72,7 +72,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     let same = same_root && found.difference.is_empty();
     let said = match same {
         true => "Both are the same blueprint.".to_owned(),
-        false => format!("Different: {}", Changed::of(&found.difference, left)),
+        false => format!("Differences: {}", Changed::of(&found.difference, left)),
     };
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
@@ -92,7 +92,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                     <h2>{heading}</h2>
                     <span class="muted">{within}</span>
                     <span class="grow"></span>
-                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Again)} "The other way round"</a>
+                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Again)} "Swap sides"</a>
                     <a class="button quiet small" rel="external" href=move || rest("text")>"As text"</a>
                     <a class="button quiet small" rel="external" href=move || rest("json")>"As JSON"</a>
                 </header>
@@ -151,12 +151,12 @@ fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
             <input type="hidden" name="deployment" value=which/>
             <input type="hidden" name="target" value=target.to_string()/>
             <p>
-                "Restoring makes a proposal out of this, which somebody else has to approve. It brings back roles, bindings, data and versions of "
-                {of} ". Nodes that joined since stay, without a role; deployments below it are restored by themselves."
+                "Restoring opens a proposal, which another person must approve. It restores the roles, bindings, data and barclamp versions of "
+                {of} ". Nodes that joined later stay without a role. Restore the deployments below it one by one."
             </p>
             <label class="choice">
                 <input type="checkbox" name="partial" value="true"/>
-                <span>"Leave out what can’t be brought back" <small>"Otherwise it is named, and nothing is opened."</small></span>
+                <span>"Skip parts that cannot be restored" <small>"Otherwise Gantry lists these parts and opens no proposal."</small></span>
             </label>
             <ProblemNotice problem=problem_of(restore)/>
             <Same of=move |typed: Typed| vec![api::calls::restore(&name, target, typed.is_on("partial"))]/>
@@ -175,9 +175,9 @@ fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
     match &found.deployment {
         Some(_) => {
             let all = move || Wanted { deployment: None, ..wanted.get() }.address();
-            view! { <p class="muted">"Beside that, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
+            view! { <p class="muted">"Outside this deployment, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
         }
-        None => view! { <p class="muted">{n} " more documents differ. They are too many for a page: take the text or the JSON."</p> }.into_any(),
+        None => view! { <p class="muted">{n} " more documents differ, which is too many for one page. Open the comparison as text or JSON."</p> }.into_any(),
     }
 }
 
@@ -185,7 +185,7 @@ fn name(side: &Side) -> String {
     match (side.target, &side.root) {
         (Some(target), _) => format!("target {target}"),
         (None, Some(root)) => format!("blueprint {}", root.get(..8).unwrap_or(root)),
-        (None, None) => "nowhere".into(),
+        (None, None) => "an unknown blueprint".into(),
     }
 }
 
@@ -201,8 +201,8 @@ fn leads_to(consequences: &Consequences) -> impl IntoView + use<> {
     let all = [
         ("proposed", Icon::Plus, consequences.starts.count, "to start"),
         ("todo", Icon::Again, consequences.restarts.count, "to run again"),
-        ("error", Icon::Bin, consequences.lost.count, "lost"),
-        ("warn", Icon::Warn, consequences.irreversible.count, "that can’t be undone"),
+        ("error", Icon::Bin, consequences.lost.count, "removed"),
+        ("warn", Icon::Warn, consequences.irreversible.count, "irreversible"),
     ];
     let pills = all.into_iter().filter(|(_, _, n, _)| *n > 0).map(|(colour, shape, n, word)| {
         view! { <span class="pill" data-state=colour>{icon(shape)} {n} " " {word}</span> " " }

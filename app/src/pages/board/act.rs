@@ -59,7 +59,7 @@ impl Act {
     fn title(&self, desk: Desk) -> String {
         let here = move || desk.board().read().name.to_string();
         match self {
-            Self::More => format!("Propose on {}", here()),
+            Self::More => format!("Propose changes on {}", here()),
             Self::Menu(subject) => subject.title(),
             Self::About(about) => about.title(),
             Self::Move(nodes) => match nodes.as_slice() {
@@ -67,11 +67,11 @@ impl Act {
                 many => format!("Move {}", super::desk::nodes(many.len())),
             },
             Self::Bring(_) => format!("Move nodes to {}", here()),
-            Self::Version => "Use a version".into(),
-            Self::Child => "Child deployment".into(),
-            Self::RemoveDeployment => format!("Remove {}?", here()),
-            Self::Jigs => "Jigs".into(),
-            Self::Policy => "Policy".into(),
+            Self::Version => "Change barclamp versions".into(),
+            Self::Child => "Create child deployment".into(),
+            Self::RemoveDeployment => format!("Remove deployment {}?", here()),
+            Self::Jigs => "Switch jigs".into(),
+            Self::Policy => "Set policy".into(),
             Self::RoleData(role) => format!("Data of {} in {}", role.role, here()),
             Self::RoleAgain(role) => format!("Run {} again", role.role),
             Self::RemoveRole(role) => format!("Remove role {role}?"),
@@ -172,12 +172,12 @@ fn More(desk: Desk) -> impl IntoView {
     view! {
         <div class="body">
             <ul class="choices tall">
-                {line(Icon::Bind, "Move nodes here", "From other deployments, by name.", to(Act::Bring(String::new())))}
-                {line(Icon::Catalog, "Use a version", "Another version of a barclamp, here and below.", to(Act::Version))}
-                {line(Icon::Deployments, "Child deployment", "Below this one: it sees its barclamps and can take its nodes.", to(Act::Child))}
-                {line(Icon::Run, "Jigs", "Switch what runs steps on or off, for all deployments.", to(Act::Jigs))}
-                {line(Icon::Review, "Policy", "How many approvals changes need, for all deployments.", to(Act::Policy))}
-                {line(Icon::Bin, "Remove deployment", "Once nothing is in it any more.", to(Act::RemoveDeployment))}
+                {line(Icon::Bind, "Move nodes here", "From other deployments.", to(Act::Bring(String::new())))}
+                {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(Act::Version))}
+                {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(Act::Child))}
+                {line(Icon::Run, "Switch jigs", "Enable or disable jigs in all deployments.", to(Act::Jigs))}
+                {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(Act::Policy))}
+                {line(Icon::Bin, "Remove deployment", "Only if it is empty.", to(Act::RemoveDeployment))}
             </ul>
         </div>
     }

@@ -26,7 +26,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
         let role = choice.role.clone();
         desk.edit(
             vec![Edit::AddRole { deployment, role }],
-            format!("Role {} added to the proposal.", choice.role),
+            format!("The proposal adds role {}.", choice.role),
         );
         taken.run(());
     };
@@ -48,7 +48,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let list = move || {
         let found = found.get();
         if found.is_empty() {
-            return view! { <p class="muted">"No such role in the catalog, or it is on this board already."</p> }
+            return view! { <p class="muted">"No role matches. Roles on this board are not listed."</p> }
                 .into_any();
         }
         let one = |choice: RoleChoice| {
@@ -93,7 +93,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                                 aim.set(None);
                             }
                         />
-                        <span class="hint">"Enter adds the first one."</span>
+                        <span class="hint">"Press Enter to add the first role."</span>
                     </div>
                     {move || list()}
                     <Consequence of=foresight/>

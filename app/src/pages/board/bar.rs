@@ -46,7 +46,7 @@ fn Open(desk: Desk) -> impl IntoView {
                     <RedoButton desk/>
                     <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
                         {icon(Icon::Bin)}
-                        "Discard"
+                        "Discard proposal"
                     </button>
                     <button
                         class="button primary"
@@ -54,7 +54,7 @@ fn Open(desk: Desk) -> impl IntoView {
                         commandfor="submit"
                         command="show-modal"
                         disabled=nothing
-                        title=move || nothing().then_some("There is nothing to review yet")
+                        title=move || nothing().then_some("No changes to review yet")
                         on:click=submit.on_click()
                     >
                         "Review changes"
@@ -123,14 +123,14 @@ fn Edits(desk: Desk) -> impl IntoView {
         let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
             let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
             Some(format!(
-                "overruled by edit {} of {}: {}",
+                "Overridden by edit {} of {}: {}",
                 clash.later, clash.later_by, clash.about
             ))
         });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
-                <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (taken back)"</span> })}</span>
+                <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
                 <span class="muted">{edit.actor.clone()} ", " <Moment at=edit.at/> {fate(&edit).map(|fate| view! { <br/> {fate} })}</span>
             </li>
         }
@@ -159,9 +159,8 @@ fn Which(desk: Desk) -> impl IntoView {
 fn UndoButton(desk: Desk) -> impl IntoView {
     let undo = ServerAction::<Undo>::new();
     let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.undo.clone()));
-    let title = move || {
-        what.get().map_or("Nothing to take back".to_owned(), |what| format!("Take back: {what}"))
-    };
+    let title =
+        move || what.get().map_or("Nothing to undo".to_owned(), |what| format!("Undo: {what}"));
     view! {
         <ActionForm action=undo>
             <Which desk/>
@@ -196,7 +195,7 @@ fn RedoButton(desk: Desk) -> impl IntoView {
                     <button
                         class="button quiet undo"
                         type="submit"
-                        title=format!("Bring back: {what} (Ctrl Shift Z)")
+                        title=format!("Redo: {what} (Ctrl Shift Z)")
                         on:click=move |event| {
                             event.prevent_default();
                             desk.redo();
@@ -220,7 +219,7 @@ fn SentBack(desk: Desk) -> impl IntoView {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed: its base moved"</b>
+                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
                     {reasons(&back)}
                 </div>
             </div>
@@ -250,7 +249,7 @@ fn Refused(desk: Desk) -> impl IntoView {
                 .edits
                 .iter()
                 .find(|edit| edit.seq == seq)
-                .map_or_else(|| format!("edit {seq}"), |edit| edit.text.clone())
+                .map_or_else(|| format!("Edit {seq}"), |edit| edit.text.clone())
         };
         let lines = proposal.refused.iter().map(
             |refusal| view! { <li><b>{text(refusal.edit)}</b> ": " {refusal.reason.clone()}</li> },
@@ -259,7 +258,7 @@ fn Refused(desk: Desk) -> impl IntoView {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Warn)}
                 <div>
-                    <b>{many(proposal.refused.len(), "edit")} " can't take effect"</b>
+                    <b>{many(proposal.refused.len(), "edit")} " cannot take effect"</b>
                     <ul>{lines.collect_view()}</ul>
                 </div>
             </div>
@@ -287,15 +286,15 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             <ActionForm action=discard attr:class="form">
                 <Which desk/>
                 <div class="body">
-                    <p>{move || many(count(), "edit")} " will be gone, and nobody can bring them back. What is committed stays as it is."</p>
+                    <p>{move || many(count(), "edit")} " will be deleted permanently. Committed changes stay in force."</p>
                     <ProblemNotice problem=problem_of(discard)/>
                     <Same of=move |_: Typed| {
                         desk.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="discard" command="close" on:click=handle.on_click_close()>"Keep it"</button>
-                    <button class="button danger" type="submit" disabled=move || discard.pending().get()>"Discard"</button>
+                    <button class="button" type="button" commandfor="discard" command="close" on:click=handle.on_click_close()>"Keep proposal"</button>
+                    <button class="button danger" type="submit" disabled=move || discard.pending().get()>"Discard proposal"</button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -328,13 +327,13 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 <Which desk/>
                 <div class="body">
                     {move || desk.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
-                        <p><b>"Submitting makes you an author, too: you can’t approve it then."</b></p>
+                        <p><b>"If you submit, you become an author and cannot approve this review."</b></p>
                     })}
-                    <p>{move || summary()} " Somebody else has to approve it before anything happens. You can go on editing; that makes another submission."</p>
+                    <p>{move || summary()} " Another person must approve the review before anything changes. You can continue editing and submit again."</p>
                     <div class="field">
                         <label for="proposal-title">"Title"</label>
                         <input class="input" id="proposal-title" name="title" required maxlength=limits::TITLE autocomplete="off" value=suggestion/>
-                        <span class="hint">"What it is for, in a line."</span>
+                        <span class="hint">"The purpose of the change, in one line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>
                     <Same of=move |typed: Typed| {

@@ -52,12 +52,11 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let chosen = RwSignal::new(None::<RoleName>);
     let filter = RwSignal::new(String::new());
     let count = move || desk.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
-    let title = Signal::derive(move || format!("Bind {} to", nodes(count())));
+    let title = Signal::derive(move || format!("Bind {} to a role", nodes(count())));
     let verdict = move || chosen.read().as_ref().and_then(|role| desk.verdict(role));
     let roles = move || {
         let Some(lift) = desk.lift().get() else {
-            return view! { <p class="muted" role="status">"Asking what is possible"</p> }
-                .into_any();
+            return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
         };
         let wanted = filter.get().to_lowercase();
         let fits = |role: &&LiftRole| role.role.as_str().contains(&wanted);
@@ -68,7 +67,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             .map(|role| choice(chosen, &role.role, &Verdict::of(&lift, &role.role)))
             .collect();
         if choices.is_empty() {
-            return view! { <p class="muted">"No such role on this board. Add it first."</p> }
+            return view! { <p class="muted">"No role on this board matches. Add the role first."</p> }
                 .into_any();
         }
         view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }
@@ -76,7 +75,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
     };
     let label = move || match verdict() {
         Some(Verdict::Mixed { said, .. }) => {
-            format!("Bind the valid {}", said.split(" can").next().unwrap_or_default())
+            format!("Bind {} nodes", said.split(" can").next().unwrap_or_default())
         }
         _ => format!("Bind {}", nodes(count())),
     };
@@ -156,7 +155,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     let title = Signal::derive(move || {
         let said = |found: LiftRole| {
             format!(
-                "Bind the valid {} of {} to {}?",
+                "Bind {} of {} nodes to {}?",
                 found.legal.len(),
                 found.legal.len() + found.illegal.len() + found.unknown.len(),
                 found.role
@@ -189,12 +188,12 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             })
         >
             <div class="body">
-                <p>"These can't be bound:"</p>
+                <p>"These nodes cannot be bound:"</p>
                 <ul class="reasons">{move || reasons()}</ul>
                 <Same of=move |_: Typed| { desk.part().get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
             </div>
             <div class="foot">
-                <button class="button" type="button" on:click=move |_| handle.close()>"Put all back"</button>
+                <button class="button" type="button" on:click=move |_| handle.close()>"Cancel"</button>
                 <button
                     class="button primary"
                     type="button"
@@ -205,7 +204,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
                         handle.close();
                     }
                 >
-                    {move || format!("Bind the valid {}", found().map_or(0, |found| found.legal.len()))}
+                    {move || format!("Bind valid nodes ({})", found().map_or(0, |found| found.legal.len()))}
                 </button>
             </div>
         </Dialog>
@@ -234,7 +233,7 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
     };
     let outcome = move || match (chosen.read().is_empty(), verdict()) {
         (true, _) => String::new(),
-        (false, None) => "Asking what comes along".to_owned(),
+        (false, None) => "Checking the impact".to_owned(),
         (false, Some(verdict)) => verdict.said(true),
     };
     let ready =

@@ -78,7 +78,7 @@ pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoV
         chips.into_iter().filter(|chip| chip.fqdn.contains(&wanted)).collect::<Vec<Chip>>()
     });
     let said = move || match &*found.read() {
-        None => "Looking for them".to_owned(),
+        None => "Searching".to_owned(),
         Some(found) if found.more > 0 => {
             format!(
                 "The first {} of {}, by name.",

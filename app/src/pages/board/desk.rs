@@ -424,7 +424,7 @@ impl Desk {
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
         if by == By::Keyboard {
-            self.say(format!("{names} lifted. Arrows choose a role, Enter drops, Escape cancels."));
+            self.say(format!("{names} picked up. Use the arrow keys to choose a role, Enter to drop, Escape to cancel."));
         }
         self.ask_lift(nodes, move |answer| {
             let current = self
@@ -471,7 +471,7 @@ impl Desk {
     /// Puts the lifted nodes back.
     pub(super) fn cancel(self) {
         if self.is_lifted_by(By::Keyboard) {
-            self.say("Put back. Nothing was changed.");
+            self.say("Cancelled. Nothing was changed.");
         }
         self.put_down();
     }
@@ -519,7 +519,7 @@ impl Desk {
         let bind = |node| Edit::Bind { deployment, node, role: role.clone() };
         let edits: Vec<Edit> = nodes.into_iter().map(bind).collect();
         let back = taken_back(edits.len());
-        self.edit(edits, format!("{names} bound to {role} in the proposal. {back}"));
+        self.edit(edits, format!("The proposal binds {names} to {role}. {back}"));
         self.selected.set(BTreeSet::new());
         self.put_down();
     }
@@ -593,7 +593,7 @@ impl Desk {
             .as_ref()
             .and_then(|over| rows.iter().position(|row| row == over));
         let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
-            self.say("No role here can take these nodes.");
+            self.say("These nodes cannot be bound to any role here.");
             return;
         };
         let verdict = Verdict::of(&lift, &rows[to]);
@@ -645,7 +645,7 @@ impl Desk {
     pub(super) fn undo(self) {
         if self.waits_to_be_judged() {
             self.put_down();
-            return self.say("Put back. Nothing was changed.");
+            return self.say("Cancelled. Nothing was changed.");
         }
         self.step(Step::Undo);
     }
@@ -685,7 +685,7 @@ impl Desk {
             return;
         }
         if self.busy.get_untracked() && matches!(next, Next::Put(_)) {
-            self.say("The proposal is still being written: this comes next.");
+            self.say("An earlier edit is still being saved. This edit is next.");
         }
         self.queue.update_value(|queue| queue.push_back(next));
         self.go_on();
@@ -732,13 +732,11 @@ impl Desk {
         }
         let waited = many(self.queue.with_value(VecDeque::len), "command");
         let detail = format!(
-            "The board could not be fetched, so what undo or redo would do is not known. What waited for it ({waited}) was not done: do \
-             that again when the board is there."
+            "Undo and redo failed: the board could not be loaded. Pending commands were not executed ({waited}). \
+             Repeat them when the board is loaded."
         );
         self.problem.set(Some(Problem::conflict("not_done", detail)));
-        self.send_back(
-            "It waited for the board, which could not be fetched, and was not done: do it again.",
-        );
+        self.send_back("The edit was not saved: the board could not be loaded. Try again.");
     }
 
     /// Reads the open proposal of the last fetch, even while nodes are lifted.
@@ -750,7 +748,7 @@ impl Desk {
         let Some((proposal, version)) = self.open_proposal() else {
             let problem = Problem::conflict(
                 "no_proposal",
-                "There is no open proposal here: it was discarded or committed meanwhile, or never opened. Propose changes, then do that again.",
+                "The edit was not saved: this deployment has no open proposal. Propose changes, then repeat the edit.",
             );
             put.problem.try_set(Some(problem));
             return self.go_on();
@@ -765,11 +763,7 @@ impl Desk {
         let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
             return self.go_on();
         };
-        self.command(
-            calls::undo(proposal, version),
-            format!("Taken back: {what}."),
-            self.plainly(),
-        );
+        self.command(calls::undo(proposal, version), format!("Undone: {what}."), self.plainly());
     }
 
     fn redo_now(self) {
@@ -777,11 +771,7 @@ impl Desk {
         let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
             return self.go_on();
         };
-        self.command(
-            calls::redo(proposal, version),
-            format!("Brought back: {what}."),
-            self.plainly(),
-        );
+        self.command(calls::redo(proposal, version), format!("Redone: {what}."), self.plainly());
     }
 
     /// Drops the queued commands and reports this to their forms. After a failure they could have a
@@ -835,7 +825,7 @@ impl Desk {
 }
 
 /// The message to forms whose command was queued after a refused one.
-const AFTER_REFUSAL: &str = "It waited for a command that was refused, and was not done: look at what is there now, and do it again.";
+const AFTER_REFUSAL: &str = "The edit was not saved: an earlier command was rejected. Check the current state, then try again.";
 
 /// Adds the number of dropped commands to the error.
 fn with_those_after(problem: Problem, waited: usize) -> Problem {
@@ -844,7 +834,7 @@ fn with_those_after(problem: Problem, waited: usize) -> Problem {
         n => {
             let after = many(n, "command");
             let detail = format!(
-                "{} What came after it ({after}) was not done either: do that again.",
+                "{} Later commands were not executed either ({after}). Repeat them.",
                 problem.detail
             );
             Problem { detail, ..problem }
@@ -914,8 +904,8 @@ impl Walk {
 /// A hint on how to undo a form's edits. Each step undoes one edit.
 pub(super) fn taken_back(edits: usize) -> &'static str {
     match edits {
-        1 => "Control Z takes it back.",
-        _ => "Control Z takes them back one by one.",
+        1 => "Press Ctrl Z to undo it.",
+        _ => "Press Ctrl Z to undo them one by one.",
     }
 }
 
@@ -930,8 +920,8 @@ mod tests {
 
     #[test]
     fn undo_hint_depends_on_edit_count() {
-        assert_eq!(taken_back(1), "Control Z takes it back.");
-        assert_eq!(taken_back(2), "Control Z takes them back one by one.");
+        assert_eq!(taken_back(1), "Press Ctrl Z to undo it.");
+        assert_eq!(taken_back(2), "Press Ctrl Z to undo them one by one.");
     }
 
     #[test]

@@ -55,13 +55,13 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put("Jigs switched by the proposal.", taken);
+                wish.put("The proposal switches jigs.", taken);
             }
         >
             <div class="body">
-                <p class="muted">"A jig is what runs a role’s steps on a node. While it is off, nothing starts by it in any deployment, and no role that needs it can be bound."</p>
+                <p class="muted">"A jig runs the steps of roles. While a jig is off, its steps do not start in any deployment, and its roles cannot be bound."</p>
                 <fieldset class="field">
-                    <legend>"On"</legend>
+                    <legend>"Enabled jigs"</legend>
                     <ul class="choices">{jigs.into_iter().map(line).collect_view()}</ul>
                 </fieldset>
                 <Outcome of=wish/>
@@ -74,10 +74,10 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
 
 /// Risks for which the policy can require more approvals.
 pub(crate) const RISKS: [(Risk, &str); 7] = [
-    (Risk::Destructive, "When something destructive runs"),
-    (Risk::Rerun, "When something that is applied runs again"),
-    (Risk::Removal, "When something is removed"),
-    (Risk::Move, "When a node changes hands between deployments side by side"),
+    (Risk::Destructive, "When a destructive step runs"),
+    (Risk::Rerun, "When an applied step runs again"),
+    (Risk::Removal, "When a noderole is removed"),
+    (Risk::Move, "When a node moves to a deployment that is not above or below"),
     (Risk::Halt, "When a jig is switched off"),
     (Risk::Secret, "When a use of a secret is added or replaced"),
     (Risk::Connection, "When the connection of a node changes"),
@@ -87,7 +87,10 @@ pub(crate) const RISKS: [(Risk, &str); 7] = [
 fn read(typed: &str) -> Result<Option<u32>, String> {
     match typed.trim() {
         "" => Ok(None),
-        digits => digits.parse().map(Some).map_err(|_| format!("{digits} is no whole number")),
+        digits => digits
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("{digits} is not a whole number. Enter digits only.")),
     }
 }
 
@@ -139,20 +142,20 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
         policy.map(|policy| Edit::SetPolicy { policy }).into_iter().collect()
     });
     let fields = by_risk.into_iter().zip(0..).map(|((_, words, typed), n)| {
-        view! { <Approvals id=format!("policy-{n}") words typed placeholder="As every change"/> }
+        view! { <Approvals id=format!("policy-{n}") words typed placeholder="Same as every change"/> }
     });
     view! {
         <form
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put("The policy is set by the proposal.", taken);
+                wish.put("The proposal sets the policy.", taken);
             }
         >
             <div class="body">
                 <p class="muted">
-                    "For all changes after this one, in every deployment. This one passes under both. Approvals are those of people who did not write the change; "
-                    {format!("1 to {MAX_APPROVALS} of them.")}
+                    "Applies to all later changes in every deployment. This change must satisfy the old and the new policy. Approvals of authors do not count. "
+                    {format!("Enter 1 to {MAX_APPROVALS} approvals.")}
                 </p>
                 <Approvals id="policy-every" words="Every change" typed=every placeholder=""/>
                 {fields.collect_view()}
@@ -174,7 +177,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                         prop:value=move || inside.get()
                         on:input=move |event| inside.set(event_target_value(&event))
                     ></textarea>
-                    <span class="hint" id="policy-signed-hint">"A line for each: a deployment, and a risk if only changes with that risk need it. Use the ID of a deployment that is not below this one."</span>
+                    <span class="hint" id="policy-signed-hint">"Write one deployment per line, with a risk if the rule is only for that risk. Use IDs for deployments that are not below this one."</span>
                     <Fault id="policy-signed-fault".to_owned() of=Signal::derive(move || inside_rules.get().err())/>
                 </div>
                 <fieldset class="field">
@@ -233,11 +236,11 @@ impl Deployments {
         let (name, risk, rest) = (words.next().unwrap_or_default(), words.next(), words.next());
         let known = self.0.iter().find(|(_, known)| known == name).map(|(id, _)| *id);
         let deployment = known.or_else(|| name.parse().ok()).ok_or_else(|| {
-            format!("No deployment {name} here or below. Use its ID, which the address /api/v1/deployments lists.")
+            format!("Deployment {name} does not exist here or below. Use its ID from /api/v1/deployments.")
         })?;
         if rest.is_some() {
             return Err(format!(
-                "{}: write a deployment and at most one risk in each line.",
+                "Invalid line \"{}\": write a deployment and at most one risk.",
                 line.trim()
             ));
         }
@@ -245,7 +248,7 @@ impl Deployments {
             |word: &str| RISKS.iter().map(|(risk, _)| *risk).find(|risk| risk.as_str() == word);
         let risk = risk.map(|word| {
             let all = RISKS.map(|(risk, _)| risk.as_str()).join(", ");
-            of_word(word).ok_or_else(|| format!("{word} is not a risk. Use one of {all}."))
+            of_word(word).ok_or_else(|| format!("Risk {word} does not exist. Use one of: {all}."))
         });
         Ok(SignedRule { deployment: Some(deployment), risk: risk.transpose()? })
     }
@@ -298,8 +301,8 @@ mod tests {
         assert_eq!(read, Ok(expected.clone()));
         assert_eq!(places.rules(&places.lines(&expected)), Ok(expected));
         for (line, fault) in [
-            ("edge", "No deployment edge"),
-            ("web x", "x is not a risk"),
+            ("edge", "Deployment edge does not exist"),
+            ("web x", "Risk x does not exist"),
             ("web move y", "at most one risk"),
         ] {
             assert!(places.rules(line).is_err_and(|said| said.contains(fault)), "{line}");

@@ -33,7 +33,7 @@ pub(super) fn Grid(desk: Desk) -> impl IntoView {
                     .then(|| {
                         view! {
                             <Empty icon=Icon::Deployments title="No roles yet">
-                                <p>"A role says what a node does here. Propose changes, add roles, then bind nodes to them."</p>
+                                <p>"Propose changes, add roles, then bind nodes to them."</p>
                             </Empty>
                         }
                     })
@@ -181,7 +181,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 class="button quiet small only-icon"
                 type="button"
                 aria-label=format!("Remove role {name}")
-                title=move || if has_nodes.get() { "Nodes carry it: unbind them first (Delete on a node)" } else { "Remove the role from this deployment" }
+                title=move || if has_nodes.get() { "Nodes have this role. Unbind them first: press Delete on a node." } else { "Remove the role from this deployment" }
                 disabled=has_nodes
                 on:click=move |_| desk.ask(Act::RemoveRole(role.read_untracked().role.clone()))
             >
@@ -277,7 +277,7 @@ pub(super) fn node_chip(
                 {move || mark(state.get())}
                 <span class="clip">{move || chip.read().short.clone()}</span>
                 <span class="unseen">" " {move || state.get().word()}</span>
-                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Bin)} <span class="unseen">" goes with this proposal"</span></span> })}
+                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Bin)} <span class="unseen">" removed by this proposal"</span></span> })}
                 {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
             </a>
         </li>
@@ -288,8 +288,8 @@ pub(super) fn node_chip(
 /// The tooltip of a chip.
 fn hover(chip: &Chip, state: StepState) -> String {
     let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
-    said.extend(chip.brought_by.as_ref().map(|by| format!("brought by {by}")));
-    said.extend(chip.going.then(|| "goes with this proposal".to_owned()));
+    said.extend(chip.brought_by.as_ref().map(|by| format!("required by {by}")));
+    said.extend(chip.going.then(|| "removed by this proposal".to_owned()));
     said.extend(chip.touched.then(|| "changed by this proposal".to_owned()));
     said.extend((!chip.alive).then(|| "the node is dead".to_owned()));
     said.extend(chip.error.clone());

@@ -18,13 +18,13 @@ pub(super) fn Held(desk: Desk) -> impl IntoView {
     move || {
         let hold = hold.get()?;
         let above = hold.deployment != desk.board().read_untracked().name;
-        let whose = above.then(|| view! { <a href=places::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this is " });
+        let whose = above.then(|| view! { <a href=places::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this deployment was " });
         Some(view! {
             <div class="notice refused" data-state="warn" role="status">
                 {icon(Icon::Paused)}
                 <div>
-                    <b>{whose} {if above { "held by " } else { "Held by " }} {hold.by} ": " {hold.reason}</b>
-                    <p>"No new run starts here and below. What runs goes on to its end; changes can be proposed, reviewed and committed."</p>
+                    <b>{whose} {if above { "put on hold by " } else { "Put on hold by " }} {hold.by} ": " {hold.reason}</b>
+                    <p>"No new run starts in this deployment or below it. Running steps finish. You can still propose, review and commit changes."</p>
                 </div>
             </div>
         })
@@ -38,7 +38,7 @@ pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
     view! {
         <button class="button quiet" type="button" commandfor="hold" command="show-modal" on:click=handle.on_click()>
             {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
-            {move || if is_held() { "Release…" } else { "Hold…" }}
+            {move || if is_held() { "Release hold…" } else { "Put on hold…" }}
         </button>
     }
     .into_any()
@@ -51,13 +51,17 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
     let name = move || desk.board().read().name.to_string();
     let title = Signal::derive(move || {
-        format!("{} {}", if is_held.get() { "Release" } else { "Hold" }, name())
+        format!(
+            "{} {}",
+            if is_held.get() { "Release the hold on" } else { "Put a hold on" },
+            name()
+        )
     });
     when_done(hold, move |()| {
         handle.close();
         desk.say(match is_held.get_untracked() {
-            true => "Released: steps start again.",
-            false => "Held: no new run starts here.",
+            true => "Hold released. Steps start again.",
+            false => "Deployment put on hold. No new run starts.",
         });
         desk.feed().now();
     });
@@ -69,14 +73,14 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 <div class="body">
                     <p>
                         {move || match is_held.get() {
-                            true => "New runs start again, here and below, toward the target that was approved. Nothing needs another review.",
-                            false => "No new run starts here and below until somebody releases it. What runs now runs to its end. Nothing needs a review, and approved changes stay as they are.",
+                            true => "Runs start again in this deployment and below it. No further review is needed.",
+                            false => "No new run starts in this deployment or below it until the hold is released. Running steps finish. Approved changes stay approved.",
                         }}
                     </p>
                     <div class="field">
                         <label for="hold-reason">"Reason"</label>
                         <input class="input" id="hold-reason" name="reason" required maxlength=MAX_REASON autofocus autocomplete="off" aria-describedby="hold-hint" value=refused.typed("reason")/>
-                        <span class="hint" id="hold-hint">"Shown on the board and kept in the audit, with your name."</span>
+                        <span class="hint" id="hold-hint">"Shown on the board and stored in the audit log with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>
                     <Same of=move |typed: Typed| {
@@ -84,7 +88,7 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || hold.pending().get()>{move || if is_held.get() { "Release" } else { "Hold" }}</button>
+                    <button class="button primary" type="submit" disabled=move || hold.pending().get()>{move || if is_held.get() { "Release hold" } else { "Put on hold" }}</button>
                 </div>
             </ActionForm>
         </Dialog>

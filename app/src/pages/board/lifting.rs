@@ -44,7 +44,11 @@ impl Verdict {
             (0, _) => Self::Illegal { why: why_not(found) },
             (_, 0) => Self::Legal { promise: promise(found), reasons: reasons(found) },
             (legal, others) => Self::Mixed {
-                said: format!("{legal} of {} can be bound. Not {}", legal + others, why_not(found)),
+                said: format!(
+                    "{legal} of {} can be bound. Cannot bind {}",
+                    legal + others,
+                    why_not(found)
+                ),
                 promise: promise(found),
                 reasons: reasons(found),
             },
@@ -76,10 +80,14 @@ impl Verdict {
     /// The announcement when the keyboard reaches the row.
     pub(super) fn announced(&self, role: &RoleName) -> String {
         match self {
-            Self::Legal { promise, .. } => format!("{role}: allowed. {promise}. Enter drops."),
-            Self::Mixed { said, promise, .. } => format!("{role}: {said}. {promise}. Enter asks."),
-            Self::Illegal { why } => format!("{role}: not possible. {why}"),
-            Self::None => format!("{role}: no target."),
+            Self::Legal { promise, .. } => {
+                format!("Role {role}: allowed. {promise}. Press Enter to drop.")
+            }
+            Self::Mixed { said, promise, .. } => {
+                format!("Role {role}: {said}. {promise}. Press Enter to confirm.")
+            }
+            Self::Illegal { why } => format!("Role {role}: not possible. {why}."),
+            Self::None => format!("Role {role}: nodes cannot be dropped here."),
         }
     }
 
@@ -107,12 +115,10 @@ fn promise(role: &LiftRole) -> String {
         let mut roles: Vec<&str> =
             role.brings.iter().map(|brought| brought.role.as_str()).collect();
         roles.dedup();
-        said.push_str(&format!(": brings {}", named(&roles)));
+        said.push_str(&format!(". Also adds {}", named(&roles)));
     }
-    said.extend(some_of(&role.moves).map(|moves| format!("; {moves}")));
-    said.extend(
-        role.wave.map(|(place, places)| format!("; place {place} of {places} in its order")),
-    );
+    said.extend(some_of(&role.moves).map(|moves| format!(". {moves}")));
+    said.extend(role.wave.map(|(place, places)| format!(". Wave {place} of {places}")));
     said
 }
 
@@ -129,7 +135,7 @@ fn some_of(sentences: &[String]) -> Option<String> {
     match sentences {
         [] => None,
         [one] => Some(one.clone()),
-        [first, rest @ ..] => Some(format!("{first} and {} more move", rest.len())),
+        [first, rest @ ..] => Some(format!("{first} (and {} more)", rest.len())),
     }
 }
 
@@ -162,7 +168,7 @@ fn refused(role: &LiftRole) -> String {
 /// A note that there were too many nodes to compute all reasons.
 pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
     let n = role.unknown.len();
-    (n > 0).then(|| format!("{} not worked out: lift fewer at once", many(n, "node")))
+    (n > 0).then(|| format!("{}: not checked, too many nodes at once", many(n, "node")))
 }
 
 /// Names, abbreviated to the first few.
@@ -213,12 +219,12 @@ mod tests {
                     role: RoleName::parse(name).unwrap(),
                     nodes: vec!["web-1".into(), "web-2".into()],
                     count: 2,
-                    why: "brought by app".into(),
+                    why: "required by app".into(),
                 })
                 .into(),
             moves: vec![
-                "web-1 moves from system to web".into(),
-                "web-2 moves from system to web".into(),
+                "Node web-1 moves from system to web".into(),
+                "Node web-2 moves from system to web".into(),
             ],
             added: 12,
             wave: Some((3, 4)),
@@ -236,10 +242,10 @@ mod tests {
         assert_eq!(legal.said(false), "allowed");
         assert_eq!(
             legal.said(true),
-            "+ 12 noderoles: brings dns-client, runtime; web-1 moves from system to web and 1 more move; place 3 of 4 in its order"
+            "+ 12 noderoles. Also adds dns-client, runtime. Node web-1 moves from system to web (and 1 more). Wave 3 of 4"
         );
         let reasons = legal.reasons().unwrap();
-        assert!(reasons.starts_with("dns-client on web-1, web-2: brought by app\n"), "{reasons}");
+        assert!(reasons.starts_with("dns-client on web-1, web-2: required by app\n"), "{reasons}");
     }
 
     #[test]
@@ -248,7 +254,11 @@ mod tests {
             verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
         assert_eq!(mixed.said(false), "7 of 10 can be bound");
-        assert!(mixed.said(true).contains("Not db-1, db-2, db-3: is dead"), "{}", mixed.said(true));
+        assert!(
+            mixed.said(true).contains("Cannot bind db-1, db-2, db-3: is dead"),
+            "{}",
+            mixed.said(true)
+        );
     }
 
     #[test]
@@ -267,24 +277,24 @@ mod tests {
         assert!(some.takes());
         assert_eq!(some.said(false), "7 of 10 can be bound");
         assert!(
-            some.said(true).contains("Not 3 nodes not worked out: lift fewer at once"),
+            some.said(true).contains("Cannot bind 3 nodes: not checked, too many nodes at once"),
             "{}",
             some.said(true)
         );
         let none = verdict(LiftRole { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
-        assert_eq!(none.said(false), "db-1: is dead; 1 node not worked out: lift fewer at once");
+        assert_eq!(none.said(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
         let many = Brought {
             role: RoleName::parse("runtime").unwrap(),
             nodes: (1..=8).map(|n| format!("web-{n}")).collect(),
             count: 200,
-            why: "brought by app".into(),
+            why: "required by app".into(),
         };
         let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) })
             .reasons()
             .unwrap();
         assert_eq!(
             reasons,
-            "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: brought by app"
+            "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: required by app"
         );
     }
 

@@ -135,7 +135,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
             <li>
                 <a class="choice-button" href=link data-noscroll on:click=move |_| desk.dialogs.act.close()>
                     {icon(Icon::Search)}
-                    <span><b>"Show everything about it"</b> " " <small>"State, why, data, attempts."</small></span>
+                    <span><b>"Show details"</b> " " <small>"State, pending reason, data and runs."</small></span>
                 </a>
             </li>
         }
@@ -143,9 +143,9 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
     let noderole = subject.carried().filter(|_| is_open).map(|carried| {
         let again = subject.of.as_ref().is_some_and(|of| !of.proposed);
         view! {
-            {line(Icon::Data, "Set its data", "What holds for it alone.", to(Act::About(About::Data(carried.clone()))))}
-            {again.then(|| line(Icon::Again, "Run it again", "Although nothing about it changed.", to(Act::About(About::Again(carried.clone())))))}
-            {line(Icon::Cross, format!("Unbind it from {short}"), "Takes the role off the node.", to(Act::About(About::Unbind(carried.clone()))))}
+            {line(Icon::Data, "Set data", "For this noderole only.", to(Act::About(About::Data(carried.clone()))))}
+            {again.then(|| line(Icon::Again, "Run again", "Even if nothing changed.", to(Act::About(About::Again(carried.clone())))))}
+            {line(Icon::Cross, format!("Unbind from {short}"), "Removes the role from the node.", to(Act::About(About::Unbind(carried.clone()))))}
         }
     });
     let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
@@ -159,20 +159,20 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         let give_up = match is_here {
             true => line(
                 Icon::Bin,
-                format!("Give {short} up"),
-                "For a machine that is physically gone.",
+                format!("Expunge {short}"),
+                "For a machine that no longer exists.",
                 to(Act::About(About::GiveUp(subject.named.clone()))),
             ),
             false => view! {
                 <li class="aside">
                     {icon(Icon::Bin)}
-                    <span>"It belongs to " {subject.deployment.as_ref().map_or("another deployment".to_owned(), ToString::to_string)} ": to give it up, propose on it alone."</span>
+                    <span>"The node is in " {subject.deployment.as_ref().map_or("another deployment".to_owned(), ToString::to_string)} ". To expunge it, propose changes on this node only."</span>
                 </li>
             }
             .into_any(),
         };
         view! {
-            {line(Icon::Bind, format!("Bind {short} to a role"), "What the role needs comes along.", bind)}
+            {line(Icon::Bind, format!("Bind {short} to a role"), "Also adds required roles.", bind)}
             {line(Icon::Deployments, format!("Move {short}"), "To another deployment.", to(Act::Move(vec![placed.clone()])))}
             {give_up}
         }
@@ -184,7 +184,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         </div>
         {may_propose.then(|| view! {
             <div class="foot">
-                <span class="muted grow">"Beside every other proposal, and touching no other machine:"</span>
+                <span class="muted grow">"To change only this node, use a separate proposal:"</span>
                 <Alone node=node name=short shows=Shows::InFull/>
             </div>
         })}

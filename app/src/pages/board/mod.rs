@@ -128,16 +128,16 @@ fn WithoutScripts(desk: Desk) -> impl IntoView {
         match proposal {
             Some(id) => view! {
                 <p>
-                    "Without scripts the board can be read, and a proposal be undone, redone, discarded and sent to review. Binding and every other edit need scripts; programs make them with " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
+                    "Without JavaScript you can read the board, and undo, redo, discard or submit the proposal. Other edits need JavaScript or the API: " <code>"POST /api/v1/proposals/" {id.0} "/edits"</code> "."
                 </p>
             }
             .into_any(),
-            None => view! { <p>"Without scripts the board can be read, and shows what was so when it was loaded."</p> }.into_any(),
+            None => view! { <p>"Without JavaScript the board is read-only and does not update."</p> }.into_any(),
         }
     };
     view! {
         <div class="no-scripts">
-            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"This browser runs no scripts"</b> {move || about()}</div></div>
+            <div class="notice refused" data-state="todo">{icon(Icon::Warn)} <div><b>"JavaScript is disabled"</b> {move || about()}</div></div>
         </div>
     }
     .into_any()
@@ -186,7 +186,7 @@ fn Sent(desk: Desk) -> impl IntoView {
         Some(view! {
             <div class="notice refused" data-state="todo" role="status">
                 {icon(Icon::Bind)}
-                <p><b>{name}</b> " waits to be moved here: propose changes to see what that comes to."</p>
+                <p><b>{name}</b> " is selected for a move to this deployment. Propose changes to continue."</p>
             </div>
         })
     }
@@ -222,7 +222,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let propose = ServerAction::<Propose>::new();
     when_done(propose, move |_| {
         desk.feed().now();
-        desk.say("The proposal is open: drag nodes onto roles, or select some and press B.");
+        desk.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
     });
     let above = move || {
         let names = board.read().above.clone();
@@ -239,7 +239,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let held = move || {
         let is_held = board.read().hold.is_some();
         is_held.then(
-            || view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "HELD"</span> },
+            || view! { <span class="pill" data-state="warn">{icon(Icon::Paused)} "ON HOLD"</span> },
         )
     };
     let act = move || {
@@ -258,7 +258,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         }
         let board = board.get();
         if let (Some(_), Err(why)) = (&board.proposal, &board.may_propose) {
-            return view! { <small class="muted">"You read this proposal: " {why.clone()}</small> }
+            return view! { <small class="muted">"You cannot edit this proposal: " {why.clone()}</small> }
                 .into_any();
         }
         let why_not = board.may_propose.clone().err();
@@ -278,12 +278,12 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · changed by target " {move || board.read().target.0}</div>
+                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by target " {move || board.read().target.0}</div>
                 <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::Urgency desk/></h1>
                 <standing::Standing desk/>
             </div>
             <div class="buttons">
-                <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Why not yet"</a>
+                <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
                 {move || act()}
                 {move || board.read().may_propose.is_ok().then(|| view! {
                     <hold::HoldButton desk handle=dialogs.hold/>
@@ -333,7 +333,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
         <aside class="card panel" aria-labelledby="panel-title">
             <header>
                 <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>{title}</h2>
-                <a class="button quiet small only-icon" href=places::noderole(id) aria-label="On a page of its own" title="On a page of its own">{icon(Icon::Wide)}</a>
+                <a class="button quiet small only-icon" href=places::noderole(id) aria-label="Open as a page" title="Open as a page">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
             <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || details()}</Transition>

@@ -15,7 +15,7 @@ use crate::parts::Fault;
 /// Removes a role without nodes from the deployment.
 #[component]
 pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
-    let done = format!("Role {role} removed by the proposal. Control Z takes it back.");
+    let done = format!("The proposal removes role {role}. Press Ctrl Z to undo it.");
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         vec![Edit::RemoveRole { deployment, role: role.clone() }]
@@ -29,7 +29,7 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
             }
         >
             <div class="body">
-                <p class="muted">"Its data in this deployment goes with it. No node may carry it any more."</p>
+                <p class="muted">"Also removes the data of the role in this deployment. No node may have the role."</p>
                 <Outcome of=wish/>
             </div>
             <div class="foot"><PutIn of=wish grave=true/></div>
@@ -60,11 +60,11 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(format!("Deployment {} is made by the proposal.", name.read_untracked().trim()), taken);
+                wish.put(format!("The proposal creates deployment {}.", name.read_untracked().trim()), taken);
             }
         >
             <div class="body">
-                <p class="muted">"It sees the barclamps of this deployment, and can take nodes from it."</p>
+                <p class="muted">"It inherits the barclamps of this deployment and can use its nodes."</p>
                 <div class="field">
                     <label for="child-name">"Name"</label>
                     <input
@@ -103,12 +103,12 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
             on:submit=move |event| {
                 event.prevent_default();
                 if is_typed.get_untracked() {
-                    wish.put(format!("{} is removed by the proposal.", name.get_untracked()), taken);
+                    wish.put(format!("The proposal removes deployment {}.", name.get_untracked()), taken);
                 }
             }
         >
             <div class="body">
-                <p>"It has to be empty: no deployment below it, no node in it, no role on a node."</p>
+                <p>"The deployment must be empty: no deployments below it, no nodes and no bound roles."</p>
                 <Outcome of=wish/>
                 <TypedName id="remove-deployment-name" name typed/>
             </div>

@@ -62,18 +62,16 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     });
     let offers = Memo::new(move |_| {
         let offer = |place: &PlaceChoice| {
-            (place.name.to_string(), place.proposed.then_some("made by this proposal"))
+            (place.name.to_string(), place.proposed.then_some("created by this proposal"))
         };
         places.read().iter().map(offer).collect::<Vec<_>>()
     });
     let about = move || match chosen_place() {
-        Some(place) if coming(&place).is_empty() => "It is there already.",
+        Some(place) if coming(&place).is_empty() => "Already in this deployment.",
         None if !to.read().trim().is_empty() => {
-            "There is no deployment of this name here or below."
+            "No deployment with this name exists here or below."
         }
-        _ => {
-            "This deployment and those below it. To move it elsewhere, propose there: on the page Nodes, by Move."
-        }
+        _ => "This deployment or one below it. For other deployments, use Move on the page Nodes.",
     };
     let names: Vec<&str> = nodes.iter().map(|node| node.named.short.as_str()).collect();
     let names = (names.len() > 1).then(|| named(&names));
@@ -83,13 +81,13 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             on:submit=move |event| {
                 event.prevent_default();
                 let Some(place) = untrack(chosen_place) else { return };
-                wish.put(format!("{} moved to {} by the proposal.", super::desk::nodes(coming(&place).len()), place.name), taken);
+                wish.put(format!("The proposal moves {} to {}.", super::desk::nodes(coming(&place).len()), place.name), taken);
             }
         >
             <div class="body">
                 {names.map(|names| view! { <p>{names}</p> })}
                 <div class="field">
-                    <label for="move-to-place">"To the deployment"</label>
+                    <label for="move-to-place">"New deployment"</label>
                     <DeploymentField id="move-to-place" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
                     <span class="hint" role="status">{about}</span>
                 </div>
@@ -141,8 +139,8 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
         let found = found.read();
         let (nodes, more) = found.as_ref()?;
         match (nodes.is_empty(), *more) {
-            (true, _) => Some("No node has that in its name."),
-            (false, true) => Some("There are more: type a part of the name."),
+            (true, _) => Some("No node matches."),
+            (false, true) => Some("More nodes match. Type a part of the name."),
             (false, false) => None,
         }
     };
@@ -152,7 +150,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
             on:submit=move |event| {
                 event.prevent_default();
                 let count = chosen.read_untracked().len();
-                wish.put(format!("{} moved here by the proposal.", nodes(count)), taken);
+                wish.put(format!("The proposal moves {} here.", nodes(count)), taken);
             }
         >
             <div class="body">
@@ -187,7 +185,7 @@ fn bring_line(
     let id = node.read_untracked().id;
     let is_here = move || node.read().deployment == desk.board().read().name;
     let about = move || match is_here() {
-        true => "it is here already".to_owned(),
+        true => "already here".to_owned(),
         false => format!("in {}", node.read().deployment),
     };
     view! {

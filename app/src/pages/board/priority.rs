@@ -30,7 +30,7 @@ pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
     view! {
         <button class="button quiet" type="button" commandfor="priority" command="show-modal" on:click=handle.on_click()>
             {icon(Icon::Up)}
-            "Priority…"
+            "Set priority…"
         </button>
     }
     .into_any()
@@ -45,12 +45,12 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
     let title = Signal::derive(move || format!("Priority of {}", desk.board().read().name));
     when_done(set, move |()| {
         handle.close();
-        desk.say("The priority is set: it counts for every run that starts from now on.");
+        desk.say("Priority set. It applies to every run that starts from now on.");
         desk.feed().now();
     });
     let said = move || match now.get() {
-        0 => "It is 0 now, as usual.".to_owned(),
-        n => format!("It is {n} now; 0 is usual."),
+        0 => "The current priority is 0, the default.".to_owned(),
+        n => format!("The current priority is {n}. The default is 0."),
     };
     view! {
         <Dialog id="priority" title=title handle=handle refused=refused.is_here()>
@@ -58,7 +58,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                 <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
                 <div class="body">
                     <p>
-                        "Of all steps that may start, those of a higher priority do first; what a role says of itself is added. As long as some are ready, lower ones wait. " {said}
+                        "Ready steps with a higher priority start first. The priority of the role is added. Steps with a lower priority wait meanwhile. " {said}
                     </p>
                     <div class="field">
                         <label for="priority-number">"Priority"</label>
@@ -68,7 +68,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                     <div class="field">
                         <label for="priority-reason">"Reason"</label>
                         <input class="input" id="priority-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" aria-describedby="priority-reason-hint" value=refused.typed("reason")/>
-                        <span class="hint" id="priority-reason-hint">"Kept in the audit, with your name."</span>
+                        <span class="hint" id="priority-reason-hint">"Stored in the audit log with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
                     <Same of=move |typed: Typed| {
@@ -78,7 +78,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set"</button>
+                    <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set priority"</button>
                 </div>
             </ActionForm>
         </Dialog>

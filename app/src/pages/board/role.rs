@@ -22,7 +22,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
         Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false },
     );
     let (before, name) = (StoredValue::new(role.data), role.role);
-    let done = format!("Data of {name} changed in the proposal.");
+    let done = format!("The proposal changes the data of {name}.");
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
@@ -41,7 +41,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
         >
             <div class="body">
                 <p class="muted">
-                    "Replaces what this deployment says for the role. It stands above the role's own template and below what single noderoles say."
+                    "Replaces the data of the role in this deployment. It overrides the role's template. Data of single noderoles overrides it."
                 </p>
                 <DataEditor draft name="role-data"/>
                 <Outcome of=wish/>
@@ -82,16 +82,16 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         let rest = match more.get() {
             0 => String::new(),
             n => format!(
-                " The {n} behind these, by name, are left out: run the role with whatever waits for it instead."
+                " Further nodes are left out: {n}. Include the dependents to run the role on all nodes."
             ),
         };
-        format!("On {}, once the change is committed.{rest}", nodes(bound.read().len()))
+        format!("Runs on {} after the commit.{rest}", nodes(bound.read().len()))
     };
     let done = move || match behind.get_untracked() {
-        true => format!("{} and what waits for it run again by the proposal.", name.get_value()),
+        true => format!("The proposal runs {} and its dependents again.", name.get_value()),
         false => {
             format!(
-                "{} runs again on {} by the proposal.",
+                "The proposal runs {} again on {}.",
                 name.get_value(),
                 nodes(bound.read_untracked().len())
             )
@@ -110,7 +110,7 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
                 <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
                 <label class="choice">
                     <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
-                    <span><b>"And whatever waits for it here"</b> " " <small>"On every node, in the order of the graph."</small></span>
+                    <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
                 </label>
                 {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
                 <Outcome of=wish/>
@@ -156,7 +156,7 @@ fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> i
     (!others.is_empty()).then(|| {
         view! {
             <fieldset class="field">
-                <legend>"Begin with these, too"</legend>
+                <legend>"Also start with these roles"</legend>
                 <ul class="choices">{others.into_iter().map(line).collect_view()}</ul>
             </fieldset>
         }

@@ -25,7 +25,7 @@ pub(super) fn Standing(desk: Desk) -> impl IntoView {
     view! {
         <ul class="counts standing" aria-label="Steps by state">
             {each}
-            {move || is_none.get().then(|| view! { <li><span class="muted">"nothing bound"</span></li> })}
+            {move || is_none.get().then(|| view! { <li><span class="muted">"No noderoles"</span></li> })}
         </ul>
     }
     .into_any()

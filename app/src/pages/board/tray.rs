@@ -57,9 +57,9 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         match (open.get(), desk.proposal().read().is_some()) {
         (true, _) => view! {
             <p class="help needs-scripts">
-                "Drag onto a role, or select and " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
-                " lifts, arrows choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " puts back. "
-                <kbd>"Shift F10"</kbd> " or the right button opens a node’s menu."
+                "Drag nodes onto a role, or select nodes and press " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
+                " picks up, arrow keys choose, " <kbd>"Enter"</kbd> " drops, " <kbd>"Esc"</kbd> " cancels. "
+                <kbd>"Shift F10"</kbd> " or a right click opens the menu of a node."
             </p>
         }
         .into_any(),
@@ -73,8 +73,8 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     };
     let none = move || {
         let said = match (all.read().is_empty(), shown.read().is_empty()) {
-            (true, _) => "No node can be bound here. Add one on the page Nodes.",
-            (false, true) => "No node here fits. Nodes are found by name or deployment.",
+            (true, _) => "No nodes yet. Add a node on the page Nodes.",
+            (false, true) => "No node matches. Filter by name or deployment.",
             _ => return None,
         };
         Some(view! { <p class="help">{said}</p> })
@@ -108,7 +108,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                         on:input=move |event| filter.set(event_target_value(&event))
                         on:change=move |_| narrow.with_value(|narrow| narrow(here.read_untracked().show))
                     />
-                    <label class="unseen" for="tray-show">"Which nodes"</label>
+                    <label class="unseen" for="tray-show">"Nodes to show"</label>
                     <select
                         class="select"
                         id="tray-show"
@@ -123,7 +123,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                 <div class="chips" role="group" aria-labelledby="tray-title">
                     {rows(shown.into(), |node| node.node, move |node| tray_chip(desk, floor, node, open))}
                 </div>
-                {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more: filter by name to see them."</p> })}
+                {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more. Filter by name to see them."</p> })}
                 {move || none()}
                 {move || help()}
                 <Selection desk/>
@@ -181,7 +181,7 @@ fn Selection(desk: Desk) -> impl IntoView {
                         </button>
                     })}
                     <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
-                        "Clear"
+                        "Clear selection"
                     </button>
                 </div>
             }

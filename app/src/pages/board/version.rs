@@ -54,10 +54,13 @@ impl Choice {
     fn done(&self) -> String {
         match self {
             Self::Use(choice) => {
-                format!("{} {} is used by the proposal.", choice.barclamp, choice.version)
+                format!("The proposal uses barclamp {} {}.", choice.barclamp, choice.version)
             }
             Self::Inherit(own) => {
-                format!("{} follows the deployment above in the proposal.", own.barclamp)
+                format!(
+                    "The proposal inherits barclamp {} from the deployment above.",
+                    own.barclamp
+                )
             }
         }
     }
@@ -85,10 +88,11 @@ impl Choice {
                 match &own.above {
                     Some(above) => {
                         let (from, version) = (above.from.to_string(), above.version.clone());
-                        view! { <b>{barclamp}</b> " as " {from} " has it: " {version} " " <code>{above.hash.short()}</code> }.into_any()
+                        view! { <b>{barclamp}</b> " inherited from " {from} ": " {version} " " <code>{above.hash.short()}</code> }.into_any()
                     }
                     None => {
-                        view! { <b>{barclamp}</b> " no more: nothing above has it, so it goes out of use" }.into_any()
+                        view! { <b>{barclamp}</b> " removed, because no deployment above uses it" }
+                            .into_any()
                     }
                 }
             }
@@ -107,7 +111,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
         let (name, lacks) = (choice.name(), choice.lacks());
         let lacks = (!lacks.is_empty()).then(|| {
             let lines = lacks.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
-            view! { <small>"Has no longer:"</small> <ul class="lacks">{lines}</ul> }
+            view! { <small>"Missing in this version:"</small> <ul class="lacks">{lines}</ul> }
         });
         let (group, value, using) =
             (format!("version of {}", choice.barclamp()), choice.value(), choice.is_in_use());
@@ -141,7 +145,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let list = move || {
         let (own, versions) = choices.get();
         if versions.is_empty() && own.is_empty() {
-            return view! { <p class="muted">"The catalog is empty."</p> }.into_any();
+            return view! { <p class="muted">"No barclamps yet. Import one first."</p> }.into_any();
         }
         let mut all: Vec<Choice> = own
             .into_iter()
@@ -165,7 +169,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
             }
         >
             <div class="body">
-                <p class="muted">"What is bound here takes on the version’s contents, and what changed runs again. Importing a version alone changes nothing."</p>
+                <p class="muted">"Bound roles switch to the selected version, and changed steps run again."</p>
                 {move || list()}
                 <Outcome of=wish/>
             </div>

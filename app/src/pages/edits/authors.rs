@@ -80,16 +80,16 @@ pub fn JoinNotice(
     };
     let asks = move |step: Step| {
         let (word, button) = match step {
-            Step::Undo => ("Undo", "Undo, and become an author"),
-            Step::Redo => ("Redo", "Redo, and become an author"),
+            Step::Undo => ("Undo", "Undo and become an author"),
+            Step::Redo => ("Redo", "Redo and become an author"),
         };
         view! {
             <div class="joining" role="group" aria-label="Become an author?">
                 {icon(Icon::Warn)}
-                <span class="grow"><b>{word} " makes you an author of this proposal."</b> " Then you can't approve it any more; taking it back doesn't change that."</span>
+                <span class="grow"><b>{word} " makes you an author of this proposal."</b> " Authors cannot approve the proposal, even if they reverse the action later."</span>
                 <span class="buttons">
                     <button class="button small" type="button" node_ref=yes on:click=move |_| agree(step)>{button}</button>
-                    <button class="button quiet small" type="button" on:click=move |_| joining.asked.set(None)>"Leave it"</button>
+                    <button class="button quiet small" type="button" on:click=move |_| joining.asked.set(None)>"Cancel"</button>
                 </span>
             </div>
         }
@@ -108,7 +108,7 @@ pub fn says() -> AnyView {
     view! {
         <div class="joining">
             {icon(Icon::Warn)}
-            <span>"You are no author of this proposal, so you may approve it. Whoever edits it, undoes, redoes or submits becomes an author, and can't."</span>
+            <span>"You are not an author of this proposal, so you can approve it. If you edit, undo, redo or submit, you become an author and cannot approve it."</span>
         </div>
     }
     .into_any()
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(
             by(&proposal(&["ada", "bo", "cy", "di", "eve"], edits)),
             "ada, cy; undone by bo; redone by di, eve",
-            "each once, and ada, who undid something, among those who wrote"
+            "each author appears once, and ada counts as an author of edits"
         );
         let both = vec![edit(1, "ada", &["bo", "bo"])];
         assert_eq!(by(&proposal(&["ada", "bo"], both)), "ada; undone and redone by bo");
@@ -206,24 +206,24 @@ mod tests {
     #[test]
     fn edit_names_other_person_who_touched_it() {
         assert_eq!(fate(&edit(1, "ada", &[])), None);
-        assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "that it is gone is seen");
+        assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "the author's own undo is not repeated");
         assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
         assert_eq!(fate(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
     }
 
     #[test]
-    fn non_author_is_asked_once_per_proposal() {
+    fn non_author_must_confirm_once_per_proposal() {
         Owner::new().with(|| {
             let of = RwSignal::new(Some(ProposalId(7)));
             let joining = Joining::new(of.into());
             assert!(!joining.may(Step::Undo));
             assert_eq!(joining.asked.get_untracked(), Some(Step::Undo));
             joining.agree();
-            assert!(joining.may(Step::Redo), "they have said so");
+            assert!(joining.may(Step::Redo), "the confirmation also covers redo");
             of.set(Some(ProposalId(8)));
-            assert!(!joining.may(Step::Redo), "that was another proposal");
+            assert!(!joining.may(Step::Redo), "another proposal needs its own confirmation");
             of.set(None);
-            assert!(joining.may(Step::Undo), "it costs them nothing");
+            assert!(joining.may(Step::Undo), "nothing to confirm without a proposal");
         });
     }
 }

@@ -126,7 +126,7 @@ pub fn PutIn(
     view! {
         <button class=class type="submit" disabled=is_off>
             {grave.then(|| icon(Icon::Bin))}
-            "Put into the proposal"
+            "Add to the proposal"
         </button>
     }
     .into_any()
@@ -171,7 +171,7 @@ impl About {
             Self::Data(of) => format!("Data of {of}"),
             Self::Again(of) => format!("Run {of} again"),
             Self::Unbind(of) => format!("Unbind {} from {}", of.noderole, of.on.short),
-            Self::GiveUp(node) => format!("Give {} up?", node.short),
+            Self::GiveUp(node) => format!("Expunge {}?", node.short),
         }
     }
 
@@ -218,13 +218,13 @@ pub fn Alone(
 ) -> impl IntoView {
     let why_not = Memo::new(move |_| why_not.and_then(|why| why.get()));
     let propose = ServerAction::<ProposeOnNode>::new();
-    let label = move || format!("Propose changes on {} alone", name.get());
+    let label = move || format!("Propose changes on {} only", name.get());
     // The accessible name contains the visible text.
     let aloud = move || (shows != Shows::This).then(label);
     let class = if shows == Shows::Word { "button quiet small" } else { "button small wraps" };
     let words = move || match shows {
         Shows::Word => "Propose".to_owned(),
-        Shows::This => "Propose on this node alone".to_owned(),
+        Shows::This => "Propose changes on this node only".to_owned(),
         Shows::InFull => label(),
     };
     view! {

@@ -19,7 +19,7 @@ pub fn TypedName(
 ) -> impl IntoView {
     view! {
         <div class="field">
-            <label for=id>"Type " <b>{move || name.get()}</b> " to go on"</label>
+            <label for=id>"Type " <b>{move || name.get()}</b> " to continue"</label>
             <input
                 class="input"
                 id=id
@@ -50,14 +50,14 @@ pub(super) fn GiveUp(pen: Pen, of: Named, taken: Callback<()>) -> impl IntoView 
             on:submit=move |event| {
                 event.prevent_default();
                 if is_typed.get_untracked() {
-                    wish.put(format!("{} is given up by the proposal.", short.get_value()), taken);
+                    wish.put(format!("The proposal expunges {}.", short.get_value()), taken);
                 }
             }
         >
             <div class="body">
                 <p>
-                    "For a machine that is physically gone. Once this is committed everything on it counts as gone, nothing is run for it, and \
-                     it never comes back under this id."
+                    "Expunge a node only if its machine no longer exists. After the commit, everything on the node counts as gone and nothing runs \
+                     for it. The node cannot return with the same id."
                 </p>
                 <Reason id="give-up-reason" reason hint="Shown in the review."/>
                 <TypedName id="give-up-name" name=Signal::derive(move || short.get_value()) typed/>

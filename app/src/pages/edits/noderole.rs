@@ -14,7 +14,7 @@ use crate::parts::json::{DataEditor, Draft};
 #[component]
 pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
-    let done = format!("{} taken off {} by the proposal.", of.noderole, of.on.short);
+    let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
     let wish = Wish::new(pen, move || {
         vec![Edit::Unbind {
             node: of.on.node,
@@ -31,10 +31,10 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
             }
         >
             <div class="body">
-                <p class="muted">"What it needed stays. What it wrote on the node is taken away only if its role knows how to."</p>
+                <p class="muted">"Noderoles that it required stay bound. Software on the node stays installed."</p>
                 <label class="choice">
                     <input type="checkbox" autofocus prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
-                    <span><b>"With what can’t be without it"</b> " " <small>"Else it stays as long as something needs it."</small></span>
+                    <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
                 </label>
                 <Outcome of=wish/>
             </div>
@@ -48,7 +48,7 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
 #[component]
 pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
-    let done = format!("{of} runs again by the proposal.");
+    let done = format!("The proposal runs {of} again.");
     let wish = Wish::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         let again =
@@ -64,7 +64,7 @@ pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView
             }
         >
             <div class="body">
-                <p class="muted">"Although nothing about it changed, once the change is committed."</p>
+                <p class="muted">"It runs again after the commit, although nothing changed."</p>
                 <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
                 <Outcome of=wish/>
             </div>
@@ -140,7 +140,7 @@ fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>)
         Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true },
     );
     let before = StoredValue::new(noderole.data);
-    let done = format!("Data of {of} changed in the proposal.");
+    let done = format!("The proposal changes the data of {of}.");
     let wish = Wish::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         let set =
@@ -156,7 +156,7 @@ fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>)
             }
         >
             <div class="body">
-                <p class="muted">"What is said here holds for this noderole alone and beats every other source."</p>
+                <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
                 <DataEditor draft name="noderole-data"/>
                 <Outcome of=wish/>
             </div>

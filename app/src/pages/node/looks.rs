@@ -20,9 +20,9 @@ use crate::places;
 columns_of!(Part {
     When "when" "When",
     Result "result" "Result",
-    Where "where" "Where, and what was said",
-    Took "took" "Took",
-    By "by" "By",
+    Where "where" "Address and error",
+    Took "took" "Duration",
+    By "by" "Worker",
 });
 
 #[derive(Clone, Copy)]
@@ -36,13 +36,13 @@ impl ListPage for LooksAt {
     type Key = (At, String);
 
     const ID: &'static str = "look";
-    const NAMES: (&'static str, &'static str) = ("look", "looks");
+    const NAMES: (&'static str, &'static str) = ("health check", "health checks");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::choice("reached", "Result", "let in is", || {
-            vec![("true", "let in"), ("false", "not reached")]
+        Field::choice("reached", "Result", "reached is", || {
+            vec![("true", "reached"), ("false", "not reached")]
         }),
-        Field::text("text", "Address or words", "an address or what was said has"),
+        Field::text("text", "Address or error", "address or error contains"),
     ];
     const NUMBERS: &'static [Part] = &[Part::Took];
     const SORTS: &'static [(LookSort, &'static str)] = &[(LookSort::At, "when")];
@@ -78,7 +78,7 @@ impl ListPage for LooksAt {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Search title="No looks"><p>"Nobody has looked yet."</p></Empty> }
+        view! { <Empty icon=Icon::Search title="No health checks yet"><p>"Workers check each SSH node every ten seconds."</p></Empty> }
             .into_any()
     }
 
@@ -102,11 +102,11 @@ impl ListPage for LooksAt {
 pub fn LooksPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(LooksAt(whose));
-    let title = |name: &str| format!("Looks at {name}");
+    let title = |name: &str| format!("Health checks of {name}");
     kept::page(
         whose,
         title,
-        "Workers look at it every ten seconds. The last 50 looks are kept.",
+        "Workers check the node every ten seconds. Gantry stores the last 50 health checks.",
         list.view(),
     )
 }

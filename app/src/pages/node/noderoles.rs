@@ -81,8 +81,8 @@ impl ListPage for CarriedBy {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Node title="No noderoles">
-                <p>"No role is bound to it. Roles are bound on the board of a deployment."</p>
+            <Empty icon=Icon::Node title="No noderoles yet">
+                <p>"Bind roles to the node on the board of a deployment."</p>
             </Empty>
         }
         .into_any()
@@ -123,7 +123,7 @@ pub fn NoderolesPage() -> impl IntoView {
     kept::page(
         whose,
         title,
-        "Every role that is bound to it, in the order in which they run there.",
+        "All roles that are bound to the node, in the order in which they run.",
         list.view(),
     )
 }

@@ -19,9 +19,9 @@ use crate::places;
 
 columns_of!(Part {
     Run "run" "Run",
-    Of "of" "Of",
-    Ended "ended" "Ended",
-    Result "result" "Handed back",
+    Of "of" "Noderole",
+    Ended "ended" "Outcome",
+    Result "result" "Result",
     Target "target" "Target",
     When "when" "When",
 });
@@ -39,7 +39,7 @@ impl ListPage for ResultsOn {
     const NAMES: (&'static str, &'static str) = ("result", "results");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::choice("outcome", "Ended", "ended is", || {
+        Field::choice("outcome", "Outcome", "outcome is", || {
             ResultOutcome::EVERY.map(|outcome| (outcome.as_str(), outcome.as_str())).to_vec()
         }),
         Field::text("role", "Role", "role is"),
@@ -73,7 +73,7 @@ impl ListPage for ResultsOn {
     }
 
     fn caption(page: &ResultLines) -> Option<String> {
-        Some(format!("{} kept in all", page.all))
+        Some(format!("{} stored in total", page.all))
     }
 
     fn same(self, listed: &Listed<ResultSort>) -> Call {
@@ -82,8 +82,8 @@ impl ListPage for ResultsOn {
 
     fn none(self) -> AnyView {
         view! {
-            <Empty icon=Icon::Data title="No results">
-                <p>"A run that hands something back leaves it here, however it ended."</p>
+            <Empty icon=Icon::Data title="No results yet">
+                <p>"This list shows the results that runs on this node return, with any outcome."</p>
             </Empty>
         }
         .into_any()
@@ -93,7 +93,7 @@ impl ListPage for ResultsOn {
         // A result never changes.
         let line = line.get_untracked();
         let rest =
-            line.result.ends_with('…').then(|| format!("{} in all", many(line.bytes, "byte")));
+            line.result.ends_with('…').then(|| format!("{} in total", many(line.bytes, "byte")));
         let of = view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
         let result = view! {
             <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
@@ -117,6 +117,7 @@ pub fn ResultsPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(ResultsOn(whose));
     let title = |name: &str| format!("Results on {name}");
-    let about = "What runs here handed back, by which a later attempt knows what an earlier one made. Of each step the newest ten are kept.";
+    let about = "Results that runs on this node returned, for use by later attempts. Gantry stores \
+                 the newest ten per step.";
     kept::page(whose, title, about, list.view())
 }

@@ -25,42 +25,42 @@ fn five(told: &Told) -> [Step; 5] {
     let review = told.submission.map_or_else(|| places::REVIEWS.to_owned(), places::review);
     let watch = match (told.ran, told.retried) {
         (false, _) => {
-            "Watch the board: BLOCKED, TODO, TRANSITION, ACTIVE, live. A chip leads to its runs and their logs."
+            "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole to see its runs and logs."
         }
         (true, _) => {
-            "It ran. Now break it by a reviewed change: give a role data that it can’t work with, see what stops, and put it right or \
-             retry it."
+            "The step ran. Now break it with a reviewed change: give a role data that makes its run fail. Then correct the data or \
+             retry the step."
         }
     };
     [
         Step {
             done: told.edited,
             title: "Drag a node onto a role",
-            how: "Press Propose changes on the board, then drag a node from the tray onto a role; or select it and press “Bind to…”.",
+            how: "Press Propose changes on the board. Drag a node from the tray onto a role, or select the node and press “Bind to…”.",
             place: board.clone(),
         },
         Step {
             done: told.submitted,
-            title: "Read what comes along",
-            how: "The bar over the board counts what your edits bring with them. Press Review changes and give the change a title.",
+            title: "Check what Gantry adds",
+            how: "The bar above the board counts the noderoles that your edits add. Press Review changes and enter a title.",
             place: board.clone(),
         },
         Step {
             done: told.judged,
-            title: "Have it reviewed",
-            how: "Try to approve it yourself: it says why you can’t. Somebody else who may review can. Alone at this machine? Each start by make run \
-                  prints two sign-in links, each of another person.",
+            title: "Get an approval",
+            how: "Try to approve it yourself: the page explains why you cannot. Another person with the reviewer permission can. If you are \
+                  alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person.",
             place: review.clone(),
         },
         Step {
             done: told.committed,
-            title: "Commit it",
-            how: "Nothing has happened to a machine so far. Once it is approved, press Commit.",
+            title: "Commit the change",
+            how: "So far nothing has run on a machine. After the approval, press Commit.",
             place: review,
         },
         Step {
             done: told.ran && told.retried,
-            title: "Watch it run, break it and retry",
+            title: "Watch the run, break it and retry it",
             how: watch,
             place: board,
         },
@@ -87,12 +87,12 @@ pub(super) fn FirstSteps(
         let next = five.iter().position(|step| !step.done);
         let lines = five.into_iter().enumerate().map(|(n, step)| line(step, Some(n) == next));
         Some(view! {
-            <section class="card" aria-label="The first five minutes">
+            <section class="card" aria-label="First steps">
                 <header>
-                    <h2 class="grow">"The first five minutes"</h2>
+                    <h2 class="grow">"First steps"</h2>
                     <span class="muted">{format!("{done} of 5 done")}</span>
                     <ActionForm action=put>
-                        <button class="button quiet small" type="submit">{icon(Icon::Cross)} "Put this away"</button>
+                        <button class="button quiet small" type="submit">{icon(Icon::Cross)} "Hide first steps"</button>
                     </ActionForm>
                 </header>
                 <ol class="first-steps">{lines.collect_view()}</ol>
@@ -129,7 +129,7 @@ fn bring_back(put: ServerAction<PutFirstStepsAway>) -> AnyView {
     view! {
         <ActionForm action=put>
             <input type="hidden" name="back" value="true"/>
-            <button class="button quiet small" type="submit">"Show the first five minutes"</button>
+            <button class="button quiet small" type="submit">"Show first steps"</button>
         </ActionForm>
     }
     .into_any()

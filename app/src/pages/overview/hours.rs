@@ -26,9 +26,9 @@ fn words(hours: &[Hour]) -> String {
     };
     let all = many(runs, "run");
     match (runs, failed) {
-        (0, _) => format!("No run in {time}"),
-        (_, 0) => format!("{all} in {time}, none failed; at most {most} in an hour"),
-        _ => format!("{all} in {time}, {failed} failed or lost; at most {most} in an hour"),
+        (0, _) => format!("No runs in {time}"),
+        (_, 0) => format!("{all} in {time}: none failed, at most {most} in an hour"),
+        _ => format!("{all} in {time}: {failed} failed or lost, at most {most} in an hour"),
     }
 }
 
@@ -73,15 +73,15 @@ mod tests {
     #[test]
     fn chart_and_words_agree() {
         let hour = |runs, failed| Hour { from: At(0), runs, failed };
-        assert_eq!(words(&[hour(0, 0); 24]), "No run in the last 24 hours");
+        assert_eq!(words(&[hour(0, 0); 24]), "No runs in the last 24 hours");
         assert_eq!(
             words(&[hour(3, 0), hour(5, 0)]),
-            "8 runs in the last 2 hours, none failed; at most 5 in an hour"
+            "8 runs in the last 2 hours: none failed, at most 5 in an hour"
         );
         let some = [hour(3, 1), hour(5, 0)];
         assert_eq!(
             words(&some),
-            "8 runs in the last 2 hours, 1 failed or lost; at most 5 in an hour"
+            "8 runs in the last 2 hours: 1 failed or lost, at most 5 in an hour"
         );
         assert_eq!(
             (height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)),

@@ -134,7 +134,7 @@ impl Names {
 
     fn deployment(&self, id: Option<DeploymentId>) -> String {
         let name = id.and_then(|id| self.known.deployments.get(&id).map(ToString::to_string));
-        name.unwrap_or_else(|| "a deployment that is gone".into())
+        name.unwrap_or_else(|| "a removed deployment".into())
     }
 
     fn node(&self, fqdn: &Fqdn) -> String {
@@ -279,7 +279,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     if nothing {
         return view! {
             <div class="card">
-                <Empty icon=Icon::Review title="Nothing differs"><p>"One comes to the same as the other."</p></Empty>
+                <Empty icon=Icon::Review title="No differences"><p>"Both sides have the same content."</p></Empty>
             </div>
         }
         .into_any();
@@ -305,7 +305,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         false if hidden == 0 => ().into_any(),
         false => view! {
             <button class="button wide needs-scripts" type="button" on:click=move |_| all.set(true)>"Show " {hidden} " more"</button>
-            <p class="no-scripts muted">{hidden} " more are shown by scripts alone."</p>
+            <p class="no-scripts muted">"JavaScript is required to show " {hidden} " more."</p>
         }
         .into_any(),
     }
@@ -319,7 +319,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         {cards}
         {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
         {move || rest()}
-        <p class="muted">{unchanged} {either(unchanged, " other document stays as it is.", " other documents stay as they are.")}</p>
+        <p class="muted">{unchanged} {either(unchanged, " other document is unchanged.", " other documents are unchanged.")}</p>
     }
     .into_any()
 }
@@ -497,7 +497,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>
                     {own}
                     {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
@@ -531,11 +531,11 @@ fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<A
     }
     if let Some(parent) = deployment.parent {
         let above = |id: Option<DeploymentId>| id.map(|id| names.deployment(Some(id)));
-        rows.push(own_row("below", above(parent.old), above(parent.new)));
+        rows.push(own_row("parent", above(parent.old), above(parent.new)));
     }
     if let Some(phantom) = deployment.phantom {
         rows.push(own_row(
-            "node that stands for it",
+            "phantom node",
             Some(phantom.old.to_string()),
             Some(phantom.new.to_string()),
         ));
@@ -558,7 +558,7 @@ fn node_rows(node: &NodeDifference) -> Option<AnyView> {
     }
     if let Some(phantom) = node.phantom {
         let word = |is: bool| Some(if is { "a deployment" } else { "a machine" }.to_owned());
-        rows.push(own_row("stands for", word(phantom.old), word(phantom.new)));
+        rows.push(own_row("represents", word(phantom.old), word(phantom.new)));
     }
     rows.extend(
         connection_lines(node).into_iter().map(|(what, old, new)| own_row(&what, old, new)),
@@ -582,7 +582,7 @@ fn connection_lines(node: &NodeDifference) -> Vec<(String, Option<String>, Optio
         }
         Some(Sides { old, new }) => {
             let line = |side: &Option<Connection>| side.as_ref().map(Connection::line);
-            vec![("runs on".to_owned(), line(old), line(new))]
+            vec![("connection".to_owned(), line(old), line(new))]
         }
     }
 }
@@ -625,7 +625,7 @@ fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
         (_, None) => Mark::Removed,
         _ => Mark::Changed,
     };
-    let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" of that version, not in use here"</span> };
+    let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" in that version, not used here"</span> };
     (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents))
         .into_any()
 }
@@ -666,12 +666,12 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         let n = others.len();
         view! {
             <details>
-                <summary class="muted">"and " {n} " more in the same way"</summary>
+                <summary class="muted">"and " {n} " more with the same changes"</summary>
                 {match connections.is_empty() {
                     true => view! { <p>{others.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ")}</p> }.into_any(),
                     false => {
                         let reached = |(id, name): &(NodeId, String)| {
-                            view! { <li>{name.clone()} " runs on " {connections.get(id).cloned().unwrap_or_default()}</li> }
+                            view! { <li>{name.clone()} ": " {connections.get(id).cloned().unwrap_or_default()}</li> }
                         };
                         view! { <ul class="plain">{others.iter().map(reached).collect_view()}</ul> }.into_any()
                     }
@@ -681,7 +681,7 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         }
     });
     let unchanged = (first.unchanged > 0)
-        .then(|| view! { <span class="muted">{first.unchanged} " unchanged on it"</span> });
+        .then(|| view! { <span class="muted">{first.unchanged} " unchanged"</span> });
     let rows = first
         .noderoles
         .iter()
@@ -689,11 +689,11 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         .map(|noderole| noderole_rows(first.id, noderole, names))
         .collect_view();
     let left = first.noderoles.len().saturating_sub(LINES);
-    let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node: the Graph tab and the difference as JSON have them"</td><td></td><td></td></tr> });
+    let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node. Open the Graph tab or the JSON difference to see them."</td><td></td><td></td></tr> });
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>{node_rows(&first)} {rows} {left}</tbody>
             </table>
         </div>
@@ -745,8 +745,9 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
         " "
         <span class="muted">{notes.join(", ")}</span>
     };
-    let from =
-        noderole.bound.map(|bound| format!(", before in {}", names.deployment(Some(bound.old))));
+    let from = noderole
+        .bound
+        .map(|bound| format!(", previously in {}", names.deployment(Some(bound.old))));
     let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
     let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
     let key = noderole.noderole.clone();
@@ -769,7 +770,7 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
 /// or removed noderole, the dependencies are one line.
 fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
     let more = noderole.edges.len().saturating_sub(EDGES);
-    let more = (more > 0).then(|| format!("{more} more: the difference as JSON has them"));
+    let more = (more > 0).then(|| format!("{more} more in the JSON difference"));
     let edges = noderole.edges.iter().take(EDGES);
     if noderole.mark != Mark::Changed {
         let word = if noderole.mark == Mark::Added { "waits for " } else { "waited for " };
@@ -779,11 +780,11 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
     }
     let mut rows = Vec::new();
     if let Some(sides) = of_both(noderole) {
-        rows.push(inner_row(Mark::Changed, "content of the role", contents_view(sides)));
+        rows.push(inner_row(Mark::Changed, "role content", contents_view(sides)));
         rows.push(names.content_rows(sides));
     }
     if let Some(Sides { old, new }) = noderole.rank {
-        rows.push(inner_row(Mark::Changed, "place in the order", sides_view(Some(old), Some(new))));
+        rows.push(inner_row(Mark::Changed, "rank", sides_view(Some(old), Some(new))));
     }
     rows.extend(edges.map(|edge| {
         let (mark, kinds) = match (edge.old, edge.new) {
@@ -825,7 +826,7 @@ fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
 fn kind_word(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::Hard => "hard",
-        EdgeKind::OrderOnly => "for the order only",
+        EdgeKind::OrderOnly => "order only",
         EdgeKind::Soft => "soft",
     }
 }
@@ -855,7 +856,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let rows = changes.into_iter().map(|change| {
         let (of, less) = match change.part {
             PolicyPart::Cooling => ("", "shorter than before"),
-            PolicyPart::Signed(_) | PolicyPart::SecondFactor => ("", "no longer needed"),
+            PolicyPart::Signed(_) | PolicyPart::SecondFactor => ("", "no longer required"),
             PolicyPart::Every | PolicyPart::Risk(_) => ("approvals for ", "fewer than before"),
         };
         let weaker = change.is_weaker().then(|| {
@@ -871,7 +872,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let table = view! {
         <div class="table-scroll">
             <table class="table changes">
-                <thead class="unseen"><tr><th scope="col">"How"</th><th scope="col">"What"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
+                <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>{rows.collect_view()}</tbody>
             </table>
         </div>
@@ -880,8 +881,8 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     view! {
         <section class="card" aria-labelledby="policy-change">
             <header>
-                <h2 id="policy-change">"Policy of the gate"</h2>
-                <span class="muted">"holds for every deployment"</span>
+                <h2 id="policy-change">"Approval policy"</h2>
+                <span class="muted">"applies to every deployment"</span>
                 <span class="grow"></span>
                 {opened::mark(names.marks, &card)}
                 {names.talk(Anchor::Policy(None), "the policy")}
@@ -959,8 +960,8 @@ fn value_row(change: Change, talk: AnyView) -> AnyView {
 fn mark_pill(mark: Mark) -> AnyView {
     let (colour, word) = match mark {
         Mark::Added => ("proposed", "new"),
-        Mark::Removed => ("error", "goes"),
-        Mark::Changed => ("warn", "changes"),
+        Mark::Removed => ("error", "removed"),
+        Mark::Changed => ("warn", "changed"),
     };
     view! { <span class="pill" data-state=colour>{word}</span> }.into_any()
 }
@@ -1067,7 +1068,7 @@ mod tests {
         assert_eq!(
             groups([own(one, 1), rewired(two, &[(1, "db"), (1, "dns")])]),
             2,
-            "own and another's are not the same"
+            "own and foreign dependencies differ"
         );
     }
 

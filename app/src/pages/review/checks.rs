@@ -14,7 +14,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
     let rows = move || {
         let review = review.read();
         if review.state == ReviewState::Discarded {
-            return view! { <tr><td colspan="4" class="muted">"The proposal was discarded: the gate asks for nothing any more."</td></tr> }.into_any();
+            return view! { <tr><td colspan="4" class="muted">"The proposal was discarded, so no rule applies."</td></tr> }.into_any();
         }
         review
             .gate
@@ -29,13 +29,13 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
             <header>
                 <h2>"Checks"</h2>
                 <span class="muted">{move || match review.read().target {
-                    None => "what the gate says now, and what the commit itself will ask",
-                    Some(_) => "as it passed",
+                    None => "current results, checked again at the commit",
+                    Some(_) => "results at the commit",
                 }}</span>
             </header>
             <div class="table-scroll">
                 <table class="table folds checks-table">
-                    <thead><tr><th scope="col">"Rule"</th><th scope="col">"Holds"</th><th scope="col">"What it says"</th><th scope="col">"What it looked at"</th></tr></thead>
+                    <thead><tr><th scope="col">"Rule"</th><th scope="col">"Result"</th><th scope="col">"Message"</th><th scope="col">"Evidence"</th></tr></thead>
                     <tbody>{move || rows()}</tbody>
                 </table>
             </div>
@@ -44,8 +44,8 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
             <header>
                 <h2>"Lint"</h2>
                 <span class="muted">{move || match review.read().fresh {
-                    true => "looked at on what is there now",
-                    false => "as it was when it was submitted",
+                    true => "results on the current state",
+                    false => "results at submission",
                 }}</span>
             </header>
             {move || findings(&review.read())}
@@ -63,22 +63,21 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
         };
         view! {
             <tr>
-                <td data-label="Weight"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Severity"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
                 <td data-label="Check"><code>{finding.check.id()}</code></td>
-                <td data-label="Where">{finding.at.clone()}</td>
-                <td data-label="What and what to do">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
+                <td data-label="Location">{finding.at.clone()}</td>
+                <td data-label="Finding and remedy">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
             </tr>
         }
     };
     if review.checks.is_empty() {
-        return view! { <p class="inside muted">"Nothing was found."</p> {passed(review)} }
-            .into_any();
+        return view! { <p class="inside muted">"No findings."</p> {passed(review)} }.into_any();
     }
     let lines = review.checks.iter().map(line).collect_view();
     view! {
         <div class="table-scroll">
             <table class="table folds">
-                <thead><tr><th scope="col">"Weight"</th><th scope="col">"Check"</th><th scope="col">"Where"</th><th scope="col">"What and what to do"</th></tr></thead>
+                <thead><tr><th scope="col">"Severity"</th><th scope="col">"Check"</th><th scope="col">"Location"</th><th scope="col">"Finding and remedy"</th></tr></thead>
                 <tbody>{lines}</tbody>
             </table>
         </div>
@@ -95,7 +94,7 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
     let (n, all) = (quiet.len(), Check::ALL.len());
     view! {
         <details class="fold passed">
-            <summary>{n} " of " {all} " checks found nothing"</summary>
+            <summary>{n} " of " {all} " checks passed"</summary>
             <p class="inside muted">{quiet.join(", ")}</p>
         </details>
     }
@@ -104,16 +103,16 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
 
 fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
     let (colour, shape, word) = match (state.holds, state.rule) {
-        (true, _) => ("active", Icon::Check, "holds"),
-        (false, Rule::Approvals) => ("warn", Icon::Todo, "waits"),
-        (false, _) => ("error", Icon::Cross, "broken"),
+        (true, _) => ("active", Icon::Check, "passed"),
+        (false, Rule::Approvals) => ("warn", Icon::Todo, "pending"),
+        (false, _) => ("error", Icon::Cross, "failed"),
     };
     view! {
         <tr>
             <td data-label="Rule" class="nowrap"><b>{name(state.rule)}</b></td>
-            <td data-label="Holds"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
-            <td data-label="What it says">{state.text.clone()}</td>
-            <td data-label="What it looked at" class="muted">{evidence.to_owned()}</td>
+            <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+            <td data-label="Message">{state.text.clone()}</td>
+            <td data-label="Evidence" class="muted">{evidence.to_owned()}</td>
         </tr>
     }
     .into_any()
@@ -123,10 +122,10 @@ fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
 fn name(rule: Rule) -> &'static str {
     match rule {
         Rule::Newest => "Newest version",
-        Rule::Resolved => "Takes effect",
+        Rule::Resolved => "Edits take effect",
         Rule::Lint => "Lint",
-        Rule::Base => "Fresh",
-        Rule::Epoch => "This database",
+        Rule::Base => "Base",
+        Rule::Epoch => "Epoch",
         Rule::Policy => "Policy",
         Rule::Approvals => "Approvals",
         Rule::Objections => "Objections",
@@ -140,7 +139,7 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
         |counts: bool| review.verdicts.iter().filter(|verdict| verdict.counts == counts).count();
     match rule {
         Rule::Newest => format!("version {} of the proposal", review.version),
-        Rule::Resolved => format!("effects {}", short(&review.effects_hash)),
+        Rule::Resolved => format!("effects hash {}", short(&review.effects_hash)),
         Rule::Lint => {
             let errors =
                 review.checks.iter().filter(|finding| finding.level == Level::Error).count();
@@ -155,16 +154,16 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
         Rule::Base => format!("planned on target {}", review.parent),
         Rule::Epoch => String::new(),
         Rule::Policy => match review.risks.len() {
-            0 => "no risk class".to_owned(),
-            1 => "1 risk class".to_owned(),
-            n => format!("{n} risk classes"),
+            0 => "no risk".to_owned(),
+            1 => "1 risk".to_owned(),
+            n => format!("{n} risks"),
         },
         Rule::Approvals => format!(
-            "{} of {}; could approve: {}",
+            "{} of {}. Can approve: {}",
             review.gate.approvals,
             many(review.gate.needed, "approval"),
             if review.gate.can_approve.is_empty() {
-                "nobody".to_owned()
+                "no one".to_owned()
             } else {
                 named(&review.gate.can_approve)
             }

@@ -27,7 +27,7 @@ pub(super) fn Talk(
         none.then(|| {
             view! {
                 <p class="inside muted">
-                    "Nobody has asked anything yet. A thread keeps the gate shut until whoever opened it, or another reviewer, resolves it."
+                    "No threads yet. An open thread blocks the commit until the person who opened it, or another reviewer, resolves it."
                 </p>
             }
         })
@@ -82,7 +82,7 @@ fn Thread(
     };
     let gone = move || {
         (!thread.read().stands)
-            .then(|| view! { <span class="pill flat">"this version has no such change"</span> })
+            .then(|| view! { <span class="pill flat">"change not in this version"</span> })
     };
     let earlier = move || {
         let now = discussion.value().read().submission;
@@ -111,7 +111,7 @@ fn Thread(
         }
         let (field, label) = (field.clone(), label.clone());
         let (why_id, described) = (why_id.clone(), described.clone());
-        let word = move || if is_open.get() { "Resolve" } else { "Open again" };
+        let word = move || if is_open.get() { "Resolve" } else { "Reopen" };
         view! {
             <div class="thread-acts">
                 {is_open.get().then(|| view! {
@@ -186,7 +186,7 @@ fn NewThread(
     let whole = move || {
         about.read().is_some().then(|| {
             let link = format!("{}?tab=discussion", places::review(submission()));
-            view! { <a class="button quiet small" href=link data-noscroll>"Speak of the whole instead"</a> }
+            view! { <a class="button quiet small" href=link data-noscroll>"Comment on the whole change"</a> }
         })
     };
     view! {
@@ -227,7 +227,7 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
     let line = |verdict: VerdictView| {
         let (colour, shape, word) = match verdict.kind {
             VerdictKind::Approve => ("active", Icon::Check, "approved"),
-            VerdictKind::RequestChanges => ("warn", Icon::Undo, "asked for changes"),
+            VerdictKind::RequestChanges => ("warn", Icon::Undo, "requested changes"),
             VerdictKind::Reject => ("error", Icon::Cross, "rejected"),
         };
         view! {
@@ -246,7 +246,7 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Verdicts">
             <header><h2>"Verdicts"</h2></header>
-            {move || verdicts.read().is_empty().then(|| view! { <p class="inside muted">"Nobody has given a verdict yet."</p> })}
+            {move || verdicts.read().is_empty().then(|| view! { <p class="inside muted">"No verdicts yet."</p> })}
             <ul class="verdicts">{move || verdicts.get().into_iter().map(line).collect_view()}</ul>
         </section>
     }

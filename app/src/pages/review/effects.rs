@@ -25,9 +25,9 @@ pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
 fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
-        let up = group.in_use.map(|up| format!("{up} up now; "));
+        let up = group.in_use.map(|up| format!("{up} active now. "));
         let note = format!(
-            "{}they depend on what restarts or goes, and stay as they are",
+            "{}They depend on noderoles that restart or are removed, but do not change.",
             up.unwrap_or_default()
         );
         let lines =
@@ -46,14 +46,14 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
     let kept = Keeps::of(found);
     view! {
         {some(&found.irreversible).then(|| section(
-            "irreversible", "Can’t be undone", "loses data when it runs: no later change brings that back".into(),
+            "irreversible", "Can’t be undone", "the run loses data permanently".into(),
             &found.irreversible, id, &plain,
             found.irreversible.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
         ))}
         {secrets(found)}
         {some(&found.restarts).then(|| section(
-            "restarts", "Runs again", "what is up is interrupted".into(), &found.restarts, id,
-            &["Noderole", "Node", "Deployment", "Why and what is interrupted"],
+            "restarts", "Runs again", "active noderoles are interrupted".into(), &found.restarts, id,
+            &["Noderole", "Node", "Deployment", "Reason and state"],
             found.restarts.first.iter().map(restarted).collect_view().into_any(),
         ))}
         {some(&found.kept).then(|| section(
@@ -61,7 +61,7 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
             found.kept.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
         ))}
         {some(&found.lost).then(|| section(
-            "lost", "Goes", "is not meant any more afterwards".into(), &found.lost, id, &["What"],
+            "lost", "Removed", "no longer part of the desired state".into(), &found.lost, id, &["Object"],
             found.lost.first.iter().map(gone).collect_view().into_any(),
         ))}
         {some(&found.starts).then(|| section(
@@ -86,7 +86,7 @@ fn nothing(found: &Consequences) -> Option<AnyView> {
         && !some(&found.kept)
         && found.secrets.is_empty();
     (quiet && found.downstream.is_empty()).then(|| {
-        view! { <p class="card inside muted">"Nothing runs and nothing goes: it changes what is written down."</p> }
+        view! { <p class="card inside muted">"Nothing runs and nothing is removed. The change only updates the documents of the target."</p> }
             .into_any()
     })
 }
@@ -116,7 +116,7 @@ fn section<T>(
             {(more > 0).then(|| view! {
                 <p class="pager">
                     "and " {more} " more. "
-                    <a href=format!("/api/v1/submissions/{id}/difference") rel="external">"The whole difference as JSON"</a>
+                    <a href=format!("/api/v1/submissions/{id}/difference") rel="external">"Show the full difference as JSON"</a>
                 </p>
             })}
         </section>
@@ -136,7 +136,7 @@ fn secrets(found: &Consequences) -> Option<AnyView> {
             <header>
                 <h2>"Secrets"</h2>
                 <span class="pill flat num">{found.secrets.len()}</span>
-                <span class="muted">"Runs receive them in plain text, if the workers allow it in that deployment"</span>
+                <span class="muted">"Runs receive secrets in plain text if the workers allow it in that deployment."</span>
             </header>
             <div class="table-scroll">
                 <table class="table folds effects">
@@ -205,7 +205,7 @@ fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
             <td data-label="Noderole">{named}</td>
             <td data-label="Node">{node.into_owned()}</td>
             <td data-label="Deployment" class="muted">{touched.deployment.to_string()}</td>
-            {last.map(|last| view! { <td data-label="Why">{last}</td> })}
+            {last.map(|last| view! { <td data-label="Reason and state">{last}</td> })}
         </tr>
     }
     .into_any()
@@ -213,18 +213,20 @@ fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
 
 fn restarted(restart: &Restart) -> AnyView {
     let cause = match restart.cause {
-        RerunCause::Asked => "somebody asked for it",
-        RerunCause::RoleChanged => "its role has another content",
-        RerunCause::DataChanged => "its data changed",
+        RerunCause::Asked => "rerun requested",
+        RerunCause::RoleChanged => "role content changed",
+        RerunCause::DataChanged => "data changed",
     };
     let why = restart
         .reason
         .as_ref()
         .map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
     let up = restart.in_use.map(|up| match up {
-        true => view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "up now"</span> }
-            .into_any(),
-        false => view! { <span class="pill flat">"not up"</span> }.into_any(),
+        true => {
+            view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "active now"</span> }
+                .into_any()
+        }
+        false => view! { <span class="pill flat">"not active"</span> }.into_any(),
     });
     let last = view! { <span class="line">{up} <bdi>{why}</bdi></span> }.into_any();
     line(&restart.touched, true, Some(last))
@@ -240,5 +242,5 @@ fn gone(loss: &Loss) -> AnyView {
         }),
         _ => None,
     };
-    view! { <tr><td data-label="What">{lost(loss)} {paths}</td></tr> }.into_any()
+    view! { <tr><td data-label="Object">{lost(loss)} {paths}</td></tr> }.into_any()
 }

@@ -73,11 +73,11 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     let nothing = move || quiet(&review.read().consequences);
     let when = move || match review.read().fresh {
-        true => "What it comes to, by what is up now",
-        false => "What it comes to, as it was when it was submitted",
+        true => "Impact on the current state",
+        false => "Impact at submission",
     };
     view! {
-        <section class="card says" aria-label="What it does">
+        <section class="card says" aria-label="Impact summary">
             <ul class="summary">{move || first()}</ul>
             {move || rest()}
             <h2 class="unseen">{move || when()}</h2>
@@ -85,7 +85,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
                 {move || found.get().into_iter().map(line).collect_view()}
                 {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}
             </ul>
-            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"As it was when it was submitted. Which of these were running at that time was not written down."</p> })}
+            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"This is the impact at submission. Gantry did not record which of these noderoles were active."</p> })}
         </section>
     }
     .into_any()
@@ -124,13 +124,13 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     }
     if found.lost.count > 0 {
         let up = match found.lost_in_use {
-            Some(up) if up > 0 => format!(" {} up now.", is_up(up, "noderole")),
+            Some(up) if up > 0 => format!(" {} active now.", is_up(up, "noderole")),
             _ => String::new(),
         };
         facts.push(Fact {
             state: "error",
             shape: Icon::Cross,
-            lead: "Goes:".into(),
+            lead: "Removes:".into(),
             rest: format!("{}.{up}", names(&found.lost, lost)),
             way: ("effects#lost", list(found.lost.count)),
         });
@@ -138,7 +138,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     let downstream: usize = found.downstream.iter().map(|group| group.noderoles.count).sum();
     if downstream > 0 {
         let up = found.downstream.iter().map(|group| group.in_use).sum::<Option<usize>>();
-        let up = up.map_or_else(String::new, |up| format!(", {up} up now"));
+        let up = up.map_or_else(String::new, |up| format!(", {up} active now"));
         let places: Vec<String> =
             found.downstream.iter().map(|group| group.deployment.to_string()).collect();
         facts.push(Fact {
@@ -146,7 +146,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             shape: Icon::Graph,
             lead: "Downstream:".into(),
             rest: format!(
-                "{} in {}{up}. They depend on what restarts or goes, and stay as they are.",
+                "{} in {}{up}. They depend on noderoles that restart or are removed, but do not change.",
                 many(downstream, "noderole"),
                 first(&places, places.len())
             ),
@@ -178,14 +178,14 @@ impl Keeps {
     pub fn of(found: &Consequences) -> Self {
         match found.interrupted {
             Some(_) => Self {
-                lead: "Stays as it was applied",
-                note: "what is up stays so; new content or data waits for the next run, which this change does not ask for",
-                sentence: "Its new content or data waits for the next run, which this change does not ask for.",
+                lead: "Does not run again",
+                note: "new content or data applies at the next run, which this change does not start",
+                sentence: "New content or data applies at the next run, which this change does not start.",
             },
             None => Self {
-                lead: "What is applied stays",
-                note: "this change asks for no run; the next one takes the new content or data",
-                sentence: "This change asks for no run; the next one takes the new content or data.",
+                lead: "Not rerun by this change",
+                note: "the next run applies the new content or data",
+                sentence: "The next run applies the new content or data.",
             },
         }
     }
@@ -215,18 +215,18 @@ fn restarts(found: &Consequences) -> Option<Fact> {
         Some(0) => (
             "todo",
             format!("Runs {} again:", many(all, "noderole")),
-            format!("{}. None of it is up now.", names(None, all)),
+            format!("{}. None is active now.", names(None, all)),
         ),
         Some(up) => {
             let others = all - up;
             let beside = match others {
                 0 => String::new(),
-                n => format!(" {} again that {} not up.", counted_runs(n), either(n, "is", "are")),
+                n => format!(" {} again.", counted_runs(n)),
             };
             (
                 "warn",
                 format!(
-                    "Restarts {} that {} up now:",
+                    "Restarts {} that {} active now:",
                     many(up, "noderole"),
                     either(up, "is", "are")
                 ),
@@ -251,7 +251,11 @@ fn secrets(found: &Consequences) -> Option<Fact> {
 }
 
 fn counted_runs(n: usize) -> String {
-    if n == 1 { "1 more runs".into() } else { format!("{n} more run") }
+    if n == 1 {
+        "1 inactive noderole also runs".into()
+    } else {
+        format!("{n} inactive noderoles also run")
+    }
 }
 
 /// The scope of the change.
@@ -260,7 +264,7 @@ fn reach(found: &Consequences, changed: &Changed) -> Fact {
     let lead = format!("Changes {changed}");
     let on = many(found.nodes, "node");
     let rest = match (changed.is_on_nodes && found.nodes > 0, waves) {
-        (true, 0) => format!("on {on}; nothing runs."),
+        (true, 0) => format!("on {on}. Nothing runs."),
         (true, waves) => format!("on {on}, in {}.", many(waves, "wave")),
         (false, 0) => "and runs nothing.".to_owned(),
         (false, waves) => format!("and runs on {on}, in {}.", many(waves, "wave")),
@@ -276,15 +280,15 @@ fn reach(found: &Consequences, changed: &Changed) -> Fact {
 fn quiet(found: &Consequences) -> Option<String> {
     let all = [
         (found.restarts.count == 0, "restarts nothing"),
-        (found.lost.count == 0, "takes nothing away"),
+        (found.lost.count == 0, "removes nothing"),
         (found.irreversible.count == 0, "destroys no data"),
     ];
     let mut not: Vec<&str> =
         all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
     let last = not.pop()?;
     Some(match not.is_empty() {
-        true => format!("It {last}."),
-        false => format!("It {} and {last}.", not.join(", ")),
+        true => format!("The change {last}."),
+        false => format!("The change {} and {last}.", not.join(", ")),
     })
 }
 
@@ -297,11 +301,11 @@ pub(super) fn lost(loss: &Loss) -> String {
     match loss {
         Loss::Deployment { name } => format!("deployment {name}"),
         Loss::Node { fqdn, noderoles } => {
-            format!("all of {} ({})", node(fqdn), many(*noderoles, "noderole"))
+            format!("node {} ({})", node(fqdn), many(*noderoles, "noderole"))
         }
         Loss::Noderole { noderole, fqdn } => format!("{noderole} on {}", node(fqdn)),
-        Loss::Role { role, deployment } => format!("role {role} of {deployment}"),
-        Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} of {deployment}"),
+        Loss::Role { role, deployment } => format!("role {role} in {deployment}"),
+        Loss::Barclamp { barclamp, deployment } => format!("barclamp {barclamp} in {deployment}"),
         Loss::Content { what, barclamp, deployment } => {
             format!("{what} ({barclamp} in {deployment})")
         }
@@ -333,7 +337,7 @@ fn is_up(n: usize, what: &str) -> String {
 }
 
 fn list(n: usize) -> String {
-    if n == 1 { "Show it".into() } else { format!("All {n}") }
+    if n == 1 { "Show".into() } else { format!("Show all {n}") }
 }
 
 #[cfg(test)]
@@ -375,16 +379,13 @@ mod tests {
         let (up, down) = (Some(true), Some(false));
         assert_eq!(
             said(&of(&[up, up]))[0],
-            "Restarts 2 noderoles that are up now: app on n1 and app on n2."
+            "Restarts 2 noderoles that are active now: app on n1 and app on n2."
         );
         assert_eq!(
             said(&of(&[up, down]))[0],
-            "Restarts 1 noderole that is up now: app on n1. 1 more runs again that is not up."
+            "Restarts 1 noderole that is active now: app on n1. 1 inactive noderole also runs again."
         );
-        assert_eq!(
-            said(&of(&[down]))[0],
-            "Runs 1 noderole again: app on n1. None of it is up now."
-        );
+        assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None is active now.");
         assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
     }
 
@@ -397,11 +398,11 @@ mod tests {
         };
         assert_eq!(
             said(&of(Some(0)))[0],
-            "Stays as it was applied: app on n1. Its new content or data waits for the next run, which this change does not ask for."
+            "Does not run again: app on n1. New content or data applies at the next run, which this change does not start."
         );
         assert_eq!(
             said(&of(None))[0],
-            "What is applied stays: app on n1. This change asks for no run; the next one takes the new content or data."
+            "Not rerun by this change: app on n1. The next run applies the new content or data."
         );
     }
 
@@ -423,15 +424,18 @@ mod tests {
             said(&found),
             [
                 "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
-                "Downstream: 20000 noderoles in web, 7 up now. They depend on what restarts or goes, and stay as they are.",
+                "Downstream: 20000 noderoles in web, 7 active now. They depend on noderoles that restart or are removed, but do not change.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
-                "Changes 2 noderoles on 1000 nodes; nothing runs.",
+                "Changes 2 noderoles on 1000 nodes. Nothing runs.",
             ]
         );
-        assert_eq!(quiet(&found).as_deref(), Some("It restarts nothing and takes nothing away."));
+        assert_eq!(
+            quiet(&found).as_deref(),
+            Some("The change restarts nothing and removes nothing.")
+        );
         assert_eq!(
             quiet(&Consequences::default()).as_deref(),
-            Some("It restarts nothing, takes nothing away and destroys no data.")
+            Some("The change restarts nothing, removes nothing and destroys no data.")
         );
     }
 }

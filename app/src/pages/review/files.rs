@@ -21,7 +21,7 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
         Mark::Removed => ("removed", "−"),
         Mark::Changed => ("changed", "~"),
     };
-    let whole = [("The whole file before", file.old), ("The whole file after", file.new)];
+    let whole = [("Full file before", file.old), ("Full file after", file.new)];
     let whole = whole.into_iter().filter_map(|(which, hash)| {
         Some(view! { <a class="whole" href=places::script(hash?) target="_blank" rel="noopener">{which}</a> })
     });
@@ -29,11 +29,13 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     let body = match file.text {
         FileText::Lines { lines, cut } => text(&file.name, lines, cut),
         FileText::Binary { old, new } => {
-            let sizes: Vec<String> = [old, new].into_iter().flatten().map(|bytes| many(bytes, "byte")).collect();
-            view! { <span class="muted">"is no text: " {sizes.join(", then ")}</span> }.into_any()
+            let sizes: Vec<String> =
+                [old, new].into_iter().flatten().map(|bytes| many(bytes, "byte")).collect();
+            view! { <span class="muted">"binary file: " {sizes.join(", then ")}</span> }.into_any()
         }
         FileText::Left => {
-            view! { <span class="muted">"is not compared: there are too many files for a page"</span> }.into_any()
+            view! { <span class="muted">"not compared: too many files for one page"</span> }
+                .into_any()
         }
     };
     view! {
@@ -53,7 +55,7 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         view! {
             <p class="file-cut">
                 {icon(Icon::Warn)}
-                <span>"Not all of it is here: compared are its first " {FILE_LINES} " lines, and long lines are cut. Read the whole file."</span>
+                <span>"This comparison is incomplete: it covers the first " {FILE_LINES} " lines, and long lines are cut. Open the full file to read the rest."</span>
             </p>
         }
     });
@@ -63,7 +65,7 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
     let high: usize =
         lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
     let scrolls = (high > BOX.0).then(|| {
-        view! { <p class="muted">"The box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ": scroll in it to its end."</p> }
+        view! { <p class="muted">"This box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ". Scroll to its end."</p> }
     });
     let label = format!("Text of {name}");
     let open = lines.len() <= GLANCE;

@@ -57,7 +57,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
                 {move || match (closed.get(), gate_open.get()) {
                     (true, _) => view! { <span class="pill flat">"closed"</span> }.into_any(),
                     (false, true) => view! { <span class="pill" data-state="active">{icon(Icon::Check)} "open"</span> }.into_any(),
-                    (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "shut"</span> }.into_any(),
+                    (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "blocked"</span> }.into_any(),
                 }}
             </header>
             <ul class="checks">{move || rules()}</ul>
@@ -82,9 +82,9 @@ pub(super) fn is_closed(state: ReviewState) -> bool {
 fn rule(state: RuleState) -> impl IntoView {
     // Missing approvals are pending. All other violated rules require an action.
     let (class, shape, word) = match (state.holds, state.rule) {
-        (true, _) => ("ok", Icon::Check, "holds: "),
-        (false, Rule::Approvals) => ("wait", Icon::Todo, "waits: "),
-        (false, _) => ("no", Icon::Cross, "broken: "),
+        (true, _) => ("ok", Icon::Check, "passed: "),
+        (false, Rule::Approvals) => ("wait", Icon::Todo, "pending: "),
+        (false, _) => ("no", Icon::Cross, "failed: "),
     };
     let (said, who) = parted(&state.text);
     view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
@@ -109,35 +109,35 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         let newer = review.became.as_ref().and_then(|became| became.after);
         match (review.state, review.target) {
             (ReviewState::Committed, Some(target)) => view! {
-                <p>"It is target " <b>{target.0}</b> "."</p>
-                <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch it run"</a>
+                <p>"Committed as target " <b>{target.0}</b> "."</p>
+                <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch progress"</a>
             }
             .into_any(),
             (ReviewState::Replaced, _) => match newer {
                 Some(newer) => view! {
-                    <p>"It was planned anew on what is there now: verdicts on this one count for nothing."</p>
+                    <p>"Gantry planned this change again on the current target. Verdicts on this review no longer count."</p>
                     <a class="button primary wide" href=places::review(newer)>"Open review " {newer.0}</a>
                 }
                 .into_any(),
                 None => view! {
-                    <p>"Its proposal has a newer version, so verdicts on this one count for nothing. The board has what is newest."</p>
+                    <p>"The proposal has a newer version, so verdicts on this review no longer count. The board shows the newest version."</p>
                     <a class="button wide" href=board>"Open the board"</a>
                 }
                 .into_any(),
             },
             (ReviewState::SentBack, _) => view! {
-                <p>"Its base moved, and the same edits no longer make the same change: it is back with its authors."</p>
+                <p>"The base changed, and the same edits no longer make the same change. The review went back to its authors."</p>
                 <a class="button wide" href=board>"Open the board"</a>
             }
             .into_any(),
-            _ => view! { <p>"Its proposal was discarded."</p> }.into_any(),
+            _ => view! { <p>"The proposal was discarded."</p> }.into_any(),
         }
     };
     let text = begun.get_untracked();
     let kept = (!text.is_empty()).then(|| {
         view! {
             <div class="field">
-                <label for="begun">"What you had begun to write was not sent"</label>
+                <label for="begun">"Your unsent text"</label>
                 <textarea class="area" id="begun" readonly>{in_area(text)}</textarea>
             </div>
         }
@@ -163,15 +163,15 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
                     .map(|name| {
                         view! {
                             <div class="field">
-                                <label for="commit-name">"This can't be undone. Type " <b>{name.clone()}</b> " to commit it"</label>
-                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name) title=format!("{name}, letter by letter")/>
+                                <label for="commit-name">"This cannot be undone. Type " <b>{name.clone()}</b> " to commit"</label>
+                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name) title=format!("Type exactly: {name}")/>
                             </div>
                         }
                     })
             }}
             <label class="choice">
                 <input type="checkbox" name="cancel" value="true" disabled=off/>
-                <span><b>"End runs that it overtakes"</b> " " <small>"Of steps that it changes. Else they go on to their end; either way nothing of them is applied."</small></span>
+                <span><b>"Cancel running steps that this change replaces"</b> " " <small>"Otherwise they finish. Their results are discarded either way."</small></span>
             </label>
             <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
             <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
@@ -224,10 +224,10 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         mine.get().map(|verdict| {
             let said = match verdict.kind {
                 VerdictKind::Approve => "You approved this ",
-                VerdictKind::RequestChanges => "You asked for changes ",
+                VerdictKind::RequestChanges => "You requested changes ",
                 VerdictKind::Reject => "You rejected this ",
             };
-            view! { <p>{said} <Moment at=verdict.at/> ". Your last word counts."</p> }
+            view! { <p>{said} <Moment at=verdict.at/> ". Your newest verdict counts."</p> }
         })
     };
     view! {
@@ -235,7 +235,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT disabled=off placeholder="Why; may be left out to approve" on:input=move |event| begun.set(event_target_value(&event))>
+                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>
                     {in_area(reason)}
                 </textarea>
             </div>
@@ -258,7 +258,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     (false, true) => view! { {approve()} {signed()} }.into_any(),
                     (true, true) => view! {
                         {signed()}
-                        <p class="no-scripts muted">"Approvals of this change must be signed with a passkey, which needs scripts."</p>
+                        <p class="no-scripts muted">"Approvals of this change must be signed with a passkey, which requires JavaScript."</p>
                     }
                     .into_any(),
                     (true, false) => view! {
@@ -323,7 +323,7 @@ mod tests {
             parted("1 of 2 approvals. 1 more needed. Can act: bo"),
             ("1 of 2 approvals. 1 more needed.".into(), Some("Can act: bo".into()))
         );
-        assert_eq!(parted("Nobody objects"), ("Nobody objects".into(), None));
+        assert_eq!(parted("No objections"), ("No objections".into(), None));
     }
 
     #[test]

@@ -101,7 +101,11 @@ async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Reviews have numbers, and this is none.").into()
+    api::Problem::not_found(
+        "Review not found: the address must end with a review number, such as 12. \
+         Open the list of reviews.",
+    )
+    .into()
 }
 
 /// A tab, which is part of the address.
@@ -246,7 +250,7 @@ fn Loaded(
             <div class="stack">
                 <facts::Facts review/>
                 <div class="tabs-line">
-                    <nav class="tabs" aria-label="What to look at">
+                    <nav class="tabs" aria-label="Review sections">
                         {tabs.map(|which| tab_link(which, tab, review, discussion)).collect_view()}
                     </nav>
                     {opened::seen(marks, review.read_untracked().more > 0)}
@@ -274,7 +278,7 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
-            <span class="muted">{many(here, "document")} " on this page of " {here + review.more}</span>
+            <span class="muted">{many(here, "document")} " on this page, " {here + review.more} " in total"</span>
             <span class="grow"></span>
             {next.map(|next| view! { <a class="button small" href=next>"Next" {icon(Icon::Right)}</a> })}
         </nav>
@@ -295,16 +299,16 @@ fn note_look(id: SubmissionId) {
 fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
-        true => "It was planned anew since, and comes to exactly the same effect.".to_owned(),
-        false => format!("Different since: {}.", Changed::of(&since.difference, since.more)),
+        true => "Gantry planned the change again, and its effect is exactly the same.".to_owned(),
+        false => format!("Changed since then: {}.", Changed::of(&since.difference, since.more)),
     };
     let link = format!("{}?tab=since", places::review(id));
     Some(view! {
         <div class="notice" data-state="todo" role="status">
             {icon(Icon::Again)}
             <div>
-                <b>"You looked at " <a href=places::review(before)>"review " {before.0}</a> " of this change before"</b>
-                <p>{said} " " <a href=link data-noscroll>"What differs"</a></p>
+                <b>"You viewed " <a href=places::review(before)>"review " {before.0}</a> " of this change before"</b>
+                <p>{said} " " <a href=link data-noscroll>"Show the differences"</a></p>
             </div>
         </div>
     })
@@ -313,10 +317,10 @@ fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
 #[component]
 fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
     if since.difference.is_empty() {
-        return view! { <p class="card inside muted">"What it would bring about is the same as when you looked before."</p> }.into_any();
+        return view! { <p class="card inside muted">"The effect is the same as in the version that you viewed before."</p> }.into_any();
     }
     let more = (since.more > 0).then(|| {
-        view! { <p class="card inside muted">{many(since.more, "document")} " more: " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> " has them."</p> }
+        view! { <p class="card inside muted">"Not shown: " {many(since.more, "document")} ". See " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> "."</p> }
     });
     view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) talks=None/> {more} }
         .into_any()
@@ -370,9 +374,9 @@ fn tab_link(
         match which {
             // No count: the lines above the tabs contain it.
             Tab::Changes => "Changes".to_owned(),
-            Tab::Since => "Since your last look".to_owned(),
+            Tab::Since => "Since your last view".to_owned(),
             Tab::Graph => "Graph".to_owned(),
-            Tab::Effects => "Effects".to_owned(),
+            Tab::Effects => "Impact".to_owned(),
             Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),
             // A closed review has no open checks.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
@@ -421,7 +425,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 </h1>
             </div>
             <div class="buttons">
-                {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " alone"</span> })}
+                {move || review.read().node.clone().map(|node| view! { <span class="pill flat">"node " {node} " only"</span> })}
                 {move || risks()}
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
@@ -432,7 +436,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 {icon(Icon::Warn)}
                 <div>
                     <b>"Planned on an older state"</b>
-                    <p>"Something that it rests on changed since; the gate names it. When that was another commit, it is planned anew by itself in a moment; else an author submits it again on the board."</p>
+                    <p>"The base of this review changed, and the gate names the change. After another commit, Gantry plans the review again automatically. Otherwise an author must submit it again on the board."</p>
                 </div>
             </div>
         })}

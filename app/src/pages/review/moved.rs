@@ -30,14 +30,17 @@ fn link(id: SubmissionId) -> impl IntoView {
 fn gone(replanned: &Replanned) -> AnyView {
     match replanned.after {
         Some(after) => {
-            let said =
-                if replanned.same_effect { "with the same effect" } else { "with another effect" };
+            let said = if replanned.same_effect {
+                "with the same effect"
+            } else {
+                "with a different effect"
+            };
             view! {
                 <div class="notice" data-state="warn" role="status">
                     {icon(Icon::Again)}
                     <div>
-                        <b>"The base moved: planned anew as " {link(after)} ", " {said}</b>
-                        <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this one don't count there."</p>
+                        <b>"The base changed: planned again as " {link(after)} ", " {said}</b>
+                        <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this review do not count there."</p>
                     </div>
                 </div>
             }
@@ -47,7 +50,7 @@ fn gone(replanned: &Replanned) -> AnyView {
             <div class="notice refused" data-state="warn" role="status">
                 {icon(Icon::Warn)}
                 <div>
-                    <b>"The base moved: this is back with its authors"</b>
+                    <b>"The base changed: this review went back to its authors"</b>
                     {reasons(replanned)}
                 </div>
             </div>
@@ -71,26 +74,26 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
 /// The notice on the new review: whether its effect is the same.
 fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
     let dropped = (!replanned.dropped.is_empty())
-        .then(|| format!(" Verdicts that don't count here: {}.", replanned.dropped.join(", ")));
-    let what = if replanned.same_effect { "effect unchanged" } else { "its effect is another" };
+        .then(|| format!(" Verdicts that do not count here: {}.", replanned.dropped.join(", ")));
+    let what =
+        if replanned.same_effect { "the effect is the same" } else { "the effect is different" };
     let shift = replanned.shift;
     let differs = !shift.is_empty();
-    let risks = (!replanned.same_effect && !differs).then_some(
-        " The same values change; what that leads to is riskier or less risky than before: see the risks above.",
-    );
+    let risks = (!replanned.same_effect && !differs)
+        .then_some(" The same values change, but the risks are different. See the risks above.");
     view! {
         <div class="notice" data-state=if replanned.same_effect { "todo" } else { "warn" } role="status">
             {icon(Icon::Again)}
             <div>
-                <b>"The base moved: " {what}</b>
-                <p>"Planned anew from " {link(replanned.before)} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
+                <b>"The base changed: " {what}</b>
+                <p>"Planned again from " {link(replanned.before)} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>
             </div>
         </div>
         {differs.then(|| view! {
             <details class="card shift" open>
-                <summary>"What differs from " {format!("review {}", replanned.before.0)} {icon(Icon::Right)}</summary>
-                {side(review, "It was to be", shift.before)}
-                {side(review, "It is now", shift.after)}
+                <summary>"Differences from " {format!("review {}", replanned.before.0)} {icon(Icon::Right)}</summary>
+                {side(review, "Previous change", shift.before)}
+                {side(review, "Current change", shift.after)}
             </details>
         })}
     }
@@ -99,7 +102,7 @@ fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
 
 fn side(review: RwSignal<ReviewView>, title: &'static str, difference: Difference) -> AnyView {
     if difference.is_empty() {
-        return view! { <section class="inside"><h3>{title}</h3><p class="muted">"Nothing of the kind."</p></section> }
+        return view! { <section class="inside"><h3>{title}</h3><p class="muted">"None."</p></section> }
             .into_any();
     }
     view! { <section class="inside" aria-label=title><h3>{title}</h3><changes::Changes review difference talks=None/></section> }

@@ -103,18 +103,18 @@ impl Marks {
 
 /// `You have opened 3 of 12 cards`, next to the tabs. `is_part`: further pages have more cards.
 pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
-    let of = if is_part { "of this page" } else { "" };
+    let of = if is_part { "on this page" } else { "" };
     let said = move || {
         let (seen, all) = marks.seen();
         match all - seen {
-            0 => view! { "opened all " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }
+            0 => view! { "viewed all " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }
                 .into_any(),
             _ => {
-                view! { "opened " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }.into_any()
+                view! { "viewed " <b class="num">{seen}</b> " of " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }.into_any()
             }
         }
     };
-    let title = "How many of the cards below you have had open to their end, with every part in them, in this version or, where they are the same, in an earlier one";
+    let title = "A card counts as viewed once you scroll to its end with every section expanded. Views of the same card in an earlier version count, too.";
     view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{move || said()}</span> }
         .into_any()
 }
@@ -126,8 +126,8 @@ pub(super) fn open_all(marks: Marks) -> impl IntoView {
         seen < all
     };
     view! {
-        <small class="muted">"A card counts once you were at its end, with everything in it open."</small>
-        <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Open all"</button>
+        <small class="muted">"A card counts as viewed once you scroll to its end with every section expanded."</small>
+        <button class="button small scripted" type="button" hidden=move || !some_left() on:click=move |_| marks.all.set(true)>"Expand all cards"</button>
     }
     .into_any()
 }
@@ -146,10 +146,10 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     let anchors = card.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let word = move || match state.get() {
         (true, _) => {
-            view! { <span class="pill flat">{icon(Icon::Check)} "opened"</span> }.into_any()
+            view! { <span class="pill flat">{icon(Icon::Check)} "viewed"</span> }.into_any()
         }
         (false, true) => {
-            view! { <span class="pill" data-state="warn">"changed since you opened it"</span> }
+            view! { <span class="pill" data-state="warn">"changed since you viewed it"</span> }
                 .into_any()
         }
         (false, false) => ().into_any(),
@@ -160,7 +160,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
         <form class="unscripted" method="post" action=path hidden=move || state.get().0>
             <input type="hidden" name="submission" value=marks.submission.to_string()/>
             <input type="hidden" name="anchors" value=anchors/>
-            <button class="button small" type="submit">"Mark as opened"</button>
+            <button class="button small" type="submit">"Mark as viewed"</button>
         </form>
     }
     .into_any()

@@ -20,7 +20,7 @@ pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
                     view! { <ol class="stages">{stages}</ol> }.into_any()
                 }
                 Ok(None) => view! {
-                    <p class="inside muted">"It is told for the newest version of an open proposal only: on what is there now it would come out otherwise."</p>
+                    <p class="inside muted">"The plan report is available only for the newest version of an open proposal."</p>
                 }
                 .into_any(),
                 Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
@@ -28,9 +28,9 @@ pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
         })
     };
     view! {
-        <section class="card" aria-label="How this was planned">
+        <section class="card" aria-label="Plan report">
             <details>
-                <summary class="inside"><h2>"How this was planned"</h2> <span class="muted">"on what is there now, stage by stage"</span></summary>
+                <summary class="inside"><h2>"Plan report"</h2> <span class="muted">"on the current target, stage by stage"</span></summary>
                 <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition>
             </details>
         </section>
@@ -51,7 +51,7 @@ fn stage(found: StageReport) -> impl IntoView {
     let parts = [
         ("did", "blocked", Icon::Check, found.did),
         ("will do", "proposed", Icon::Plus, found.will_do),
-        ("waits on", "todo", Icon::Queued, found.waiting_on),
+        ("waiting on", "todo", Icon::Queued, found.waiting_on),
         ("blocked by", "error", Icon::Blocked, found.blocked_by),
     ];
     let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(
@@ -71,9 +71,9 @@ fn line(line: Line) -> impl IntoView {
     let edits: Vec<String> = line.edits.iter().map(ToString::to_string).collect();
     let more =
         if line.more_edits > 0 { format!(" and {} more", line.more_edits) } else { String::new() };
-    let edits = (!edits.is_empty()).then(|| format!(" · edit {}{more}", edits.join(", ")));
+    let edits = (!edits.is_empty()).then(|| format!(" · edits: {}{more}", edits.join(", ")));
     let about = line.about.len() + line.more;
-    let about = (about > 0).then(|| format!(" · about {about}"));
+    let about = (about > 0).then(|| format!(" · objects: {about}"));
     view! { <li>{line.what} " " <span class="muted">{line.evidence} {edits} {about}</span></li> }
         .into_any()
 }

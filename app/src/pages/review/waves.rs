@@ -21,17 +21,15 @@ pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
     };
     let more = move || match found.read().more_waves {
         0 => None,
-        n => {
-            Some(view! { <p class="pager">"and " {many(n, "wave")} " more, in the same way."</p> })
-        }
+        n => Some(view! { <p class="pager">"Not shown: " {many(n, "wave")} "."</p> }),
     };
     view! {
         <section class="card" aria-label="Waves">
             <header>
                 <h2>"Waves"</h2>
-                <span class="muted">"what runs together, as far as what it waits for, lanes and nodes allow"</span>
+                <span class="muted">"steps of a wave run together if their dependencies, concurrency groups and nodes allow it"</span>
             </header>
-            {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing has to run."</p> })}
+            {move || found.read().waves.is_empty().then(|| view! { <p class="inside muted">"Nothing runs."</p> })}
             <ol class="waves">{move || list()}</ol>
             {more}
         </section>
@@ -43,13 +41,15 @@ fn wave_line(wave: &Wave, most: usize) -> AnyView {
     let all = wave.runs + wave.instants;
     let share = (all * 100 / most).max(1);
     let title = match wave.number {
-        0 => "At once".to_owned(),
+        0 => "Immediately".to_owned(),
         n => format!("Wave {n}"),
     };
     let count = match (wave.runs, wave.instants) {
         (runs, 0) => many(runs, "run"),
-        (0, instants) => format!("{}, no run", many(instants, "noderole")),
-        (runs, instants) => format!("{}, then {instants} without one", many(runs, "run")),
+        (0, instants) => many(instants, "immediate step"),
+        (runs, instants) => {
+            format!("{}, then {}", many(runs, "run"), many(instants, "immediate step"))
+        }
     };
     view! {
         <li>
@@ -66,10 +66,10 @@ fn wave_line(wave: &Wave, most: usize) -> AnyView {
 
 fn group_line(group: &WaveGroup) -> AnyView {
     let pace = match group.at_once {
-        Some(1) => Some("one by one".to_owned()),
-        Some(n) if group.in_chunks => Some(format!("{n} at a time, the next when all have ended")),
+        Some(1) => Some("one at a time".to_owned()),
+        Some(n) if group.in_chunks => Some(format!("in batches of {n}")),
         Some(n) => Some(format!("{n} at a time")),
-        None if group.instant => Some("no run: holds at once".to_owned()),
+        None if group.instant => Some("immediate step".to_owned()),
         None => None,
     };
     // A noderole of a phantom node is bound in the deployment that the node represents.
@@ -82,7 +82,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
         more => format!("{names} and {more} more"),
     };
     let place = match group.is_whole() {
-        true => format!(" for {} as a whole", group.deployment),
+        true => format!(" for the whole deployment {}", group.deployment),
         false => format!(" in {} on {}", group.deployment, many(group.nodes, "node")),
     };
     view! {
@@ -108,17 +108,17 @@ fn waits(group: &WaveGroup) -> String {
         group.after.first.iter().take(4).map(|after| after.role.to_string()).collect();
     let more = group.after.count - waits.len();
     if more > 0 {
-        waits.push(format!("{} more", many(more, "role")));
+        waits.push(format!("{more} more"));
     }
     let queue = match group.queued {
         0 => None,
-        1 => Some("one waits for its node, which runs one at a time".to_owned()),
-        n => Some(format!("{n} wait for their node, which runs one at a time")),
+        1 => Some("1 waits for its node, which runs one step at a time".to_owned()),
+        n => Some(format!("{n} wait for their nodes, which run one step at a time")),
     };
     match (waits.is_empty(), queue) {
-        (true, None) => "waits for nothing of this change".into(),
+        (true, None) => "waits for nothing in this change".into(),
         (true, Some(queue)) => queue,
         (false, None) => format!("waits for {}", waits.join(", ")),
-        (false, Some(queue)) => format!("waits for {}; {queue}", waits.join(", ")),
+        (false, Some(queue)) => format!("waits for {} ({queue})", waits.join(", ")),
     }
 }

@@ -292,7 +292,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         (log.first.get() > 0).then(|| {
             view! {
                 <p class="note">
-                    {bytes(log.first.get())} " before this. "
+                    {bytes(log.first.get())} " of earlier output. "
                     <button class="button small needs-scripts" type="button" on:click=move |_| log.pull_earlier(look.view)>"Show earlier lines"</button>
                 </p>
             }
@@ -310,8 +310,8 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         })
     };
     let end = move || match (is_empty(), is_open.get()) {
-        (true, true) => view! { <p class="note">"Nothing yet."</p> }.into_any(),
-        (true, false) => view! { <p class="note">"It wrote nothing."</p> }.into_any(),
+        (true, true) => view! { <p class="note">"No output yet."</p> }.into_any(),
+        (true, false) => view! { <p class="note">"The run wrote no output."</p> }.into_any(),
         (false, _) => log.begun.get().map(|line| line_view(line, look)).into_any(),
     };
     view! {
@@ -385,7 +385,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
     });
     view! {
         <div class="log-tools">
-            <label class="unseen" for="log-search">"Search in the log"</label>
+            <label class="unseen" for="log-search">"Search the log"</label>
             <input
                 class="input needs-scripts"
                 id="log-search"
@@ -401,13 +401,13 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
                     }
                 }
             />
-            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous hit" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
-            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next hit" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
-            <Toggle on=search.any_case shape=Icon::Search word="Any case" hint="Find large and small letters alike"/>
+            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous match" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
+            <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next match" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
+            <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="Find upper-case and lower-case letters alike"/>
             <span class="muted" role="status">{move || search.said()}</span>
             <span class="grow"></span>
-            <Toggle on=look.follow shape=Icon::End word="Follow" hint="Stay at the end as lines come"/>
-            <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Break long lines"/>
+            <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
+            <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
             <a class="button small" href=places::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
         </div>
     }

@@ -167,7 +167,7 @@ impl Search {
         match (self.here.get().and_then(|at| Some((at, hits.get(at)?))), hits.len()) {
             (Some((at, hit)), n) => format!("{} of {n}{so_far}, line {}", at + 1, hit.line),
             (None, 0) if self.busy.get() => format!("searching{so_far}"),
-            (None, 0) => format!("not in this log{so_far}"),
+            (None, 0) => format!("no matches{so_far}"),
             (None, n) => format!("{}{so_far}", many(n, "line")),
         }
     }

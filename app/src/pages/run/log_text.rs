@@ -147,7 +147,11 @@ mod tests {
         assert_eq!(cutter.begun().unwrap().text.as_ref(), "tw");
         let lines = cutter.take(&part(&[(6, "o\n"), (8, "\nthree")], true));
         assert_eq!(texts(&lines), ["two", "", "three"]);
-        assert_eq!((lines[0].offset, lines[0].at), (4, At(0)), "a line is of when it began");
+        assert_eq!(
+            (lines[0].offset, lines[0].at),
+            (4, At(0)),
+            "a line has the time of its first byte"
+        );
         assert_eq!(lines[2].offset, 9);
         assert!(cutter.begun().is_none());
     }
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!(
             texts(&cutter.take(&part(&[(8, "e\n")], false))),
             ["e"],
-            "and the next piece is whole"
+            "the next piece is complete"
         );
     }
 

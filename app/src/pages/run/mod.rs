@@ -48,7 +48,10 @@ async fn by_text(id: String) -> Answer<(RunView, LogPart)> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("Runs have numbers, and this is none.").into()
+    api::Problem::not_found(
+        "Run not found: the address must end with a run number, such as 12. Open the list of runs.",
+    )
+    .into()
 }
 
 fn is_open(state: RunState) -> bool {
@@ -86,7 +89,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
         <Head feed open/>
         <ProblemNotice problem=feed.problem()/>
         <Same of=move |_: Typed| vec![api::calls::run_log(id)]/>
-        {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Why it failed">{error}</pre> })}
+        {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Error">{error}</pre> })}
         <div class="columns run">
             <div class="stack">
                 <LogView log is_open=open/>
@@ -118,7 +121,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
             view! {
                 <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || why_not.read().is_some() title=move || why_not.get() on:click=dialog.on_click()>
                     {icon(Icon::Cancelled)}
-                    "Cancel"
+                    "Cancel run"
                 </button>
             }
         })
@@ -141,13 +144,13 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
             <ActionForm action=cancel attr:class="form">
                 <input type="hidden" name="run" value=id/>
                 <div class="body">
-                    <p>"What it started on the node is ended. The step becomes ERROR and can be retried; what it did until now stays done."</p>
+                    <p>"The worker stops everything that the run started on the node. The step becomes ERROR, and you can retry it. Changes on the node remain."</p>
                     <ProblemNotice problem=problem_of(cancel)/>
                     <Same of=move |_: Typed| vec![api::calls::cancel_run(run.read().run.id)]/>
                 </div>
                 <div class="foot">
-                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Let it run"</button>
-                    <button class="button danger" type="submit" disabled=move || cancel.pending().get()>"Cancel the run"</button>
+                    <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Keep it running"</button>
+                    <button class="button danger" type="submit" disabled=move || cancel.pending().get()>"Cancel run"</button>
                 </div>
             </ActionForm>
         </Dialog>
@@ -172,17 +175,17 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         ];
         if let Some(started) = run.started {
             facts.push(line(
-                "Waited",
+                "Wait time",
                 view! { <Span from=run.queued to=Some(started)/> }.into_any(),
             ));
-            facts.push(line("Took", view! { <Span from=started to=run.ended/> }.into_any()));
+            facts.push(line("Duration", view! { <Span from=started to=run.ended/> }.into_any()));
         }
         facts.extend(
             run.worker
                 .clone()
                 .map(|worker| line("Worker", view! { <code>{worker}</code> }.into_any())),
         );
-        facts.extend(run.cause.clone().map(|cause| line("Because", cause.into_any())));
+        facts.extend(run.cause.clone().map(|cause| line("Cause", cause.into_any())));
         let rests_on = view
             .submission
             .map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
@@ -194,7 +197,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
                 })
                 .map(IntoAny::into_any),
         );
-        facts.push(line("Rests on", rests_on.unwrap_or_else(|| "genesis".into_any())));
+        facts.push(line("Origin", rests_on.unwrap_or_else(|| "genesis".into_any())));
         facts.collect_view()
     };
     view! {
@@ -206,7 +209,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     .into_any()
 }
 
-const GONE: &str = "What it handed back is not kept any more: of each step the newest ten results are, until its node is gone.";
+const GONE: &str = "The result is no longer stored. Gantry stores the newest ten results of each step until its node is gone.";
 
 /// The input, the result and the difference.
 #[component]
@@ -223,15 +226,15 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     view! {
         <section class="card" aria-label="Data">
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} "Wall" <span class="muted">"what it added to what it was told"</span></summary>
-                <div class="inside">{move || or_none(wall.get(), "None: only a run that succeeded leaves one.")}</div>
+                <summary>{icon(Icon::Right)} "Output" <span class="muted">"values that the run added to its input"</span></summary>
+                <div class="inside">{move || or_none(wall.get(), "No output: only a successful run has one.")}</div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Result" <span class="muted">"what it handed back, however it ended"</span></summary>
-                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { GONE } else { "It handed nothing back." })}</div>
+                <summary>{icon(Icon::Right)} "Result" <span class="muted">"values that the run returned, even if it failed"</span></summary>
+                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { GONE } else { "The run returned no result." })}</div>
             </details>
             <details class="fold">
-                <summary>{icon(Icon::Right)} "Input" <span class="muted">"what it was told, with sources"</span></summary>
+                <summary>{icon(Icon::Right)} "Input" <span class="muted">"values with their sources"</span></summary>
                 {move || view! { <ProvenanceTable values=provenance.get() all=run.read().values place=places::run_values(id)/> }}
             </details>
             <details class="fold">
@@ -264,9 +267,9 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
         places::runs_of(deployment, Some(fqdn.as_str()).filter(|fqdn| has_page(fqdn)), role)
     });
     view! {
-        <section class="card" aria-label="Attempts at this step">
+        <section class="card" aria-label="Runs of this step">
             <header>
-                <h2>"Attempts"</h2>
+                <h2>"Runs of this step"</h2>
                 <span class="muted grow">{move || counted(attempts.read().len())}</span>
                 <a href=all>"All runs"</a>
             </header>

@@ -44,14 +44,14 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
     view! {
         <ProblemNotice problem=feed.problem()/>
         <Notices feed/>
-        <section class="card" aria-label="Who I am">
+        <section class="card" aria-label="Account">
             <header><h2>{move || person.read().name.clone()}</h2></header>
             <div class="inside">
                 <dl class="facts">
-                    <dt>"May"</dt>
+                    <dt>"Permissions"</dt>
                     <dd>{move || in_words(&person.read().grants)}</dd>
                     <dt>"Password"</dt>
-                    <dd>{move || if person.read().password { "set" } else { "none yet: you come in by one-time links" }}</dd>
+                    <dd>{move || if person.read().password { "set" } else { "none: you sign in with one-time links" }}</dd>
                 </dl>
             </div>
         </section>
@@ -73,7 +73,7 @@ fn Notices(feed: Feed<Own>) -> impl IntoView {
     let notices = Memo::new(move |_| own.read().0.notices.clone());
     let shown = move || {
         let line = |notice: api::people::AccessNotice| {
-            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " made, " <Moment at=notice.at/> ". If that was not you, tell another admin."</p> }
+            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " created, " <Moment at=notice.at/> ". If that was not you, tell another admin."</p> }
         };
         let notices = notices.get();
         (!notices.is_empty()).then(|| {
@@ -113,18 +113,18 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     let needed = Memo::new(move |_| own.read().0.password_needed);
     let first = move || {
         needed.get().then(|| {
-            view! { <div class="notice" role="status"><p>"Set a password first. An admin made the link that brought you here, so this session may do nothing else before."</p></div> }
+            view! { <div class="notice" role="status"><p>"Set a password first. An admin created your sign-in link, so you can do nothing else in this session until then."</p></div> }
         })
     };
     let welcome = move || {
         (asked && !is_set.get() && !needed.get()).then(|| {
-            view! { <div class="notice" role="status"><p>"You are in. Set a password now: the link that brought you here works only once."</p></div> }
+            view! { <div class="notice" role="status"><p>"You are signed in. Set a password now, because your sign-in link works only once."</p></div> }
         })
     };
     let old = move || {
         asks_old.get().then(|| view! {
             <div class="field">
-                <label for="old">"The password now"</label>
+                <label for="old">"Current password"</label>
                 <input class="input" id="old" name="old" type="password" required autocomplete="current-password"/>
             </div>
         })
@@ -135,10 +135,10 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
             <div class="field">
                 <label for="new">"New password"</label>
                 <input class="input" id="new" name="new" type="password" required minlength=limits::PASSWORD_LEAST maxlength=limits::PASSWORD_MOST autocomplete="new-password"/>
-                <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters, of whatever kind. Several words are easy to remember."</span>
+                <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters. Several words are easy to remember."</span>
             </div>
             <div class="field">
-                <label for="again">"The same again"</label>
+                <label for="again">"Repeat password"</label>
                 <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
             </div>
             <ProblemNotice problem=problem_of(set)/>
@@ -148,7 +148,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     });
     view! {
         <section class="card" aria-label="Password" id="password">
-            <header><h2>{move || if is_set.get() { "Change the password" } else { "Set a password" }}</h2></header>
+            <header><h2>{move || if is_set.get() { "Change password" } else { "Set password" }}</h2></header>
             <div class="inside">
                 {first}
                 {welcome}
@@ -157,7 +157,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
                     {fields}
                     {done}
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set the password"</button>
+                        <button class="button primary" type="submit" disabled=move || set.pending().get()>"Set password"</button>
                     </div>
                 </ActionForm>
             </div>
@@ -187,7 +187,7 @@ fn FactorCard(feed: Feed<Own>) -> impl IntoView {
     };
     let hint = move || match (state.get().any(), state.get().demanded) {
         (true, _) => "Gantry asks for it each time you sign in.",
-        (false, true) => "The policy demands a second factor of everyone.",
+        (false, true) => "The policy requires a second factor for everyone.",
         (false, false) => "Protects your account if someone learns your password.",
     };
     view! {
@@ -232,19 +232,19 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
     let sessions = Memo::new(move |_| own.read().0.sessions.clone());
     let one = move |session: SessionView| {
         let agent =
-            if session.agent.is_empty() { "an unnamed client".to_owned() } else { session.agent };
-        let label = format!("End the session of {agent}");
+            if session.agent.is_empty() { "an unknown client".to_owned() } else { session.agent };
+        let label = format!("End session of {agent}");
         view! {
             <tr>
-                <td>{agent} {session.this.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this one"</span> })}</td>
-                <td data-label="From" class="muted">{session.address}</td>
-                <td data-label="Since"><Moment at=session.since/></td>
+                <td>{agent} {session.this.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
+                <td data-label="Address" class="muted">{session.address}</td>
+                <td data-label="Started"><Moment at=session.since/></td>
                 <td data-label="Last used"><Moment at=session.seen/></td>
-                <td data-label="End">
+                <td data-label="Actions">
                     {(!session.this).then(|| view! {
                         <ActionForm action=end>
                             <input type="hidden" name="session" value=session.id.to_string()/>
-                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "End"</button>
+                            <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "End session"</button>
                         </ActionForm>
                     })}
                 </td>
@@ -253,15 +253,15 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
     };
     view! {
         <section class="card" aria-label="Sessions">
-            <header><h2>"Where I am signed in"</h2></header>
+            <header><h2>"Sessions"</h2></header>
             <table class="table folds">
                 <thead>
                     <tr>
                         <th scope="col">"Client"</th>
-                        <th scope="col">"From"</th>
-                        <th scope="col">"Since"</th>
+                        <th scope="col">"Address"</th>
+                        <th scope="col">"Started"</th>
                         <th scope="col">"Last used"</th>
-                        <th scope="col">"End"</th>
+                        <th scope="col">"Actions"</th>
                     </tr>
                 </thead>
                 <tbody>{move || sessions.get().into_iter().map(one).collect_view()}</tbody>
@@ -275,7 +275,7 @@ fn Sessions(feed: Feed<Own>) -> impl IntoView {
                     each.chain([api::calls::end_other_sessions()]).collect::<Vec<_>>()
                 }/>
                 <ActionForm action=end_others>
-                    <button class="button" type="submit" disabled=move || end_others.pending().get()>{icon(Icon::Leave)} "End all others"</button>
+                    <button class="button" type="submit" disabled=move || end_others.pending().get()>{icon(Icon::Leave)} "End all other sessions"</button>
                 </ActionForm>
             </div>
         </section>

@@ -43,7 +43,7 @@ fn Sections() -> impl IntoView {
 /// Describes grants in words.
 fn in_words(grants: &[Grant]) -> String {
     if grants.is_empty() {
-        return "nothing, not even look".into();
+        return "none".into();
     }
     let word = |grant: &Grant| match &grant.deployment {
         None => grant.permission.clone(),
@@ -63,8 +63,8 @@ fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}
                 <div>
-                    <b>"May do nothing yet, not even look"</b>
-                    <p>"It takes a permission to see anything here: give one under " <a href=there>"What they may"</a> "."</p>
+                    <b>"No permissions yet"</b>
+                    <p>"This account cannot see anything. Grant a permission under " <a href=there>"Permissions"</a> "."</p>
                 </div>
             </div>
         }
@@ -107,10 +107,14 @@ fn GrantFields(
     let said = inside.collect::<Vec<String>>().join("\n");
     let inside = refused.as_ref().map_or(said, |refused| refused.typed_or("inside", ""));
     let choices = [
-        ("viewer", "viewer", "looks at everything but secrets"),
-        ("operator", "operator", "proposes, commits what is approved, retries, holds"),
-        ("reviewer", "reviewer", "judges what others propose"),
-        ("admin", "admin", "decides who may come in and do what"),
+        ("viewer", "viewer", "reads everything except secrets"),
+        (
+            "operator",
+            "operator",
+            "proposes changes, commits approved reviews, retries steps, puts deployments on hold",
+        ),
+        ("reviewer", "reviewer", "gives verdicts on reviews of other people"),
+        ("admin", "admin", "manages accounts and permissions"),
     ];
     let shown =
         choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
@@ -126,16 +130,16 @@ fn GrantFields(
     };
     let area = format!("{id}-inside");
     let inside_hint = match service {
-        true => "One in each line: viewer or operator, then the deployment.",
-        false => "One in each line: viewer, operator or reviewer, then the deployment.",
+        true => "One per line: viewer or operator, then the deployment.",
+        false => "One per line: viewer, operator or reviewer, then the deployment.",
     };
     view! {
         <fieldset class="field">
-            <legend>"Everywhere"</legend>
+            <legend>"In all deployments"</legend>
             <ul class="choices">{shown.map(one).collect_view()}</ul>
         </fieldset>
         <div class="field">
-            <label for=area.clone()>"In single deployments, and in all below them"</label>
+            <label for=area.clone()>"In single deployments and the deployments below them"</label>
             <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{in_area(inside)}</textarea>
             <span class="hint">{inside_hint}</span>
         </div>
@@ -153,7 +157,7 @@ mod tests {
             permission: permission.into(),
             deployment: deployment.map(str::to_owned),
         };
-        assert_eq!(in_words(&[]), "nothing, not even look");
+        assert_eq!(in_words(&[]), "none");
         assert_eq!(
             in_words(&[grant("viewer", None), grant("operator", Some("web"))]),
             "viewer, operator in web"

@@ -89,7 +89,7 @@ pub(super) fn Passkeys(
     let hint = move || {
         let waiting = passkeys.read().iter().any(|passkey| !passkey.confirmed);
         waiting.then_some(match (own, may_confirm.get()) {
-            (true, true) => "A passkey that is not confirmed does not count for signed verdicts. Confirm it with another passkey of yours.",
+            (true, true) => "A passkey that is not confirmed does not count for signed verdicts. Confirm it with your other passkey.",
             (true, false) => "A passkey that is not confirmed does not count for signed verdicts. Read its fingerprint to an admin, who confirms it.",
             (false, _) => "Compare the fingerprint with the person before you confirm a passkey. You sign the confirmation with your own passkey.",
         })
@@ -159,7 +159,7 @@ pub(crate) fn Register(changed: Callback<()>) -> impl IntoView {
                 <button class="button" type="submit" disabled=move || busy.get()>"Register a passkey"</button>
             </div>
         </form>
-        <p class="no-scripts muted">"Passkeys need scripts. Turn them on in your browser to register a passkey."</p>
+        <p class="no-scripts muted">"Passkeys need JavaScript. Turn it on in your browser to register a passkey."</p>
     }
     .into_any()
 }

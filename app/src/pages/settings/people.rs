@@ -30,9 +30,9 @@ pub fn Services() -> impl IntoView {
 
 columns_of!(Part {
     Name "name" "Name",
-    May "may" "May",
-    ComesIn "comes_in" "Comes in",
-    Seen "seen" "Last here",
+    May "may" "Permissions",
+    ComesIn "comes_in" "Signs in with",
+    Seen "seen" "Last seen",
 });
 
 /// The accounts of one kind.
@@ -58,8 +58,8 @@ impl ListPage for AllAccounts {
     const PLACE: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
-        Field::choice("disabled", "Which", "disabled is", || {
-            vec![("false", "may come in"), ("true", "disabled")]
+        Field::choice("disabled", "State", "disabled is", || {
+            vec![("false", "enabled"), ("true", "disabled")]
         }),
     ];
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
@@ -100,7 +100,7 @@ impl ListPage for AllAccounts {
     }
 
     fn none(self) -> AnyView {
-        view! { <Empty icon=Icon::Person title="Nobody yet"><p>"Add the first one below."</p></Empty> }.into_any()
+        view! { <Empty icon=Icon::Person title="No accounts yet"><p>"Add the first one below."</p></Empty> }.into_any()
     }
 
     fn row(self, person: Memo<PersonView>, with: With<Self>) -> AnyView {
@@ -109,9 +109,9 @@ impl ListPage for AllAccounts {
                 view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }
                     .into_any()
             }
-            person if person.kind == AccountKind::Service => "by tokens".into_any(),
-            person if person.password => "by a password".into_any(),
-            _ => "by a link".into_any(),
+            person if person.kind == AccountKind::Service => "tokens".into_any(),
+            person if person.password => "password".into_any(),
+            _ => "one-time link".into_any(),
         };
         let seen = move || match person.read().seen {
             Some(at) => view! { <Moment at/> }.into_any(),
@@ -159,11 +159,13 @@ fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) ->
     let (title, about) = match service {
         true => (
             "Add a service account",
-            "A program comes in by tokens alone, which you make on its page. It never reviews.",
+            "An API client authenticates with tokens, which you create on the account's page. It \
+             cannot review changes.",
         ),
         false => (
             "Add a person",
-            "They come in by a link that you hand them; it works once, for a day, and asks them to set a password.",
+            "You send the person a one-time link, which is valid for one day. The person then sets a \
+             password.",
         ),
     };
     let shown = move || {
@@ -171,14 +173,14 @@ fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) ->
         let page = places::person(made.id);
         let nothing = may_nothing(&grants, format!("{page}#{MAY}"));
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
-        Some(view! { {link} {nothing} <p><a href=page>"To the new account"</a></p> })
+        Some(view! { {link} {nothing} <p><a href=page>"Open the new account"</a></p> })
     };
     let fields = anew(add, move |refused| {
         view! {
             <div class="field">
                 <label for="person-name">"Name"</label>
                 <input class="input" id="person-name" name="name" required maxlength="96" autocomplete="off" spellcheck="false" placeholder=if service { "nightly-backup" } else { "ada" } value=refused.typed("name")/>
-                <span class="hint">"Lower case letters, digits, '.', '_', '@' and '-'. It stays theirs for ever."</span>
+                <span class="hint">"Lower-case letters, digits, '.', '_', '@' and '-'. The name cannot be changed later."</span>
             </div>
             <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
             <ProblemNotice problem=problem_of(add)/>
@@ -195,9 +197,9 @@ fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) ->
                     <input type="hidden" name="kind" value=kind.as_str()/>
                     {fields}
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add"</button>
+                        <button class="button primary" type="submit" disabled=move || add.pending().get()>{icon(Icon::Plus)} "Add account"</button>
                     </div>
-                    <noscript><p class="muted">"Without scripts the link can't be shown here: ask POST /api/v1/people, or make a new one by POST /api/v1/people/ID/link."</p></noscript>
+                    <noscript><p class="muted">"Without JavaScript, the link cannot be shown here. Use POST /api/v1/people, or create a new link with POST /api/v1/people/ID/link."</p></noscript>
                     {shown}
                 </ActionForm>
             </div>

@@ -43,7 +43,7 @@ async fn by_text(id: String) -> Answer<Found> {
 fn missing() -> Failure {
     #[cfg(feature = "ssr")]
     crate::respond::status(404);
-    api::Problem::not_found("There is no such person. The list has all of them.").into()
+    api::Problem::not_found("This account does not exist. Select an account in the list.").into()
 }
 
 /// A link that is shown only once.
@@ -54,7 +54,7 @@ pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
     Effect::new(move |_| origin.set(window().location().origin().unwrap_or_default()));
     view! {
         <div class="notice" role="status">
-            <p>"Hand it over now, by a way that nobody else reads: it is shown this once, works once, and holds for " {hours} "."</p>
+            <p>"Send this link to the person now, over a private channel. It is shown only once, works once, and is valid for " {hours} "."</p>
             <pre class="data" tabindex="0" role="group" aria-label="Link">{move || origin.get()}{link}</pre>
         </div>
     }
@@ -71,11 +71,15 @@ fn Shown(first: Found) -> impl IntoView {
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
     let passkeys = Signal::derive(move || found.read().0.passkeys.clone());
-    let state = move || {
-        match person.read().disabled {
-        true => view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }.into_any(),
-        false => view! { <span class="pill" data-state="active">{icon(Icon::Active)} "may come in"</span> }.into_any(),
-    }
+    let state = move || match person.read().disabled {
+        true => {
+            view! { <span class="pill" data-state="error">{icon(Icon::Dead)} "disabled"</span> }
+                .into_any()
+        }
+        false => {
+            view! { <span class="pill" data-state="active">{icon(Icon::Active)} "enabled"</span> }
+                .into_any()
+        }
     };
     view! {
         <Title text=name.clone()/>
@@ -87,9 +91,9 @@ fn Shown(first: Found) -> impl IntoView {
                 <dl class="facts">
                     <dt>"State"</dt>
                     <dd>{state}</dd>
-                    <dt>"May"</dt>
+                    <dt>"Permissions"</dt>
                     <dd>{move || in_words(&person.read().grants)}</dd>
-                    <dt>"Known since"</dt>
+                    <dt>"Created"</dt>
                     <dd><Moment at=person.read_untracked().created/></dd>
                 </dl>
                 <Ways id service person feed/>
@@ -118,9 +122,9 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
     when_done(reset, move |()| feed.now());
     let last = last_of(link);
     let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
-    let word = move || if person.read().disabled { "Let them in again" } else { "Disable" };
+    let word = move || if person.read().disabled { "Enable account" } else { "Disable account" };
     view! {
-        <p class="muted">"Who is disabled is out with the next request: sessions end, links are void, tokens are taken back for good, approvals count no more."</p>
+        <p class="muted">"Disabling takes effect on the next request. Sessions end, links and tokens are revoked permanently, and approvals no longer count."</p>
         <div class="buttons">
             <ActionForm action=disable>
                 <input type="hidden" name="person" value=id.to_string()/>
@@ -130,7 +134,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
             {(!service).then(|| view! {
                 <ActionForm action=link attr:class="needs-scripts">
                     <input type="hidden" name="person" value=id.to_string()/>
-                    <button class="button" type="submit" disabled=move || link.pending().get()>"New one-time link"</button>
+                    <button class="button" type="submit" disabled=move || link.pending().get()>"Create one-time link"</button>
                 </ActionForm>
                 <ActionForm action=reset>
                     <input type="hidden" name="person" value=id.to_string()/>
@@ -142,7 +146,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
             <p class="muted">"A reset removes the authenticator app, revokes all passkeys and ends all sessions."</p>
         })}
         {(!service).then(|| view! {
-            <p class="no-scripts muted">"Without scripts a new link can’t be shown here, so none is made: ask POST /api/v1/people/ID/link."</p>
+            <p class="no-scripts muted">"To create a link without JavaScript, use POST /api/v1/people/ID/link."</p>
         })}
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
@@ -223,7 +227,7 @@ fn changed(change: &AccessChangeView) -> String {
         ("granted", None) => format!("{permission} granted"),
         ("granted", Some(deployment)) => format!("{permission} granted in {deployment}"),
         ("enabled", _) => "account enabled".to_owned(),
-        ("link", _) => "sign-in link made".to_owned(),
+        ("link", _) => "sign-in link created".to_owned(),
         ("reset", _) => "password set with a sign-in link".to_owned(),
         ("factor_removed", _) => "second factor removed".to_owned(),
         (other, _) => other.to_owned(),
@@ -241,10 +245,10 @@ fn Grants(
     when_done(change, move |_| feed.now());
     let grants = Memo::new(move |_| person.read().grants.clone());
     view! {
-        <section class="card" id=MAY aria-label="What they may">
-            <header><h2>"What they may"</h2></header>
+        <section class="card" id=MAY aria-label="Permissions">
+            <header><h2>"Permissions"</h2></header>
             <div class="inside">
-                <p class="muted">"Who becomes a reviewer or an admin is signed out everywhere and comes in anew. What is taken away is gone with the next request."</p>
+                <p class="muted">"A new reviewer or admin is signed out everywhere and must sign in again. A revoked permission ends with the next request."</p>
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="person" value=id.to_string()/>
                     <input type="hidden" name="version" value=move || person.read().version.to_string()/>
@@ -255,7 +259,7 @@ fn Grants(
                         vec![api::calls::change_grants(id, person.read().version, &grants)]
                     }/>
                     <div class="buttons">
-                        <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change"</button>
+                        <button class="button primary" type="submit" disabled=move || change.pending().get()>"Change permissions"</button>
                     </div>
                 </ActionForm>
             </div>

@@ -73,7 +73,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
             <table class="table">
                 <thead>
                     <tr>
-                        <th scope="col">"Which change"</th>
+                        <th scope="col">"Change"</th>
                         <th scope="col" class="number">"Approvals"</th>
                     </tr>
                 </thead>
@@ -82,14 +82,14 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
             <table class="table">
                 <thead>
                     <tr>
-                        <th scope="col">"Passkeys and sign-in"</th>
-                        <th scope="col">"Which"</th>
+                        <th scope="col">"Rule"</th>
+                        <th scope="col">"Applies to"</th>
                     </tr>
                 </thead>
                 <tbody>{move || found.with(|(view, page)| demands(&view.policy, page))}</tbody>
             </table>
             <div class="inside">
-                <p>"Where several of these are so, the highest number counts. Approvals are those of reviewers who wrote nothing of the change; a new version of it needs them anew."</p>
+                <p>"If several rows apply, the highest number counts. Only approvals of reviewers who are not authors of the change count. A new version needs new approvals."</p>
                 <p class="muted">{origin}</p>
                 <Same of=move |_: Typed| vec![calls::policy()]/>
             </div>
@@ -105,13 +105,13 @@ fn lines(policy: &Policy) -> impl IntoView + use<> {
         let own = policy.by_risk.get(&risk).copied();
         let needed = policy.approvals_for(&[risk].into());
         let says = match own {
-            Some(own) if own < needed => format!("{own} asked for; every change needs {needed}"),
+            Some(own) if own < needed => format!("set to {own}, but every change needs {needed}"),
             Some(_) => String::new(),
-            None => "as every change".to_owned(),
+            None => "same as every change".to_owned(),
         };
         view! { <tr><td>{words}</td> <td class="number"><small class="muted">{says}</small> " " <b>{needed}</b></td></tr> }
     });
-    let cooling = view! { <tr><td>"Cooling period after an admin gives a reviewer access"</td> <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td></tr> };
+    let cooling = view! { <tr><td>"Cooling period after an admin grants access to a reviewer"</td> <td class="number"><b>{many(policy.cooling_hours, "hour")}</b></td></tr> };
     view! { {every} {of_risk.collect_view()} {cooling} }
 }
 
@@ -126,7 +126,7 @@ fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
         [] => "none".to_owned(),
         rules => rules.join(", "),
     };
-    let factor = if policy.second_factor { "everyone" } else { "nobody" };
+    let factor = if policy.second_factor { "everyone" } else { "no one" };
     view! {
         <tr><td>"Approvals signed with a passkey"</td> <td><b>{signed}</b></td></tr>
         <tr><td>"Second factor at sign-in"</td> <td><b>{factor}</b></td></tr>
@@ -139,17 +139,17 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
     let needs = move || found.read().0.policy.approvals;
     view! {
         <section class="card" aria-labelledby="another-title">
-            <header><h2 id="another-title">"Another policy"</h2></header>
+            <header><h2 id="another-title">"Change the policy"</h2></header>
             <div class="inside">
-                <p>"A policy changes by a proposal that somebody else approves. It can be a part of the proposal on any deployment, and not of one on a single node."</p>
+                <p>"To change the policy, add the new one to a proposal on any deployment. A proposal on a single node cannot contain it."</p>
                 <ul class="whys">
-                    <li>{icon(Icon::Right)} <span>"It passes under the policy that it replaces and under itself: at least " <b class="num">{needs}</b> " approvals, or what the new one asks for, if that is more."</span></li>
-                    <li>{icon(Icon::Right)} <span>"It holds everywhere, so who submits, approves or commits it has that permission in every deployment."</span></li>
-                    <li>{icon(Icon::Right)} <span>"Once it is committed, every review that is open then was made under the old one: it has to be submitted again."</span></li>
+                    <li>{icon(Icon::Right)} <span>"The change must pass the old and the new policy. The number of approvals is at least " <b class="num">{needs}</b> ", or the number in the new policy if that is higher."</span></li>
+                    <li>{icon(Icon::Right)} <span>"The policy applies everywhere, so you need permissions in every deployment to submit, approve or commit it."</span></li>
+                    <li>{icon(Icon::Right)} <span>"After the commit, all open reviews must be submitted again, because they were made under the old policy."</span></li>
                 </ul>
                 {match may_propose {
                     true => view! { <Proposing found/> }.into_any(),
-                    false => view! { <p class="muted">"To propose another one takes the permission " {OPERATOR} " in every deployment; an admin can give it."</p> }.into_any(),
+                    false => view! { <p class="muted">"To propose a new policy, you need the permission " {OPERATOR} " in every deployment. An admin can grant it."</p> }.into_any(),
                 }}
             </div>
         </section>
@@ -174,14 +174,14 @@ fn Proposing(found: RwSignal<Both>) -> impl IntoView {
     view! {
         <ActionForm action=propose attr:class="form">
             <div class="field">
-                <label for="policy-deployment">"On the proposal of"</label>
+                <label for="policy-deployment">"Deployment"</label>
                 <DeploymentField id="policy-deployment" value=chosen typed=Callback::new(move |text| chosen.set(text)) first/>
-                <span class="hint">"Any deployment, by its name. It is opened where there is none. Its board says what the new policy comes to before it is put in."</span>
+                <span class="hint">"If the deployment has no open proposal, Gantry opens one. Its board previews the impact of the new policy."</span>
             </div>
             <ProblemNotice problem=problem_of(propose)/>
             <Same of=same/>
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose another policy"</button>
+                <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose a new policy"</button>
             </div>
         </ActionForm>
     }

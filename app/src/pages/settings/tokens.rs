@@ -25,19 +25,20 @@ pub(super) fn Tokens(
 ) -> impl IntoView {
     let revoke = ServerAction::<RevokeToken>::new();
     when_done(revoke, move |()| changed.run(()));
-    let none = move || tokens.read().is_empty().then(|| view! { <p class="muted">"None."</p> });
+    let none =
+        move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> });
     // The list has its maximum length, so older invalid tokens may be missing.
     let older = move || {
         let is_full = tokens.read().len() >= limits::TOKENS_TOLD;
-        is_full.then(|| view! { <p class="muted">"Of those that let nobody in, only the newest are shown."</p> })
+        is_full.then(|| view! { <p class="muted">"Only the newest invalid tokens are shown."</p> })
     };
     view! {
         <section class="card" aria-label="Tokens">
             <header><h2>"Tokens"</h2></header>
             <div class="inside">
                 <p class="muted">
-                    "By a token a program does what its account may, within the token's own bounds. It never reviews, makes no other tokens and changes no people. \
-                     It is sent as " <code>"Authorization: Bearer gantry_…"</code> "."
+                    "With a token, an API client uses the account's permissions, within the token's own limits. It cannot review changes, create tokens or change accounts. \
+                     Send the token as " <code>"Authorization: Bearer gantry_…"</code> "."
                 </p>
                 {none}
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
@@ -56,10 +57,15 @@ pub(super) fn Tokens(
 
 fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
     let state = match (token.holds, token.revoked) {
-        (true, _) => view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any(),
-        (false, Some(at)) => view! { <span class="muted">"taken back " <Moment at/></span> }.into_any(),
+        (true, _) => {
+            view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
+        }
+        (false, Some(at)) => {
+            view! { <span class="muted">"revoked " <Moment at/></span> }.into_any()
+        }
         (false, None) => {
-            view! { <span class="muted">"ends " <Moment at=token.expires/> ", lets nobody in"</span> }.into_any()
+            view! { <span class="muted">"not valid, expiry " <Moment at=token.expires/></span> }
+                .into_any()
         }
     };
     let used = match token.used {
@@ -67,14 +73,14 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
         None => view! { <span class="muted">", never used"</span> }.into_any(),
     };
     let place = token.deployment.map(|name| format!(" in {name}")).unwrap_or_default();
-    let label = format!("Take back the token {}", token.name);
+    let label = format!("Revoke token {}", token.name);
     view! {
         <li>
             <b>{token.name}</b> " " {token.scopes.join(", ")} {place} " " {state} {used}
             {token.holds.then(|| view! {
                 <ActionForm action=revoke>
                     <input type="hidden" name="token" value=token.id.to_string()/>
-                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Take back"</button>
+                    <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Revoke"</button>
                 </ActionForm>
             })}
         </li>
@@ -102,7 +108,7 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         last.get().map(|made| {
             view! {
                 <div class="notice" role="status">
-                    <p>"Copy it now: it is shown this once."</p>
+                    <p>"Copy the token now. It is shown only once."</p>
                     <pre class="data" tabindex="0" role="group" aria-label="Token">{made.token}</pre>
                 </div>
             }
@@ -117,13 +123,13 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         .into_any()
     });
     view! {
-        <p class="no-scripts muted">"Without scripts a new token can’t be shown here, so none is made: ask POST /api/v1/tokens."</p>
+        <p class="no-scripts muted">"To create a token without JavaScript, use POST /api/v1/tokens."</p>
         <ActionForm action=make attr:class="form needs-scripts">
             {person.map(|person| view! { <input type="hidden" name="person" value=person.to_string()/> })}
             {fields}
             {made}
             <div class="buttons">
-                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Make a token"</button>
+                <button class="button" type="submit" disabled=move || make.pending().get()>{icon(Icon::Plus)} "Create token"</button>
             </div>
         </ActionForm>
     }
@@ -146,22 +152,22 @@ fn wished(refused: &Refused, admin: bool) -> AnyView {
     view! {
         <div class="field">
             <label for="token-name">"New token"</label>
-            <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="What it is for" value=refused.typed("name")/>
+            <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
         </div>
         <fieldset class="field">
-            <legend>"What it may"</legend>
+            <legend>"Permissions"</legend>
             <ul class="choices">
-                {choice("viewer", "looks", true)}
-                {choice("operator", "proposes, commits what is approved, retries, holds", false)}
-                {admin.then(|| choice("admin", "reads the list of people, changes how machines are reached", false))}
+                {choice("viewer", "reads everything except secrets", true)}
+                {choice("operator", "proposes changes, commits approved reviews, retries steps, puts deployments on hold", false)}
+                {admin.then(|| choice("admin", "reads the list of people, changes connections of nodes", false))}
             </ul>
         </fieldset>
         <div class="field">
-            <label for="token-deployment">"Only in the deployment"</label>
-            <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="wherever the account may" value=refused.typed("deployment")/>
+            <label for="token-deployment">"Limited to the deployment"</label>
+            <input class="input" id="token-deployment" name="deployment" autocomplete="off" spellcheck="false" placeholder="all deployments of the account" value=refused.typed("deployment")/>
         </div>
         <div class="field">
-            <label for="token-days">"Days that it holds"</label>
+            <label for="token-days">"Validity in days"</label>
             <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder="90" value=refused.typed("days")/>
             <span class="hint">"At most " {limits::API_TOKEN_DAYS} "."</span>
         </div>

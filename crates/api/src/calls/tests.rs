@@ -6,22 +6,22 @@ use super::*;
 
 /// Operations that change something but have no call, with the reason.
 const NOT_SHOWN: [(&str, &str); 16] = [
-    ("POST /api/v1/proposals/{id}/foresee", "changes nothing: what a form would come to"),
-    ("POST /api/v1/submissions/{id}/look", "notes that a page was looked at"),
-    ("POST /api/v1/submissions/{id}/opened", "notes which changes of a page were opened"),
-    ("POST /api/v1/me/second-factor", "a code works once and for half a minute"),
-    ("POST /api/v1/me/second-factor/options", "only a browser answers with a passkey"),
+    ("POST /api/v1/proposals/{id}/foresee", "changes nothing: it previews a form"),
+    ("POST /api/v1/submissions/{id}/look", "marks a page as viewed"),
+    ("POST /api/v1/submissions/{id}/opened", "marks changes of a page as viewed"),
+    ("POST /api/v1/me/second-factor", "a code works only once and for 30 seconds"),
+    ("POST /api/v1/me/second-factor/options", "only a browser can use a passkey"),
     ("POST /api/v1/me/totp", "the secret belongs in an app, not in a terminal"),
-    ("POST /api/v1/me/totp/confirm", "a code works once and for half a minute"),
-    ("POST /api/v1/me/passkeys/options", "only a browser makes a passkey"),
-    ("POST /api/v1/me/passkeys", "only a browser makes a passkey"),
-    ("POST /api/v1/passkeys/{id}/confirm/options", "only a browser signs with a passkey"),
-    ("POST /api/v1/passkeys/{id}/confirm", "only a browser signs with a passkey"),
-    ("POST /api/v1/submissions/{id}/verdicts/options", "only a browser signs with a passkey"),
-    ("POST /api/v1/self/bootenv", "a node's word of itself"),
-    ("PUT /api/v1/self/facts", "a node's word of itself"),
-    ("POST /api/v1/self/shutdown", "a node's word of itself"),
-    ("POST /api/v1/self/startup", "a node's word of itself"),
+    ("POST /api/v1/me/totp/confirm", "a code works only once and for 30 seconds"),
+    ("POST /api/v1/me/passkeys/options", "only a browser can create a passkey"),
+    ("POST /api/v1/me/passkeys", "only a browser can create a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm/options", "only a browser can sign with a passkey"),
+    ("POST /api/v1/passkeys/{id}/confirm", "only a browser can sign with a passkey"),
+    ("POST /api/v1/submissions/{id}/verdicts/options", "only a browser can sign with a passkey"),
+    ("POST /api/v1/self/bootenv", "a report of a node about itself"),
+    ("PUT /api/v1/self/facts", "a report of a node about itself"),
+    ("POST /api/v1/self/shutdown", "a report of a node about itself"),
+    ("POST /api/v1/self/startup", "a report of a node about itself"),
 ];
 
 fn document() -> Value {
@@ -46,7 +46,7 @@ fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
     found.sort_by_key(|(template, _)| template.matches('{').count());
     let (template, operations) =
-        found.first().unwrap_or_else(|| panic!("{path} is no address of the interface"));
+        found.first().unwrap_or_else(|| panic!("{path} does not match any path of the API"));
     let method = call.method().word().to_lowercase();
     let operation = operations.get(&method).unwrap_or_else(|| panic!("{template} has no {method}"));
     (template, operation)
@@ -59,7 +59,7 @@ fn followed<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
             let pointer = reference.strip_prefix('#').expect("a reference within the document");
             followed(
                 document,
-                document.pointer(pointer).unwrap_or_else(|| panic!("{reference} leads nowhere")),
+                document.pointer(pointer).unwrap_or_else(|| panic!("{reference} does not exist")),
             )
         }
         None => schema,
@@ -75,7 +75,7 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
         let tried: Vec<_> =
             choices.iter().map(|choice| misfits(document, choice, value, at)).collect();
         if tried.iter().all(|misfits| !misfits.is_empty()) {
-            return vec![format!("{at}: fits none of {tried:?}")];
+            return vec![format!("{at}: matches none of {tried:?}")];
         }
     }
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
     if let Some(known) = schema.get("enum").and_then(Value::as_array)
         && !known.contains(value)
     {
-        found.push(format!("{at}: {value} is none of {known:?}"));
+        found.push(format!("{at}: {value} is not one of {known:?}"));
     }
     if let Some(types) = schema.get("type") {
         let types: Vec<&str> = match types {
@@ -119,7 +119,7 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
                     found.extend(misfits(document, schema, value, &format!("{at}/{name}")))
                 }
                 None if schema.get("additionalProperties") == Some(&json!(false)) => {
-                    found.push(format!("{at}/{name}: nobody knows it"));
+                    found.push(format!("{at}/{name}: unknown field"));
                 }
                 None => {}
             }
@@ -151,17 +151,20 @@ fn every_request_matches_the_openapi_document() {
                 assert!(misfits.is_empty(), "{template}: {body}: {misfits:?}");
             }
             (Body::File(_), Some(_)) | (Body::Empty, None) => {}
-            (body, schema) => panic!("{template}: sends {body:?} where {schema:?} is asked for"),
+            (body, schema) => panic!("{template}: sends {body:?}, expected {schema:?}"),
         }
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
         let parameters: Vec<&Value> =
             parameters.iter().map(|one| followed(&document, one)).collect();
         for (word, _) in call.query() {
             let is_known = parameters.iter().any(|one| one["in"] == "query" && one["name"] == word);
-            assert!(is_known, "{template} can't be asked by {word}");
+            assert!(is_known, "{template} has no query parameter {word}");
         }
         let takes_version = parameters.iter().any(|one| one["name"] == "If-Match");
-        assert!(takes_version || !call.names_version(), "{template} takes no version in a header");
+        assert!(
+            takes_version || !call.names_version(),
+            "{template} accepts no version in a header"
+        );
     }
 }
 
@@ -188,7 +191,7 @@ fn every_changing_operation_has_a_call() {
         .iter()
         .filter(|operation| !can.contains(*operation) || shown.contains(*operation))
         .collect();
-    assert!(wrong.is_empty(), "said not to be shown: {wrong:?}");
+    assert!(wrong.is_empty(), "wrongly listed as not shown: {wrong:?}");
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn required_version_is_sent() {
             let in_body = call.curl().contains("\"version\":");
             assert!(
                 call.names_version() || in_body,
-                "{template} is refused where neither header nor body says it"
+                "{template} requires a version, but neither header nor body has it"
             );
         }
     }
@@ -216,7 +219,7 @@ fn command_and_request_name_same_version() {
         let by_option = named("--version").map(|version| format!("\"{version}\""));
         let said = by_option
             .or_else(|| named("--if-match"))
-            .unwrap_or_else(|| panic!("{} names none", call.cli()));
+            .unwrap_or_else(|| panic!("{} has no version", call.cli()));
         assert!(
             call.curl().contains(&format!("If-Match: {said}")),
             "{} and {}",
@@ -251,7 +254,7 @@ fn single_unbind_has_its_own_command() {
     assert_eq!(
         body,
         Body::Json(json!({"version": 3, "edits": [off]})),
-        "the request is the same whatever the command"
+        "the request does not depend on the command"
     );
 }
 

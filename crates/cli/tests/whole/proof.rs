@@ -73,22 +73,22 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     let lines = house.exported().await;
     let said = house.verifies(&lines).ok();
     assert!(
-        said.contains("2 targets have the approvals that their policies asked for; 1 runs did"),
+        said.contains("2 targets have the approvals that their policies require. 1 runs match"),
         "{said}"
     );
 
     let entry = last(&lines, |line| line["type"] == "audit") - 3;
     let seq = serde_json::from_str::<Value>(&lines[entry]).unwrap()["seq"].as_u64().unwrap();
     let removed = [
-        (entry, format!("entry {}", seq + 1)),
+        (entry, format!("Entry {}", seq + 1)),
         (row(&lines, "barclamp"), "barclamp house 1: it is missing".to_owned()),
         (row(&lines, "policy"), "policy 1: it is missing".to_owned()),
         (row(&lines, "submission"), "submission 1: it is missing".to_owned()),
         (row(&lines, "verdict"), "verdict 1: it is missing".to_owned()),
         (row(&lines, "target"), "target 2: it is missing".to_owned()),
         (row(&lines, "run"), "run 1: it is missing".to_owned()),
-        (0, "the header is missing".to_owned()),
-        (lines.len() - 1, "the export is cut off after entry".to_owned()),
+        (0, "an export must begin with the header".to_owned()),
+        (lines.len() - 1, "The export is cut off after entry".to_owned()),
     ];
     for (line, name) in removed {
         let mut rest = lines.clone();
@@ -112,12 +112,20 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         let mut rest = lines.clone();
         rest.remove(at);
         let said = house.verifies(&rest).no(1, &format!("its document {hash} is missing"));
-        assert!(said.err.contains(&format!("does not hold: {name}")), "{said:?}");
+        assert!(
+            said.err.contains("Invalid export")
+                && said.err.contains(&format!("Verification failed at {name}")),
+            "{said:?}"
+        );
         line["body"] = format!("{body} ").into();
         let mut altered = lines.clone();
         altered[at] = line.to_string();
         let said = house.verifies(&altered).no(1, &format!("its document {hash} was altered"));
-        assert!(said.err.contains(&format!("does not hold: {name}")), "{said:?}");
+        assert!(
+            said.err.contains("Invalid export")
+                && said.err.contains(&format!("Verification failed at {name}")),
+            "{said:?}"
+        );
     }
 
     for (table, field) in [
@@ -134,11 +142,21 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         let mut altered = lines.clone();
         altered[at] = line.to_string();
         let said = house.verifies(&altered).no(1, "it was altered: entry");
-        assert!(said.err.contains(&format!("does not hold: {table} ")), "{said:?}");
+        assert!(
+            said.err.contains("Invalid export")
+                && said.err.contains(&format!("Verification failed at {table} ")),
+            "{said:?}"
+        );
     }
     let mut altered = lines.clone();
     altered[entry] = altered[entry].replace("\\\"", "\\\" ");
-    house.verifies(&altered).no(1, &format!("entry {seq} is not what was sealed"));
+    house.verifies(&altered).no(
+        1,
+        &format!(
+            "Entry {seq} was altered: its text does not match its \
+                                             link"
+        ),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

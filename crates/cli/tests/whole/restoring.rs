@@ -130,10 +130,10 @@ async fn restore_keeps_backup_and_voids_later_changes() {
 
     house.types(&commands("Putting it back"));
     let said = house.as_owner(&["migrate", "--restored"]).ok();
-    assert!(said.contains("This is epoch 2 now: submit open changes again."), "{said}");
+    assert!(said.contains("The database is now in epoch 2. Submit open changes again."), "{said}");
     let said = house.as_application(&["verify"]).ok();
     assert!(
-        said.starts_with("Target 2: all rows of ") && said.contains("are what its documents say"),
+        said.starts_with("Target 2: all rows of ") && said.contains("match its documents"),
         "{said}"
     );
     house.start_server();

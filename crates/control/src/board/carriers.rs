@@ -53,7 +53,9 @@ impl Control {
         if of.is_some_and(|of| {
             !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)
         }) {
-            return Err(Problem::not_found("That deployment is not above this one."));
+            return Err(Problem::not_found(
+                "The other deployment is not an ancestor of this one. Use an ancestor.",
+            ));
         }
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
             Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
@@ -74,7 +76,8 @@ impl Control {
             let place = shown.iter().position(|one| one.key.id(one.node) == *after).ok_or_else(|| {
                 Problem::conflict(
                     "moved",
-                    "What the page before ended with is there no more: read it from its beginning.",
+                    "The list changed, so the previous page has no next page. Start again at the \
+                     first page.",
                 )
             })?;
             shown.drain(..=place);

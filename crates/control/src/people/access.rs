@@ -49,7 +49,7 @@ impl People {
         if actor.person == id {
             return Err(Problem::conflict(
                 "own_account",
-                "Another admin has to confirm your access.",
+                "You cannot confirm your own access. Ask another admin.",
             ));
         }
         let confirmed =

@@ -158,8 +158,12 @@ impl People {
         let made = people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[])
             .await
             .map_err(failed)?;
-        let taken =
-            || Problem::conflict("name_taken", format!("There is a person {} already.", wish.name));
+        let taken = || {
+            Problem::conflict(
+                "name_taken",
+                format!("Person {} already exists. Choose another name.", wish.name),
+            )
+        };
         let id = made.ok_or_else(taken)?;
         write(&mut transaction, id, &given).await?;
         let detail = json!({"name": wish.name, "kind": wish.kind, "grants": wish.grants});
@@ -248,7 +252,7 @@ impl People {
         if disabled && actor.person == id {
             return Err(Problem::conflict(
                 "own_account",
-                "Another admin has to disable your account, so that one is left.",
+                "You cannot disable your own account. Ask another admin.",
             ));
         }
         if !people::set_disabled(&mut transaction, id, disabled).await.map_err(failed)? {
@@ -287,13 +291,17 @@ impl People {
         if row.kind != people::HUMAN {
             return Err(Problem::conflict(
                 "service",
-                format!("{} is a program: make a token for it.", row.name),
+                format!(
+                    "Account {} is a service account, so it cannot sign in with a link. Create a \
+                     token for it.",
+                    row.name
+                ),
             ));
         }
         if row.disabled {
             return Err(Problem::conflict(
                 "disabled",
-                format!("{} is disabled: let them in again first.", row.name),
+                format!("Account {} is disabled. Enable it first.", row.name),
             ));
         }
         accounts::revoke_sign_ins(&mut transaction, id).await.map_err(failed)?;
@@ -334,7 +342,8 @@ impl People {
     ) -> Result<Given, Problem> {
         if grants.len() > limits::GRANTS {
             return Err(Problem::invalid(format!(
-                "grants: one person has at most {}; one on a deployment counts for all below it.",
+                "grants: a person can have at most {}. A grant on a deployment also applies to all \
+                 deployments below it.",
                 limits::GRANTS
             )));
         }
@@ -346,7 +355,8 @@ impl People {
                 && matches!(permission, Permission::Reviewer | Permission::Admin)
             {
                 return Err(Problem::invalid(format!(
-                    "grants: a service account is no {permission}: that takes a person who looks."
+                    "grants: a service account cannot have the permission {permission}. Only \
+                     people can have it."
                 )));
             }
             let place = match grant.deployment.as_deref() {
@@ -423,7 +433,7 @@ impl People {
             .await
             .map_err(failed)?
         {
-            return Err(Problem::not_found("You have no such session: it may have ended."));
+            return Err(Problem::not_found("You have no such session. It may have ended."));
         }
         let detail = json!({"session": session});
         append_audit(
@@ -496,7 +506,7 @@ impl People {
         if !set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
-                "The password was changed this moment, by another session: look again.",
+                "The password was just changed in another session. Reload the page.",
             ));
         }
         let ended = people::end_everything_of(&mut transaction, actor.person, Some(&next.hash()))
@@ -531,11 +541,12 @@ impl People {
     ) -> Result<Proof, Problem> {
         if kept.is_none() {
             return Err(Problem::forbidden(
-                "This session is too old to set a first password: ask an admin for a new link, and come in by that.",
+                "This session is too old to set a first password. Ask an admin for a new link, and \
+                 sign in with it.",
             ));
         }
         let wrong = || {
-            let mut problem = Problem::forbidden("The old password is not this one.");
+            let mut problem = Problem::forbidden("The old password is wrong. Enter it again.");
             problem.code = "old_password".into();
             problem
         };
@@ -585,7 +596,7 @@ impl People {
                 self.names.forget(&name);
             }
             Ok(None) => {
-                tracing::warn!(address = ?visitor.address, "a sign-in by password was refused")
+                tracing::warn!(address = ?visitor.address, "a sign-in with a password was rejected")
             }
             // An attempt without a result is not counted. Otherwise a database outage would lock
             // people out.
@@ -598,8 +609,9 @@ impl People {
             Problem::new(
                 401,
                 "sign_in_wrong",
-                "This does not sign you in",
-                "The name or the password is wrong. Whoever forgot theirs asks an admin for a new link.",
+                "Sign-in failed",
+                "The name or the password is wrong. If you forgot the password, ask an admin for a \
+                 new link.",
             )
         })
     }
@@ -656,9 +668,10 @@ fn changed_meanwhile(name: &str) -> Problem {
     Problem::new(
         412,
         "changed_meanwhile",
-        "Somebody changed it meanwhile",
+        "Changed in the meantime",
         format!(
-            "What {name} may is not what you looked at any more: look at it again, then say what you want."
+            "The account or the permissions of {name} were changed after you loaded them. Reload \
+             them, then try again."
         ),
     )
 }

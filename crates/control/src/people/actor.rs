@@ -65,7 +65,7 @@ impl Permission {
         match self {
             Self::Viewer | Self::Operator | Self::Reviewer => Ok(()),
             Self::Admin => Err(Problem::invalid(format!(
-                "{field}: {self} is given everywhere or not at all: leave the deployment out."
+                "{field}: The permission {self} always applies everywhere. Omit the deployment."
             ))),
         }
     }
@@ -83,7 +83,7 @@ impl FromStr for Permission {
     fn from_str(word: &str) -> Result<Self, Problem> {
         let found = Self::ALL.into_iter().find(|permission| permission.as_str() == word);
         found.ok_or_else(|| {
-            Problem::invalid("A permission is one of viewer, operator, reviewer and admin.")
+            Problem::invalid("Unknown permission. Use viewer, operator, reviewer or admin.")
         })
     }
 }
@@ -163,8 +163,8 @@ fn password_needed() -> Problem {
     Problem {
         code: "password_needed".into(),
         ..Problem::forbidden(
-            "This session began with a sign-in link that an admin made: set a password first, in My account or with \
-             PUT /api/v1/me/password. Until then it may do nothing else.",
+            "This session began with a sign-in link from an admin. Set a password in My account or \
+             with PUT /api/v1/me/password. Until then, you can do nothing else.",
         )
     }
 }
@@ -176,8 +176,9 @@ pub(super) fn factor_needed() -> Problem {
     Problem {
         code: FACTOR_NEEDED.into(),
         ..Problem::forbidden(
-            "This session lacks its second factor. Enter a code of your authenticator app or use a passkey at /second-factor, or send it \
-             with POST /api/v1/me/second-factor. If you have none, set one up there first.",
+            "This session lacks its second factor. Enter a code from your authenticator app or use \
+             a passkey at /second-factor. API clients use POST /api/v1/me/second-factor. If you \
+             have no second factor, set one up there first.",
         )
     }
 }
@@ -345,12 +346,13 @@ impl Actor {
             return problem;
         }
         let who = if self.token.is_some() {
-            format!("This token of {}", self.name)
+            format!("this token of {}", self.name)
         } else {
             self.name.clone()
         };
         Problem::permission_missing(format!(
-            "{who} does not have the permission {permission}{place}; an admin can give it."
+            "Permission missing: {who} does not have the permission {permission}{place}. An admin \
+             can grant it."
         ))
     }
 
@@ -362,8 +364,11 @@ impl Actor {
         if self.may(permission) {
             return Ok(());
         }
-        let place =
-            if self.may_somewhere(permission) { " everywhere, which this takes" } else { "" };
+        let place = if self.may_somewhere(permission) {
+            " for all deployments, which this action requires"
+        } else {
+            ""
+        };
         Err(self.missing(permission, place))
     }
 
@@ -388,7 +393,7 @@ impl Actor {
             return Ok(());
         }
         let place = match self.may_somewhere(permission) {
-            true if places.len() > 1 => " in all deployments that this touches",
+            true if places.len() > 1 => " in all affected deployments",
             true => " in this deployment",
             false => "",
         };
@@ -436,11 +441,11 @@ impl Actor {
         }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
         let place = match permissions.iter().any(|permission| self.may_somewhere(*permission)) {
-            true => " wherever this does something",
+            true => " in all affected deployments",
             false => "",
         };
         Problem::permission_missing(format!(
-            "{} has none of the permissions {}{place}; an admin can give one.",
+            "Permission missing: {} has none of the permissions {}{place}. An admin can grant one.",
             self.name,
             words.join(", ")
         ))
@@ -472,7 +477,8 @@ impl Actor {
             _ => Err(Problem {
                 code: "in_person".into(),
                 ..Problem::forbidden(
-                    "No token does this: sign in with a browser, as the person that you are.",
+                    "Tokens and service accounts cannot do this. Sign in with a browser as a \
+                     person.",
                 )
             }),
         }
@@ -559,13 +565,13 @@ mod tests {
         assert!(!bound.may(Permission::Operator) && bound.may_in(Permission::Operator, place(2)));
         assert!(
             !bound.may_in(Permission::Operator, place(1)),
-            "of its person's places only those of both"
+            "only the deployments that the token and its person have in common"
         );
         let looks = ada.bound_by(token(&[Permission::Viewer], None));
         assert!(!looks.may_somewhere(Permission::Operator));
         assert!(
             looks.may(Permission::Viewer),
-            "whoever may anything may look, and so may their token"
+            "every permission includes viewer, for people and for their tokens"
         );
         let nobody = actor(&[], &[]).bound_by(token(&all, None));
         assert!(!nobody.may(Permission::Viewer));

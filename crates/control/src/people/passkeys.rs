@@ -64,7 +64,7 @@ impl People {
         let name = words::plain(&wish.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
             return Err(Problem::invalid(format!(
-                "A passkey has a name of 1 to {PASSKEY_NAME} characters."
+                "The name of a passkey must have 1 to {PASSKEY_NAME} characters."
             )));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -87,7 +87,10 @@ impl People {
         };
         let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
         let id = id.ok_or_else(|| {
-            Problem::conflict("passkey_registered", "This passkey is registered already.")
+            Problem::conflict(
+                "passkey_registered",
+                "This passkey is already registered. Use another one.",
+            )
         })?;
         let row =
             rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
@@ -234,7 +237,8 @@ impl People {
         }
         let row = found.ok_or_else(|| {
             Problem::not_found(format!(
-                "This person has no passkey with the fingerprint {text:?}. List them with --passkeys."
+                "This person has no passkey with the fingerprint {text:?}. List them with \
+                 --passkeys."
             ))
         })?;
         unconfirmed(&row)?;
@@ -281,7 +285,7 @@ fn in_session(actor: &Actor) -> Result<&Session, Problem> {
 fn not_begun() -> Problem {
     Problem::conflict(
         "passkey_not_begun",
-        "The registration was not started in this session, or it is used up. Start again.",
+        "This session has not started a registration, or has already used it. Start again.",
     )
 }
 
@@ -291,7 +295,7 @@ async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<Pa
     let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
     row.filter(may).ok_or_else(|| {
         Problem::not_found(format!(
-            "There is no passkey {id} of yours. Only admins see passkeys of other people."
+            "You have no passkey {id}. Only admins can see the passkeys of other people."
         ))
     })
 }
@@ -300,7 +304,7 @@ fn unconfirmed(row: &PasskeyRow) -> Result<(), Problem> {
     match row.passkey.confirmation {
         None => Ok(()),
         Some(_) => {
-            Err(Problem::conflict("passkey_confirmed", "This passkey is confirmed already."))
+            Err(Problem::conflict("passkey_confirmed", "This passkey is already confirmed."))
         }
     }
 }
@@ -326,12 +330,15 @@ pub(crate) async fn usable(
     }
     let why = match (confirmed.first(), others.is_empty()) {
         (Some(row), _) => format!(
-            "Your passkeys work at {}, and this is {}. Open Gantry there, or register a passkey here.",
+            "Your passkeys work at {}, but this is {}. Open Gantry there, or register a passkey \
+             here.",
             row.passkey.origin, site.origin
         ),
         (None, true) => "You have no passkey. Register one in My account.".to_owned(),
         (None, false) => {
-            "None of your passkeys is confirmed. Ask an admin to compare its fingerprint and confirm it.".to_owned()
+            "None of your passkeys is confirmed. Ask an admin to compare its fingerprint and \
+             confirm it."
+                .to_owned()
         }
     };
     Err(Problem::conflict("no_passkey", why))
@@ -363,7 +370,8 @@ pub(crate) async fn note_use(
         return Ok(());
     }
     let text = format!(
-        "The counter of the passkey {} fell, so it may have been copied. Revoke it and register another one.",
+        "The counter of passkey {} decreased, so the passkey may have been copied. Revoke it and \
+         register another one.",
         passkey.name
     );
     Err(Problem { code: "passkey_copied".into(), ..Problem::forbidden(text) })
@@ -385,14 +393,14 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
 
 pub(crate) fn nonce(text: &str) -> Result<Nonce, Problem> {
     text.parse().map_err(|error| {
-        Problem::invalid(format!("nonce: {error}. Send the nonce of the options."))
+        Problem::invalid(format!("nonce: {error}. Send the nonce from the options."))
     })
 }
 
 pub(crate) fn random_nonce() -> Result<Nonce, Problem> {
     let mut bytes = [0; 16];
     rand::rngs::OsRng.try_fill_bytes(&mut bytes).map_err(|reason| {
-        tracing::error!(%reason, "the system has no random numbers");
+        tracing::error!(%reason, "the system returned no random numbers");
         Problem::internal()
     })?;
     Ok(Nonce(bytes))

@@ -52,7 +52,8 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
         |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
     if !(limits::PASSWORD_LEAST..=limits::PASSWORD_MOST).contains(&length) {
         return Err(Problem::invalid(format!(
-            "A password has {} to {} characters. Several words that have nothing to do with each other are easy to remember.",
+            "The password must have {} to {} characters. Several unrelated words are easy to \
+             remember.",
             limits::PASSWORD_LEAST,
             limits::PASSWORD_MOST
         )));
@@ -61,18 +62,19 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let different: std::collections::BTreeSet<char> = lower.chars().collect();
     if different.len() < 5 || is_a_run(&lower) {
         return refused(
-            "Few characters over and over, or in a row, are guessed at once: choose another password.",
+            "The password repeats a few characters or is a sequence, so it is easy to guess. \
+             Choose another one.",
         );
     }
     let name = name.split('@').next().unwrap_or_default();
     if name.chars().count() >= 3
         && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2
     {
-        return refused("This password is little more than your name: choose another one.");
+        return refused("The password is little more than your name. Choose another one.");
     }
     let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
     if COMMON.lines().any(|common| [lower.as_str(), bare, once(bare)].contains(&common)) {
-        return refused("This password is among those that are tried first: choose another one.");
+        return refused("The password is too common. Choose another one.");
     }
     Ok(())
 }
@@ -166,7 +168,9 @@ impl Hasher {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let busy = || {
-            Problem::unavailable("Many people sign in at this moment. Try again in a few seconds.")
+            Problem::unavailable(
+                "Too many people are signing in at the moment. Try again in a few seconds.",
+            )
         };
         let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
@@ -188,7 +192,7 @@ fn hashed(password: &str) -> Result<String, Problem> {
         Ok::<_, argon2::password_hash::Error>(hash.to_string())
     };
     hash().map_err(|error| {
-        tracing::error!(%error, "a password can't be hashed");
+        tracing::error!(%error, "cannot hash a password");
         Problem::internal()
     })
 }

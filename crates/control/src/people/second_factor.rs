@@ -85,7 +85,8 @@ impl People {
                 self.counted(actor, visitor, false, self.present_passkey(actor, site, answer)).await
             }
             _ => Err(Problem::invalid(
-                "Send either code, the six digits of your authenticator app, or answer, of a passkey.",
+                "Send either a code (the six digits from your authenticator app) or an answer \
+                 (from a passkey).",
             )),
         }
     }
@@ -113,7 +114,11 @@ impl People {
         };
         match &done {
             Err(problem) if is_guess(problem) => {
-                tracing::warn!(address = ?visitor.address, code = problem.code, "a second factor was refused");
+                tracing::warn!(
+                    address = ?visitor.address,
+                    code = problem.code,
+                    "a second factor was rejected"
+                );
             }
             Ok(_) => {
                 self.attempts.give_back(&network);
@@ -168,7 +173,8 @@ impl People {
             return Err(Problem::conflict(
                 "no_passkey",
                 format!(
-                    "You have no passkey for {}. Use your authenticator app, or ask an admin to reset your second factor.",
+                    "You have no passkey for {}. Use your authenticator app, or ask an admin to \
+                     reset your second factor.",
                     site.rp_id
                 ),
             ));
@@ -192,7 +198,9 @@ impl People {
     ) -> Result<(), Problem> {
         let session = to_enrol(actor)?;
         if answer.to_string().len() > ANSWER {
-            return Err(Problem::invalid(format!("answer: at most {ANSWER} bytes of JSON.")));
+            return Err(Problem::invalid(format!(
+                "answer: must have at most {ANSWER} bytes of JSON."
+            )));
         }
         let (credential, assertion) =
             passkeys::assertion(answer).map_err(|error| rejected(&error))?;
@@ -205,7 +213,8 @@ impl People {
             Problem::conflict(
                 "no_passkey_request",
                 format!(
-                    "This session has no passkey request, or it is older than {} minutes. Try again.",
+                    "This session has no passkey request, or it is older than {} minutes. Try \
+                     again.",
                     PASSKEY_SECONDS / 60
                 ),
             )
@@ -229,8 +238,8 @@ impl People {
             return Err(Problem {
                 code: "passkey_rejected".into(),
                 ..Problem::forbidden(
-                    "The passkey was rejected: its counter is lower than at its last use, so it may have been copied. Sign in with another \
-                     factor and revoke it.",
+                    "The passkey was rejected: its counter is lower than at its last use, so it \
+                     may have been copied. Sign in with another factor and revoke it.",
                 )
             });
         }
@@ -264,7 +273,8 @@ impl People {
         if !rows::begin_totp(&mut transaction, actor.person, &secret).await.map_err(failed)? {
             return Err(Problem::conflict(
                 "totp_set",
-                "You have an authenticator app already. Remove it in My account before you set up another one.",
+                "You already have an authenticator app. Remove it in My account before you set up \
+                 another one.",
             ));
         }
         transaction.commit().await.map_err(failed)?;
@@ -294,7 +304,8 @@ impl People {
             Problem::conflict(
                 "no_totp",
                 format!(
-                    "This session set up no authenticator app in the last {} minutes. Start the set-up again.",
+                    "This session has not started to set up an authenticator app in the last {} \
+                     minutes. Start again.",
                     api::limits::TOTP_SETUP_MINUTES
                 ),
             )
@@ -342,7 +353,8 @@ impl People {
                 if actor.person == id {
                     return Err(Problem::conflict(
                         "own_account",
-                        "Remove your own authenticator app and passkeys in My account, or ask another admin.",
+                        "You cannot reset your own second factor. Remove your authenticator app \
+                         and passkeys in My account, or ask another admin.",
                     ));
                 }
                 (transaction, row.name)
@@ -414,7 +426,8 @@ fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
     step.ok_or_else(|| Problem {
         code: "code_wrong".into(),
         ..Problem::forbidden(
-            "The code is wrong or too old. Enter the code that your authenticator app shows now, and check the clock of its device.",
+            "The code is wrong or too old. Enter the code that your authenticator app shows now. \
+             Check the clock of its device.",
         )
     })
 }
@@ -432,7 +445,7 @@ fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
 
 fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
     rand::rngs::OsRng.try_fill_bytes(bytes).map_err(|reason| {
-        tracing::error!(%reason, "the system gives no random numbers");
+        tracing::error!(%reason, "the system returned no random numbers");
         Problem::internal()
     })
 }
@@ -463,7 +476,8 @@ fn not_yours() -> Problem {
     Problem {
         code: "passkey_rejected".into(),
         ..Problem::forbidden(
-            "This passkey is not registered for you here, or is revoked. Use another one, or your authenticator app.",
+            "This passkey is not registered for you here, or is revoked. Use another one, or your \
+             authenticator app.",
         )
     }
 }
@@ -471,7 +485,8 @@ fn not_yours() -> Problem {
 fn no_totp() -> Problem {
     Problem::conflict(
         "no_totp",
-        "You have no authenticator app. Use a passkey, or set up an authenticator app at /second-factor.",
+        "You have no authenticator app. Use a passkey, or set up an authenticator app at \
+         /second-factor.",
     )
 }
 

@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(
             throttle.check_at(&address("2001:db8::1"), now + WINDOW),
             Ok(()),
-            "counting begins anew"
+            "the count starts again"
         );
     }
 

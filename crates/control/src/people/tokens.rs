@@ -40,7 +40,7 @@ impl People {
         self.requests.take(found.id).map_err(|wait| {
             let most = super::throttle::MOST_BY_TOKEN;
             let detail = format!(
-                "A token may ask {most} times a minute. Try again in {}.",
+                "A token can send {most} requests per minute. Try again in {}.",
                 many(wait.as_secs().max(1), "second")
             );
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
@@ -65,12 +65,13 @@ impl People {
         {
             let most = limits::TOKEN_NAME;
             return Err(Problem::invalid(format!(
-                "name: say in 1 to {most} characters what the token is for."
+                "name: must be one line of 1 to {most} characters. Describe the purpose of the \
+                 token."
             )));
         }
         if wish.days == 0 || wish.days > limits::API_TOKEN_DAYS {
             return Err(Problem::invalid(format!(
-                "days: a token holds for 1 to {} days.",
+                "days: must be from 1 to {}.",
                 limits::API_TOKEN_DAYS
             )));
         }
@@ -88,14 +89,15 @@ impl People {
                 actor.require(Permission::Admin)?;
                 let row = people::lock_person(&mut transaction, owner).await.map_err(failed)?;
                 let row = row.ok_or_else(|| {
-                    Problem::not_found("There is no such service account that is not disabled.")
+                    Problem::not_found("This service account does not exist or is disabled.")
                 })?;
                 Actor::of(row, None)
             }
         };
         if owner != actor.person && whose.kind == PersonKind::Human {
             return Err(Problem::forbidden(
-                "A person makes their own tokens; yours are for service accounts and for you.",
+                "You cannot create tokens for other people. Create tokens for yourself or for a \
+                 service account.",
             ));
         }
         let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
@@ -105,7 +107,8 @@ impl People {
             let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
             if !may && !looks {
                 return Err(Problem::forbidden(format!(
-                    "{} does not have the permission {scope} there, and a token has no more than its person.",
+                    "A token cannot have more permissions than its account. Account {} does not \
+                     have the permission {scope} there.",
                     whose.name
                 )));
             }
@@ -124,7 +127,11 @@ impl People {
         let (id, expires) = made.ok_or_else(|| {
             Problem::conflict(
                 "too_many_tokens",
-                format!("{} has {MOST_TOKENS} tokens that hold: take one back first.", whose.name),
+                format!(
+                    "Account {} has {MOST_TOKENS} valid tokens, which is the maximum. Revoke one \
+                     first.",
+                    whose.name
+                ),
             )
         })?;
         let detail = json!({"person": whose.name, "name": name, "scopes": new.scopes, "deployment": wish.deployment, "days": wish.days});
@@ -185,7 +192,9 @@ impl People {
             PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
         };
         // Do not reveal whether another person's token exists.
-        let row = row.filter(mine).ok_or_else(|| Problem::not_found("You have no such token."))?;
+        let row = row.filter(mine).ok_or_else(|| {
+            Problem::not_found("You have no such token. See the list of your tokens.")
+        })?;
         if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
             return Ok(());
         }
@@ -211,7 +220,7 @@ impl People {
     ) -> Result<Option<DeploymentId>, Problem> {
         let Some(name) = name else { return Ok(None) };
         let name = DeploymentName::parse(name).map_err(|why| {
-            Problem::invalid(format!("deployment: {why}. Leave it out where everywhere is meant."))
+            Problem::invalid(format!("deployment: {why}. Omit it for all deployments."))
         })?;
         let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
         if found.is_none() {
@@ -230,11 +239,9 @@ async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<P
     };
     Ok(Problem::not_found(match called {
         Some(called) => {
-            format!("deployment: {name} is the id of {called}. Name it by its name: {called}.")
+            format!("deployment: {name} is the id of deployment {called}. Use its name: {called}.")
         }
-        None => format!(
-            "There is no deployment {name}. The list of deployments has all of them, by name."
-        ),
+        None => format!("Deployment {name} does not exist. See the list of deployments."),
     }))
 }
 
@@ -242,11 +249,13 @@ fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
     let scopes =
         words.iter().map(|word| word.parse()).collect::<Result<BTreeSet<Permission>, Problem>>()?;
     if scopes.is_empty() {
-        return Err(Problem::invalid("scopes: say what the token may: viewer, operator or admin."));
+        return Err(Problem::invalid(
+            "scopes: must have at least one of viewer, operator and admin.",
+        ));
     }
     if scopes.contains(&Permission::Reviewer) {
         return Err(Problem::invalid(
-            "scopes: no token reviews. Whoever reviews is a person who looks.",
+            "scopes: a token cannot have the permission reviewer. Only people can review.",
         ));
     }
     Ok(scopes)

@@ -76,7 +76,7 @@ async fn version_that_looks_like_another_is_rejected() {
             house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();
         assert_eq!(problem.status, 422, "{alike}: {problem:?}");
         assert!(
-            problem.errors.iter().any(|error| error.detail.contains("invalid version")),
+            problem.errors.iter().any(|error| error.detail.contains("Invalid version")),
             "{problem:?}"
         );
     }
@@ -115,10 +115,12 @@ async fn all_conflicting_versions_are_reported_together() {
     let problem = house.control.import_barclamps(Some(&house.ada), &files("2")).await.unwrap_err();
     assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
     assert!(
-        problem.detail.starts_with("one 2.E and two 2.E are there already with other content"),
+        problem.detail.starts_with(
+            "Nothing was imported: one 2.E and two 2.E already exist with other content"
+        ),
         "{problem:?}"
     );
-    assert!(problem.detail.contains("Give the new contents versions of their own"), "{problem:?}");
+    assert!(problem.detail.contains("Give the new contents new versions"), "{problem:?}");
     let named: Vec<&str> = problem.errors.iter().map(|error| error.at.as_str()).collect();
     assert_eq!(named, ["one 2.E", "two 2.E"]);
     assert_eq!(house.traces().await, before);
@@ -135,23 +137,26 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
     let before = house.traces().await;
     let bind = |node, name: &str| Edit::Bind { deployment: web, node, role: role(name) };
     let cases = [
-        (bind(n1, "runtme"), "did you mean \"runtime\"?"),
-        (bind(n3, "app"), "belongs to edge, beside web"),
-        (bind(n2, "app"), "app is on n2.house.example.com already"),
+        (bind(n1, "runtme"), "Did you mean \"runtime\"?"),
+        (bind(n3, "app"), "belongs to edge, which is neither above nor below web"),
+        (bind(n2, "app"), "Role app is already bound to node n2.house.example.com"),
         (bind(n2, "lonely"), "conflicts with app"),
-        (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "is not there"),
-        (Edit::Bind { deployment: edge, node: n1, role: role("app") }, "This proposal is on web"),
+        (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "does not exist"),
+        (
+            Edit::Bind { deployment: edge, node: n1, role: role("app") },
+            "This proposal is only for deployment web",
+        ),
         (
             Edit::Bind {
                 deployment: DeploymentId(uuid::Uuid::from_u128(7)),
                 node: n1,
                 role: role("app"),
             },
-            "is not there: it was removed",
+            "does not exist. It was removed",
         ),
         (
             Edit::SetRoleData { deployment: web, role: role("app"), data: json!([1]) },
-            "must be a JSON object, and is a list",
+            "must be a JSON object, but is an array",
         ),
         (
             Edit::SetRoleData {
@@ -159,7 +164,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
                 role: role("app"),
                 data: json!({"$secret": "db", "version": 1}),
             },
-            "must be a JSON object, and is a reference to a secret",
+            "must be a JSON object, but is a reference to a secret",
         ),
         (
             Edit::SetNoderoleData {
@@ -167,7 +172,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
                 noderole: engine::cluster::NoderoleKey::first(role("app")),
                 data: json!({"$secret": "db", "version": 1}),
             },
-            "must be a JSON object, and is a reference to a secret",
+            "must be a JSON object, but is a reference to a secret",
         ),
         (
             Edit::UseBarclamp {
@@ -175,7 +180,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
                 barclamp: BarclampName::parse("house").unwrap(),
                 version: engine::Hash::of_bytes(b"x"),
             },
-            "import the barclamp",
+            "Import the barclamp",
         ),
     ];
     for (edit, part) in cases {
@@ -207,12 +212,12 @@ async fn ambiguous_data_is_rejected_with_its_path() {
     let secret = |name: serde_json::Value| json!({"db": {"password": {"$secret": name}}});
     for (data, part) in [
         (secret(json!(1)), "/db/password has the key \"$secret\""),
-        (secret(json!("db")), "write {\"$secret\": \"a name\", \"version\": 1}"),
+        (secret(json!("db")), "Write {\"$secret\": \"a name\", \"version\": 1}"),
         (
             json!({"limits": [0, 9_007_199_254_740_992_u64]}),
             "9007199254740992 at /limits/1 is too large",
         ),
-        (json!({"limits": [-9_007_199_254_740_992_i64]}), "write it as a text"),
+        (json!({"limits": [-9_007_199_254_740_992_i64]}), "Write it as a string"),
     ] {
         let key = engine::cluster::NoderoleKey::first(role("app"));
         for edit in [
@@ -260,8 +265,8 @@ async fn invalid_node_names_and_folders_are_rejected() {
     for (name, folder, part) in [
         ("web", "/srv/nodes/x", "1 of at least 3 labels"),
         ("web_1.rack.example.com", "/srv/nodes/x", "'_'"),
-        (fqdn(1).as_str(), "/srv/nodes/x", "is there already"),
-        ("N1.House.Example.com", "/srv/nodes/x", "is there already"),
+        (fqdn(1).as_str(), "/srv/nodes/x", "already exists"),
+        ("N1.House.Example.com", "/srv/nodes/x", "already exists"),
         ("web-1.rack.example.com", "srv/x", "absolute path"),
         ("web-1.rack.example.com", "/", "absolute path"),
         ("web-1.rack.example.com", "/srv/../etc", "absolute path"),

@@ -132,7 +132,7 @@ async fn leaves_it<T: Debug>(
     tokio::select! {
         answer = asked => {
             let refused = answer.expect_err("there is no place");
-            assert!(refused.status == 503 && refused.detail.contains("computes"), "{what}: {refused:?}");
+            assert!(refused.status == 503 && refused.detail.contains("busy with other requests"), "{what}: {refused:?}");
         }
         () = others => panic!("{what} waits for ever"),
     }

@@ -41,7 +41,7 @@ async fn target_history_names_authors_and_reasons() {
         [
             (3, TargetKind::Switch, "Execution off: a storm", Some("ada"), None),
             (2, TargetKind::Change, "a change", Some("ada"), Some("web")),
-            (1, TargetKind::Genesis, "The beginning", None, None),
+            (1, TargetKind::Genesis, "Genesis", None, None),
         ]
     );
     assert_eq!(page.targets[0].root, page.targets[1].root, "a switch changes no intent");
@@ -112,9 +112,9 @@ async fn comparison_works_in_both_directions() {
 
     let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
     let same = house.control.compare(&house.cy, Point::Root(root), target(3), None).await.unwrap();
-    assert!(same.difference.is_empty() && same.text().contains("Nothing differs."));
+    assert!(same.difference.is_empty() && same.text().contains("No differences."));
     for (from, to, part) in [
-        (target(9), target(1), "There is no target 9: they go from 1 to 3."),
+        (target(9), target(1), "Target 9 does not exist. Use a number from 1 to 3."),
         (target(1), Point::Root(Hash::of_bytes(b"x")), "No blueprint has the root"),
     ] {
         let refused = house.control.compare(&house.cy, from, to, None).await.unwrap_err();
@@ -169,7 +169,7 @@ async fn policies_and_jigs_appear_in_every_comparison() {
     }
     let text =
         house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
-    assert!(text.contains("* policy of the gate, approvals") && text.contains("script"), "{text}");
+    assert!(text.contains("* approval policy") && text.contains("script"), "{text}");
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn deployment_has_its_own_history_and_differences() {
         text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"),
         "{text}"
     );
-    assert!(text.ends_with("Beside that, 2 documents differ.\n"), "{text}");
+    assert!(text.ends_with("2 more documents differ.\n"), "{text}");
     assert_eq!((web.more, web.consequences.starts.count), (2, 4), "edge and its node");
     let unknown =
         house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
@@ -234,7 +234,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let line = control.targets(cy, &of_line("web", None)).await.unwrap();
     assert_eq!((line.targets[0].number, line.removed_in), (last, Some(last)));
     let gone = control.compare(cy, target(2), target(4), Some("web")).await.unwrap();
-    let note = "Only target 2 has web: target 4 does not.";
+    let note = "Only target 2 has deployment web. It does not exist in target 4.";
     assert_eq!(
         (gone.note.as_deref(), gone.deployment.as_ref().map(|name| name.as_str())),
         (Some(note), Some("web"))
@@ -268,13 +268,13 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         graph.vertices.iter().all(|vertex| vertex.looks.is_empty()),
         "how far they are now says nothing of then"
     );
-    let said = "This is web as it was meant at target 2, without the states of its steps. Target 4 removed it.";
+    let said = "This is deployment web at target 2, without step states. Target 4 removed it.";
     assert_eq!(graph.cut.as_deref(), Some(said));
     let graph = drawn("web", None).await.unwrap();
     assert_eq!((graph.target, graph.vertices.len()), (Some(TargetNo(3)), 0), "as it was last");
     for (at, said) in [
         (4, "Target 4 does not have the deployment web. Target 4 removed it."),
-        (9, "There is no target 9: they go from 1 to 4."),
+        (9, "Target 9 does not exist. Use a number from 1 to 4."),
     ] {
         let refused = drawn("web", Some(at)).await.unwrap_err();
         assert_eq!((refused.status, refused.detail.as_str()), (404, said));
@@ -282,7 +282,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let refused = drawn("wbe", Some(2)).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.detail.as_str()),
-        (404, "There is no deployment \"wbe\". The list of deployments has all of them, by name.")
+        (404, "Deployment \"wbe\" does not exist. See the list of deployments.")
     );
 
     // A new deployment with the same name is another deployment.
@@ -302,7 +302,9 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         [(2, 5, Mark::Removed, Mark::Added), (5, 2, Mark::Added, Mark::Removed)]
     {
         let others = control.compare(cy, target(from), target(to), Some("web")).await.unwrap();
-        let note = format!("web at target {from} is another deployment than web at target {to}.");
+        let note = format!(
+            "Deployment web at target {from} is not the same deployment as web at target {to}."
+        );
         assert_eq!(others.note, Some(note));
         assert_eq!(others.deployment.as_ref().map(|name| name.as_str()), Some("web"));
         let marks: BTreeMap<_, _> =

@@ -22,8 +22,11 @@ async fn missing_items_are_shown_before_version_is_used() {
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
     };
     let second = import("2", "name: still").await;
-    assert_eq!(second.disappeared, ["house 2 has no longer: role still"]);
-    assert!(second.lines().contains(&"house 2 has no longer: role still".to_owned()), "{second:?}");
+    assert_eq!(second.disappeared, ["Barclamp house 2 no longer has: role still"]);
+    assert!(
+        second.lines().contains(&"Barclamp house 2 no longer has: role still".to_owned()),
+        "{second:?}"
+    );
     import("3", "name: lonely").await;
 
     let catalog = house
@@ -121,7 +124,7 @@ async fn preview_requires_edit_permission() {
     let long =
         house.control.foresee(&house.cy, proposal.id, again(MAX_REASON + 1)).await.unwrap_err();
     assert_eq!((long.status, long.code.as_str()), (422, "edit_refused"));
-    assert!(long.detail.contains("may have 1000: say it shorter"), "{long:?}");
+    assert!(long.detail.contains("the limit is 1000. Shorten it"), "{long:?}");
     let traces = house.traces().await;
     let edited = house
         .control
@@ -166,7 +169,7 @@ async fn version_number_determines_newest_not_import_time() {
     import("2.0", "saw plane").await;
     assert_eq!(
         import("1.9", "saw").await.disappeared,
-        ["tool 1.9 has no longer: role axe"],
+        ["Barclamp tool 1.9 no longer has: role axe"],
         "since 1.8, not 2.0"
     );
     assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
@@ -327,13 +330,12 @@ async fn preview_of_closed_proposal_is_refused() {
     let foreseen = house.control.foresee(&house.ada, proposal, vec![edit.clone()]).await.unwrap();
     assert_eq!(
         foreseen.refused,
-        ["this proposal was discarded, so nothing is added to it any more"]
+        ["This proposal was discarded and accepts no more edits. Open a new proposal."]
     );
     assert!(foreseen.lines.is_empty());
     let refused =
         house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
-    let why =
-        "This proposal was discarded and takes nothing more: propose anew on what is there now.";
+    let why = "This proposal was discarded and accepts no more edits. Open a new proposal.";
     assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("version", why));
     let id = house.submit(&house.ada, "web", vec![edit.clone()]).await;
     house.approve(&house.bo, id).await;
@@ -341,10 +343,9 @@ async fn preview_of_closed_proposal_is_refused() {
     house.commit(&house.ada, id).await.unwrap();
     let refused =
         house.control.undo(&house.ada, committed.proposal, committed.version).await.unwrap_err();
-    assert!(
-        refused.detail.starts_with("This proposal was committed and takes nothing more:"),
-        "{}",
-        refused.detail
+    assert_eq!(
+        refused.detail,
+        "This proposal was committed and accepts no more edits. Open a new proposal."
     );
     let unknown = engine::ids::ProposalId(4711);
     assert_eq!(
@@ -522,7 +523,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let back = Edit::InheritBarclamp { deployment: web, barclamp: name.clone() };
     let lines = house.control.foresee(&house.bo, proposal.id, vec![back.clone()]).await.unwrap();
     let line = |lines: &[String]| {
-        lines.iter().any(|line| line.starts_with("Uses house 1 (") && line.ends_with(" no more."))
+        lines.iter().any(|line| line.starts_with("Uses house 1 (") && line.contains(" instead of "))
     };
     assert!(lines.refused.is_empty() && line(&lines.lines), "{lines:?}");
     let version = house
@@ -540,7 +541,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
     assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
     assert_eq!(
         board.proposal.unwrap().undo.as_deref(),
-        Some("have house as the deployment above does")
+        Some("inherit house from the parent deployment")
     );
     let version = house.control.undo(&house.ada, proposal.id, version).await.unwrap();
     assert_eq!(house.board("web").await.own_versions.len(), 1);
@@ -591,7 +592,7 @@ async fn barclamps_exchange_roles_in_one_request() {
     let (proposal, version) = (house.control.propose(&house.ada, web).await.unwrap(), 0);
     let alone =
         house.control.edit(&house.ada, proposal, version, vec![one.clone()]).await.unwrap_err();
-    assert!(alone.detail.contains("barclamps one and two both have a role axe"), "{alone:?}");
+    assert!(alone.detail.contains("Barclamps one and two both have a role axe"), "{alone:?}");
     let version = house.control.edit(&house.ada, proposal, version, vec![two, one]).await.unwrap();
     let id = house.control.submit(&house.ada, proposal, version, "exchanged".into()).await.unwrap();
     house.approve(&house.bo, id).await;
@@ -670,9 +671,10 @@ async fn misleading_script_is_flagged_in_every_view() {
         assert_eq!(found.more, 0);
         found.scripts.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let of_old = "saw of tool, 20-old.sh:2:6: the script has the character U+FE0F, which can't be seen or makes it read as another";
-    let of_new = "saw of tool, 30-new.sh:2:3: the script has the character U+202E, which can't be seen or makes it read as another; \
-                  it has 2 of that kind, in the lines 2, 3";
+    let of_old = "saw of tool, 20-old.sh:2:6: The script has the character U+FE0F, which is invisible \
+                  or misleading";
+    let of_new = "saw of tool, 30-new.sh:2:3: The script has the character U+202E, which is invisible \
+                  or misleading. It has 2 such characters, in lines 2, 3";
 
     let catalog = house
         .control
@@ -712,7 +714,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     assert_eq!(told(&found.deceiving), [of_new]);
     assert!(
         found.text().contains(&format!(
-            "Scripts with hidden characters, so that what they run is not what they show:\n  {of_new}\n"
+            "Scripts with hidden characters, which can run other commands than they show:\n  {of_new}\n"
         )),
         "{}",
         found.text()

@@ -24,11 +24,11 @@ async fn drop_leads_to_committed_steps() {
     assert_eq!(
         brings,
         [
-            ("base", ["n1".to_owned()].as_slice(), "brought by runtime, implicit"),
-            ("runtime", &["n1".to_owned()], "brought by app")
+            ("base", ["n1".to_owned()].as_slice(), "required by runtime, implicit"),
+            ("runtime", &["n1".to_owned()], "required by app")
         ]
     );
-    assert_eq!(app.moves, ["n1 moves from system to web"]);
+    assert_eq!(app.moves, ["Node n1 moves from system to web"]);
 
     let edit = house.bind("web", 1, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
@@ -202,7 +202,7 @@ async fn execution_switch_voids_no_review() {
     );
     house.commit(&house.ada, id).await.unwrap();
     let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
-    assert!(view.why.iter().any(|w| w.contains("Execution is switched off")), "{:?}", view.why);
+    assert!(view.why.iter().any(|w| w.contains("Execution is off")), "{:?}", view.why);
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn hold_applies_to_descendants() {
     let why = async || {
         house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
     };
-    assert_eq!(why().await, ["Starts with the next claim; 0 runs are under way."]);
+    assert_eq!(why().await, ["Starts when a worker claims it. 0 runs are under way."]);
 
     assert_eq!(
         running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
@@ -248,7 +248,7 @@ async fn hold_applies_to_descendants() {
             .runs
             .is_empty()
     );
-    assert_eq!(why().await, ["Deployment system is held by bo."]);
+    assert_eq!(why().await, ["Deployment system was put on hold by bo."]);
     let hold = house.board("web").await.hold.unwrap();
     assert_eq!(
         (hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()),
@@ -258,7 +258,7 @@ async fn hold_applies_to_descendants() {
     let again = house.control.hold(&house.ada, system, true, "me too".into()).await.unwrap_err();
     assert_eq!(
         (again.code.as_str(), again.detail.as_str()),
-        ("state", "system is held already, by bo: a fire drill")
+        ("state", "Deployment system is already on hold, by bo: a fire drill")
     );
     let head: i64 =
         sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
@@ -266,7 +266,7 @@ async fn hold_applies_to_descendants() {
 
     house.control.hold(&house.ada, web, true, "mine".into()).await.unwrap();
     house.control.hold(&house.ada, system, false, "over".into()).await.unwrap();
-    assert_eq!(why().await, ["Deployment web is held by ada."]);
+    assert_eq!(why().await, ["Deployment web was put on hold by ada."]);
     house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
     assert_eq!(
         running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
@@ -336,10 +336,12 @@ async fn refused_retry_names_role_and_node() {
         (refused.status, refused.code, refused.detail)
     };
     let told = |detail: &str| (409, "state".to_owned(), detail.to_owned());
-    let (waits, blocked) = ("it waits to be claimed already", "retry what it waits for");
-    let todo = format!("base on n1.house.example.com is TODO, so it can't be retried: {waits}.");
+    let (waits, blocked) = ("it already waits for a worker", "retry the steps that it waits for");
+    let todo =
+        format!("Step base on n1.house.example.com is TODO, so it cannot be retried: {waits}.");
     assert_eq!(refused("base").await, told(&todo));
-    let app = format!("app on n1.house.example.com is BLOCKED, so it can't be retried: {blocked}.");
+    let app =
+        format!("Step app on n1.house.example.com is BLOCKED, so it cannot be retried: {blocked}.");
     assert_eq!(refused("app").await, told(&app));
     let again = refused("app").await.2;
     assert!(!again.contains(&house.noderole(1, "app").await.to_string()), "{again}");

@@ -44,7 +44,7 @@ async fn path_is_marked_on_folded_graph() {
         (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
 
     let there = house.marked(TrailWish::Between(base.clone(), "web:app".into())).await;
-    assert_eq!(said(&there), "app waits for base on n1: 3 noderoles on the way.");
+    assert_eq!(said(&there), "Path found: app waits for base on n1, with 3 noderoles on the path.");
     assert_eq!(
         marked(&there),
         ["app 1/2", "base 1/2", "runtime 1/2"],
@@ -57,7 +57,7 @@ async fn path_is_marked_on_folded_graph() {
     assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
 
     let back = house.marked(TrailWish::Between("web:app".into(), base.clone())).await;
-    assert!(said(&back).ends_with("The other way round there is no path."), "{}", said(&back));
+    assert!(said(&back).ends_with("There is no path in the other direction."), "{}", said(&back));
     assert_eq!(marked(&back), marked(&there));
 
     let none = house.marked(TrailWish::Between(base.clone(), app)).await;
@@ -67,7 +67,7 @@ async fn path_is_marked_on_folded_graph() {
     );
     assert!(marked(&none).is_empty());
     let gone = house.marked(TrailWish::Between(base.clone(), "web:gone".into())).await;
-    assert!(said(&gone).starts_with("One end of the path is not in the graph"));
+    assert!(said(&gone).starts_with("One end of the path is not in this graph"));
     assert_eq!(
         house.marked(TrailWish::From(base.clone())).await.trail,
         None,
@@ -103,7 +103,7 @@ async fn focus_includes_requested_number_of_edges() {
         house.graph(GraphWish::default()).await.vertices.len(),
         "all is shown"
     );
-    assert!(gone.cut.is_some_and(|said| said.contains("not in the graph any more")));
+    assert!(gone.cut.is_some_and(|said| said.contains("not in the graph, so the whole graph")));
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn longest_path_uses_count_or_duration() {
     };
     let count = house.marked(TrailWish::Longest(Length::Count)).await;
     assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
-    assert_eq!(said(&count), "The longest way: 3 noderoles one after the other.");
+    assert_eq!(said(&count), "Longest path: 3 noderoles in sequence.");
 
     // `base` runs on both nodes; on n2 it takes an hour.
     let worker = WorkerId(uuid::Uuid::from_u128(7));
@@ -174,7 +174,7 @@ async fn longest_path_uses_count_or_duration() {
     let took = time.trail.as_ref().unwrap().way[0].took.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
     assert!(
-        said(&time).ends_with("1 of them never succeeded yet and count as nothing."),
+        said(&time).ends_with("Not counted, because they have not succeeded yet: 1."),
         "{}",
         said(&time)
     );

@@ -34,7 +34,7 @@ async fn lint_error_after_approval_blocks_commit() {
     let refused = house.commit(&house.ada, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(refused.detail.contains("n2.house.example.com"), "{}", refused.detail);
-    assert!(refused.detail.contains("Make jig noop active first"), "{}", refused.detail);
+    assert!(refused.detail.contains("Switch jig noop on first"), "{}", refused.detail);
     assert_eq!(house.traces().await, before);
     let (audited,): (i64,) =
         sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.commit.refused'")
@@ -56,7 +56,7 @@ async fn lint_error_blocks_submission() {
     let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(
-        refused.errors[0].detail.starts_with("plain-secret: /tls holds a private key"),
+        refused.errors[0].detail.starts_with("plain-secret: Value /tls contains a private key"),
         "{refused:?}"
     );
     assert!(
@@ -69,7 +69,7 @@ async fn lint_error_blocks_submission() {
     let last = report.stages.last().unwrap();
     assert_eq!((last.stage, last.did[0].what.as_str()), (Stage::Lint, "1 error and 0 warnings"));
     assert!(
-        last.blocked_by[0].what.starts_with("app in web: /tls holds a private key"),
+        last.blocked_by[0].what.starts_with("app in web: Value /tls contains a private key"),
         "{last:?}"
     );
 }
@@ -86,7 +86,7 @@ async fn warnings_and_consequences_are_shown_in_the_review() {
     let checks: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, [Check::SecretByName, Check::AllAtOnce]);
     assert!(review.checks.iter().all(|finding| finding.level == Level::Warning));
-    assert!(review.gate.rules.iter().any(|rule| rule.text == "Lint finds no error" && rule.holds));
+    assert!(review.gate.rules.iter().any(|rule| rule.text == "Lint found no errors" && rule.holds));
     assert_eq!((review.consequences.restarts.count, review.consequences.starts.count), (2, 0));
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();

@@ -493,7 +493,7 @@ async fn nodes_are_paged_in_every_order() {
         .await;
     let refused = other.unwrap_err();
     assert_eq!(refused.status, 400);
-    assert!(refused.detail.contains("no place in this list sorted by state"), "{refused:?}");
+    assert!(refused.detail.contains("for the sort order state"), "{refused:?}");
 }
 
 /// Deployments below *system*, some five levels deep, some with a common name prefix.

@@ -442,7 +442,7 @@ async fn reviewed_connection_to_refused_address_is_rejected() {
             .await
             .unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"), "{address}");
-        assert!(refused.detail.contains(" is refused: "), "{refused:?}");
+        assert!(refused.detail.contains(" is not allowed: "), "{refused:?}");
     }
 }
 
@@ -539,7 +539,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     set(false).await.unwrap();
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
     let outcome: String = one(&house, "SELECT outcome || ', ' || error FROM run").await;
-    assert_eq!(outcome, "unstarted, its node was taken out of service");
+    assert_eq!(outcome, "unstarted, the node was put in maintenance");
     assert!(
         claim().await.is_empty()
             && running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)

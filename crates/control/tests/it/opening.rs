@@ -57,7 +57,7 @@ async fn only_changed_documents_can_be_viewed() {
     ] {
         let refused =
             house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
-        assert!(refused.detail.contains("changes no document"), "{refused:?}");
+        assert!(refused.detail.contains("does not change"), "{refused:?}");
     }
     assert!(house.control.opened(&house.bo, id).await.unwrap().opened.is_empty(), "all or none");
     let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();

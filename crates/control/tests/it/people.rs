@@ -240,7 +240,12 @@ async fn token_never_exceeds_person_and_never_reviews() {
             .await
             .expect_err("admin in a part of the tree");
         assert_eq!(refused.code, "invalid");
-        assert!(refused.detail.starts_with("deployment: admin is given everywhere"), "{refused:?}");
+        assert!(
+            refused
+                .detail
+                .starts_with("deployment: The permission admin always applies everywhere"),
+            "{refused:?}"
+        );
     }
     house.token(&root_itself, &["viewer"], Some("web")).await.expect("what is given in a part");
     let (_, of_root) = house.token(&root_in_person(&house).await, &["admin"], None).await.unwrap();
@@ -330,12 +335,12 @@ async fn deployment_id_in_grant_is_refused_with_name() {
     let refused = house.people.add(&root, &wish(&web)).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.detail),
-        (404, format!("deployment: {web} is the id of web. Name it by its name: web."))
+        (404, format!("deployment: {web} is the id of deployment web. Use its name: web."))
     );
     for nothing in ["wbe", "00000000-0000-4000-8000-00000000beef"] {
         let refused = house.people.add(&root, &wish(nothing)).await.unwrap_err();
         assert!(
-            refused.detail.starts_with(&format!("There is no deployment {nothing}. The list")),
+            refused.detail.starts_with(&format!("Deployment {nothing} does not exist. See")),
             "{refused}"
         );
     }
@@ -719,7 +724,7 @@ async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     let last =
         house.people.change_grants(&root, root.person, &[grant("viewer", "")]).await.unwrap_err();
     assert_eq!((last.code.as_str(), last.status), ("last_admin", 409));
-    assert_eq!(last.detail, "root is the last admin. Make somebody else an admin first.");
+    assert_eq!(last.detail, "Account root is the last admin. Make another person an admin first.");
     assert_eq!(code(house.people.set_disabled(&root, root.person, true).await), "own_account");
     house.people.change_grants(&root, dan.person, &[grant("admin", "")]).await.unwrap();
     let dan = house.people.sign_in_as_owner("dan").await.unwrap();

@@ -169,7 +169,10 @@ async fn altered_rows_are_reported() {
                 .unwrap();
         }
         let broken = check(&export(&house).await).expect_err(sql);
-        assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
+        assert!(
+            broken.to_string().starts_with(&format!("Verification failed at {name}")),
+            "{sql}: {broken}"
+        );
         if table == "submission_document" {
             // `verify` checks only the rows that result from a submission's documents.
             continue;
@@ -242,9 +245,12 @@ async fn signed_history_is_proven_and_each_line_counts() {
             .map(|(_, line)| line.clone())
             .collect();
         let broken = check(&rest).expect_err(&lines[removed]).to_string();
-        assert!(!broken.starts_with("the last line"), "{broken}");
+        assert!(!broken.starts_with("Verification failed at the last line"), "{broken}");
         if lines[removed].contains("verdict_signature") {
-            assert!(broken.starts_with("verdict_signature 1: it is missing"), "{broken}");
+            assert!(
+                broken.starts_with("Verification failed at verdict_signature 1: it is missing"),
+                "{broken}"
+            );
         }
     }
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
@@ -270,7 +276,10 @@ async fn altered_signature_is_reported() {
                 .unwrap();
         }
         let broken = check(&export(&house).await).expect_err(sql);
-        assert!(broken.to_string().starts_with(name), "{sql}: {broken}");
+        assert!(
+            broken.to_string().starts_with(&format!("Verification failed at {name}")),
+            "{sql}: {broken}"
+        );
         assert!(
             !house.control.verify().await.unwrap().discrepancies.is_empty(),
             "gantry verify: {sql}"

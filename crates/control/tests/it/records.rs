@@ -75,7 +75,7 @@ async fn record_with_forbidden_address_is_rejected() {
         let refused =
             house.control.add_node(&house.ada, at("a", address, 22, &[])).await.unwrap_err();
         assert_eq!(refused.status, 400, "{address}: {refused:?}");
-        assert!(refused.detail.contains(" is refused: "), "{refused:?}");
+        assert!(refused.detail.contains(" is not allowed: "), "{refused:?}");
     }
     assert_eq!(house.traces().await, before);
     let node = house.control.add_node(&house.ada, at("a", "10.0.3.7", 22, &[])).await.unwrap();
@@ -156,7 +156,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let own = house.control.propose_on_node(&house.ada, n1).await.unwrap();
     let refused = house.control.edit(&house.ada, own, 0, vec![burnt]).await.unwrap_err();
-    assert!(refused.detail.contains("only a record"), "{refused:?}");
+    assert!(refused.detail.contains("not part of any target"), "{refused:?}");
 
     house.control.take_out_node(&house.ada, n1, None).await.unwrap();
     let wanted = NodesWanted { filter: "n1".into(), ..NodesWanted::default() };
@@ -166,7 +166,7 @@ async fn only_record_outside_blueprints_is_deleted() {
     assert_eq!(details(&house, "node.take_out").await, [json!({"fqdn": "n1.house.example.com"})]);
     let submitted =
         house.control.submit(&house.ada, proposal, version, "bind".into()).await.unwrap_err();
-    assert!(submitted.detail.contains("is not there"), "{submitted:?}");
+    assert!(submitted.detail.contains("does not exist"), "{submitted:?}");
     assert_eq!(house.control.take_out_node(&house.ada, n1, None).await.unwrap_err().status, 404);
     // The name is free again; the id is not.
     let again = NodeWish::named("n1.house.example.com", "/srv/nodes/n1");
@@ -266,7 +266,7 @@ async fn second_record_of_a_machine_is_rejected() {
     };
     taken(
         add(at("two", "gw.example.COM", 22, &[])).await.unwrap_err(),
-        "gw.example.com at port 22",
+        "gw.example.com with port 22",
     );
     taken(
         add(at("two", "10.0.0.2", 22, &["0025.90aa.0001"])).await.unwrap_err(),
@@ -283,7 +283,7 @@ async fn second_record_of_a_machine_is_rejected() {
         way: Some(WayChange { port: Some(port), ..WayChange::default() }),
         ..NodeChange::default()
     };
-    taken(change(1, port(22)).await.unwrap_err(), "gw.example.com at port 22");
+    taken(change(1, port(22)).await.unwrap_err(), "gw.example.com with port 22");
     let macs = |mac: &str| NodeChange { macs: Some(vec![mac.into()]), ..NodeChange::default() };
     taken(change(1, macs("00:25:90:AA:00:01")).await.unwrap_err(), "00:25:90:aa:00:01");
     assert_eq!(
@@ -416,13 +416,13 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
     let refused = add(wrong).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (400, "invalid"));
     assert!(
-        refused.detail.starts_with("5 lines of 6 can't be taken, so no node was added"),
+        refused.detail.starts_with("No node was added, because 5 lines of 6 cannot be used"),
         "{refused:?}"
     );
     let wanted = [
         ("line 3", "1 of at least 3 labels"),
-        ("line 4", "one.records.example.com stands in line 2 already"),
-        ("line 5", "no field \"rot\""),
+        ("line 4", "Node one.records.example.com is already in line 2"),
+        ("line 5", "Unknown field \"rot\""),
         ("line 6", "key: Name the secret"),
         ("line 7", "absolute path"),
     ];
@@ -441,9 +441,12 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
     let refused = add(taken).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "nodes_refused"));
     let wanted = [
-        ("line 2", "A node there.records.example.com is there already"),
+        ("line 2", "Node there.records.example.com already exists"),
         ("line 3", "one.records.example.com"),
-        ("line 4", "network card of the node there.records.example.com"),
+        (
+            "line 4",
+            "MAC address 00:25:90:aa:00:01 already belongs to node there.records.example.com",
+        ),
     ];
     each_says(&refused, &wanted);
     assert_eq!(

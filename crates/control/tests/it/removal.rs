@@ -311,8 +311,7 @@ async fn expunged_node_ends_all_its_noderoles() {
     );
     let refused =
         play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
-    let said =
-        "base on n1.house.example.com was removed: bind it again by a proposal if it is wanted.";
+    let said = "Noderole base on n1.house.example.com was removed. To use it again, bind it with a proposal.";
     assert_eq!((refused.status, refused.detail.as_str()), (409, said));
 }
 
@@ -557,8 +556,10 @@ async fn unsatisfiable_policy_is_rejected() {
     let refused =
         house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
     assert_eq!(refused.code, "lint");
-    let detail = "policy-unmet: every change would need 3 approvals, and 2 people may review without having written this change: this \
-                  change could never be committed. Ask for fewer approvals, or let more people review first";
+    let detail = "policy-unmet: The policy would require 3 approvals for every change, but only 2 \
+                  people may review without being an author: this change could never be \
+                  committed. Require fewer approvals, or give more people the reviewer permission \
+                  first";
     assert_eq!(
         refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(),
         [detail]
@@ -576,8 +577,8 @@ async fn unsatisfiable_policy_is_rejected() {
     house.people.disable(Some(&admin), house.cy.person).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
-    let what = "every change would need 2 approvals, and 1 person may review without having written this change: this change could never be \
-                committed";
+    let what = "The policy would require 2 approvals for every change, but only 1 person may \
+                review without being an author: this change could never be committed";
     assert_eq!(told, [what]);
     let problem = house.commit(&house.ada, id).await.unwrap_err();
     assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");

@@ -186,9 +186,9 @@ async fn edit_made_by_another_commit_leaves_summary() {
     let open = house.board("web").await.proposal.unwrap();
     let new = house.control.submit(&house.ada, open.id, open.version, open.title).await.unwrap();
     let summary = house.control.review(&house.bo, new).await.unwrap().summary;
-    assert!(!summary.iter().any(|line| line.starts_with("Sets the data")), "{summary:?}");
+    assert!(!summary.iter().any(|line| line.starts_with("Sets the data of app in")), "{summary:?}");
     assert!(
-        summary.iter().any(|line| line.starts_with("Sets the own data of app on n1")),
+        summary.iter().any(|line| line.starts_with("Sets the data of app on n1")),
         "{summary:?}"
     );
 }
@@ -227,7 +227,8 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     assert_eq!(
         base.text,
         format!(
-            "Planned on an older state: web (target {target}) changed since. It has to be submitted again. Can act: ada"
+            "Planned on an older state: web (target {target}) changed since. Submit it again. Can \
+             act: ada"
         ),
         "cy may edit, too, and is no author"
     );
@@ -285,7 +286,8 @@ async fn edits_now_out_of_scope_are_rejected() {
     let finding = &became.refused[0];
     assert_eq!(finding.at, "edit 2, by ada");
     assert!(
-        finding.detail.contains("n1") && finding.detail.contains("this proposal is on web"),
+        finding.detail.contains("n1")
+            && finding.detail.contains("This proposal is only for deployment web"),
         "{finding:?}"
     );
 
@@ -295,8 +297,7 @@ async fn edits_now_out_of_scope_are_rejected() {
         house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
     assert!(
-        refused.detail.starts_with("Edit 2 (")
-            && refused.detail.ends_with("Take it back, then submit."),
+        refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Undo it, then submit."),
         "{refused:?}"
     );
     let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();

@@ -80,7 +80,7 @@ async fn partial_restore_leaves_out_named_parts() {
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_restorable"));
     let named: Vec<&str> = refused.errors.iter().map(|error| error.at.as_str()).collect();
     assert_eq!(named, ["node n1", "app on n1", "base on n1", "runtime on n1"]);
-    assert!(refused.errors[0].detail.contains("given up"), "{refused:?}");
+    assert!(refused.errors[0].detail.contains("The node was expunged since"), "{refused:?}");
     assert_eq!(house.traces().await, traces, "nothing is opened");
 
     let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();

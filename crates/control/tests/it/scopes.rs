@@ -74,18 +74,21 @@ async fn node_proposal_changes_only_its_node() {
     let cases = [
         (
             Edit::Bind { deployment: web, node: n2, role: role("wipe") },
-            "on node n1.house.example.com alone",
+            "only for node n1.house.example.com",
         ),
         (
             Edit::Bind { deployment: edge, node: n1, role: role("wipe") },
-            "on node n1.house.example.com alone",
+            "only for node n1.house.example.com",
         ),
-        (Edit::MoveNode { node: n1, deployment: edge }, "on node n1.house.example.com alone"),
+        (Edit::MoveNode { node: n1, deployment: edge }, "only for node n1.house.example.com"),
         (
             Edit::SetRoleData { deployment: web, role: role("app"), data: json!({}) },
-            "propose on the deployment",
+            "Propose this change on the deployment",
         ),
-        (Edit::AddRole { deployment: web, role: role("wipe") }, "propose on the deployment"),
+        (
+            Edit::AddRole { deployment: web, role: role("wipe") },
+            "Propose this change on the deployment",
+        ),
     ];
     for (edit, part) in cases {
         let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
@@ -95,7 +98,7 @@ async fn node_proposal_changes_only_its_node() {
     let key = engine::cluster::NoderoleKey::first(role("runtime"));
     let edit = Edit::Unbind { node: n1, noderole: key, with_dependents: true };
     let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
-    assert!(problem.detail.contains("n2.house.example.com would change with it"), "{problem:?}");
+    assert!(problem.detail.contains("n2.house.example.com would change too"), "{problem:?}");
     assert_eq!(house.traces().await, before);
     let phantom: uuid::Uuid = sqlx::query_scalar("SELECT id FROM node WHERE phantom LIMIT 1")
         .fetch_one(house.database.owner())
@@ -223,10 +226,7 @@ async fn node_proposal_cannot_bind_a_service() {
     let bind = |name: &str| vec![Edit::Bind { deployment: web, node, role: role(name) }];
     let refused = house.control.edit(&house.ada, proposal, 0, bind("dns")).await.unwrap_err();
     assert_eq!(refused.status, 422);
-    assert!(
-        refused.detail.contains("dns is a service that stands for web as a whole"),
-        "{refused:?}"
-    );
+    assert!(refused.detail.contains("dns is a service of the whole deployment web"), "{refused:?}");
     let offered = house.control.node_proposal(&house.ada, proposal).await.unwrap().choices;
     assert!(offered.iter().any(|choice| choice.role == role("client")));
     assert!(!offered.iter().any(|choice| choice.role == role("dns")), "it is not offered either");
@@ -249,7 +249,7 @@ async fn moved_node_proposal_has_equal_effect() {
     let became = house.control.review(&house.bo, id).await.unwrap().became.unwrap();
     assert_eq!(
         (became.after, became.moved),
-        (None, vec!["n1.house.example.com (taken by another change)".to_owned()])
+        (None, vec!["n1.house.example.com (changed by another target)".to_owned()])
     );
     assert_eq!(became.refused[0].at, "n1.house.example.com");
     let version = house.control.node_proposal(&house.ada, proposal).await.unwrap().proposal.version;

@@ -69,7 +69,9 @@ async fn node_key_in_data_is_not_submitted() {
     let (id, version) = house.propose(&house.ada, "web", vec![uses(&house, 1).await]).await;
     let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
     assert!(
-        refused.errors[0].detail.starts_with("node-key-as-data: uses secret db/password version 1"),
+        refused.errors[0]
+            .detail
+            .starts_with("node-key-as-data: The role uses secret db/password version 1"),
         "{refused:?}"
     );
     report(Some(Descriptor::Data { deployments: ["edge".to_owned()].into() })).await;
@@ -80,5 +82,5 @@ async fn node_key_in_data_is_not_submitted() {
         .iter()
         .find(|finding| finding.check == Check::UnusableSecret)
         .expect("a warning");
-    assert!(found.what.contains("which web may not use"), "{found}");
+    assert!(found.what.contains("which deployment web may not use"), "{found}");
 }

@@ -69,7 +69,7 @@ async fn lint_error_after_approval_is_shown() {
     jig(&house, false).await;
     let shown = review(&house, &house.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
-    assert!(!rule.holds && rule.text.contains("Make jig noop active first"), "{rule:?}");
+    assert!(!rule.holds && rule.text.contains("Switch jig noop on first"), "{rule:?}");
     let errors: Vec<Check> =
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], Check::InactiveJig);
@@ -204,15 +204,15 @@ async fn disabled_buttons_name_reason_and_people() {
     let (proposal, version) = house.propose(ada, "web", vec![wipe]).await;
     let id = house.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
     let author =
-        "You wrote part of this change, so somebody else has to review it. Can act: bo, cy and gus";
-    let stranger = "Your account may not review this deployment: ask an administrator for the reviewer permission. \
-                    Can act: bo, cy and gus";
+        "You wrote part of this change, so another person must review it. Can act: bo, cy and gus";
+    let stranger = "Your account may not review this deployment. Ask an admin for the reviewer \
+                    permission. Can act: bo, cy and gus";
     let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
 
     // An author, a reviewer, a viewer, and an operator.
     assert_eq!(buttons(&house, ada, id).await, [author, two]);
     assert_eq!(buttons(&house, bo, id).await, ["", two]);
-    let looks = "Your account may not commit: that takes the operator or the reviewer permission. Can act: ada, bo, cy, eve and gus";
+    let looks = "You cannot commit this review without the permission operator or reviewer. Can act: ada, bo, cy, eve and gus";
     assert_eq!(buttons(&house, dan, id).await, [stranger, looks]);
     assert_eq!(buttons(&house, eve, id).await, [stranger, two]);
 
@@ -230,24 +230,23 @@ async fn disabled_buttons_name_reason_and_people() {
         .open_thread(cy, id, engine::blueprint::Anchor::Whole, "Why?".into())
         .await
         .unwrap();
-    let open = "One thread is open, by cy: who opened it, or another reviewer, resolves it";
+    let open = "One thread is open, started by cy. The person who started a thread, or another \
+                reviewer, can resolve it";
     assert_eq!(buttons(&house, ada, id).await, [author, open]);
     house.control.resolve_thread(cy, thread, true).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
 
     // A rejection, and its withdrawal.
     house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
-    let objects = "cy asked for changes or rejected it. Can decide again: cy. Can change it: ada";
+    let objects = "Changes were requested, or the change was rejected, by cy. Can decide again: \
+                   cy. Can change it: ada";
     assert_eq!(buttons(&house, ada, id).await, [author, objects]);
     house.approve(cy, id).await;
 
     // A new lint error.
     jig(&house, false).await;
     let [_, lint] = buttons(&house, ada, id).await;
-    assert!(
-        lint.contains("Make jig noop active first") && lint.ends_with("Can act: ada"),
-        "{lint}"
-    );
+    assert!(lint.contains("Switch jig noop on first") && lint.ends_with("Can act: ada"), "{lint}");
     jig(&house, true).await;
 
     // A hold, and execution switched off: both are shown, but block no button.
@@ -257,7 +256,7 @@ async fn disabled_buttons_name_reason_and_people() {
     let waits = review(&house, ada, id).await.waits;
     assert!(
         waits[0].starts_with("Execution is off")
-            && waits[1].starts_with("web is held by eve (a move)"),
+            && waits[1].starts_with("Deployment web is on hold by eve (a move)"),
         "{waits:?}"
     );
 
@@ -265,16 +264,15 @@ async fn disabled_buttons_name_reason_and_people() {
     for gone in [gus, cy] {
         house.people.disable(None, gone.person).await.unwrap();
     }
-    let few =
-        "1 of 2 approvals. Nobody who may review is left. Can give the reviewer permission: fay";
+    let few = "1 of 2 approvals. No reviewer is left. Can give the reviewer permission: fay";
     assert_eq!(buttons(&house, ada, id).await[1], few);
 
     // A newer version, and a commit.
     let other = house.bind("web", 2, "wipe").await;
     let version = house.control.edit(ada, proposal, version, vec![other]).await.unwrap();
-    let replaced = "A newer version of the proposal is there, or it is closed";
+    let replaced = "The proposal is closed or has a newer version";
     assert_eq!(buttons(&house, bo, id).await[1], replaced);
-    assert!(buttons(&house, bo, id).await[0].contains("look at the newest one"));
+    assert!(buttons(&house, bo, id).await[0].contains("Open the newest version"));
     let undone = house.control.undo(ada, proposal, version).await.unwrap();
     house.control.discard(ada, proposal, undone).await.unwrap();
     let app = house.bind("web", 1, "app").await;
@@ -283,7 +281,7 @@ async fn disabled_buttons_name_reason_and_people() {
     let target = house.control.commit(ada, id).await.unwrap();
     assert_eq!(
         review(&house, bo, id).await.may_commit,
-        Err(format!("It is committed already, as target {target}."))
+        Err(format!("This review is already committed, as target {target}."))
     );
 }
 
@@ -296,7 +294,8 @@ async fn stale_review_names_submitter_and_keeps_content() {
     sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
     let [_, why] = buttons(&house, &house.bo, id).await;
     assert!(
-        why.starts_with("Made before the database was restored") && why.ends_with("Can act: ada"),
+        why.starts_with("Submitted before the database was restored")
+            && why.ends_with("Can act: ada"),
         "{why}"
     );
     let other = house.bind("web", 2, "app").await;

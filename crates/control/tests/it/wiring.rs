@@ -134,13 +134,13 @@ async fn policy_change_shows_both_sides_and_warns() {
     let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
     assert_eq!(
         undo,
-        "let the changes of every deployment need one approval, 1 for a destructive change from now on"
+        "require one approval for changes in every deployment, 1 for a destructive change"
     );
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
     let text = house.control.review_difference(&house.bo, id).await.unwrap();
     let text = text.difference.text(&text.names, &Behind::default());
-    assert!(text.contains("destructive: 2 -> 1") && !text.contains("Nothing differs"), "{text}");
+    assert!(text.contains("destructive: 2 -> 1") && !text.contains("No differences"), "{text}");
     assert!(
         review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker),
         "{:?}",
@@ -241,11 +241,11 @@ async fn severe_lines_always_come_first() {
     let id = house.control.submit(&house.ada, proposal, version, "a lot".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     let grave = [
-        "Takes role still and its data out of web.",
+        "Removes role still and its data from web.",
         "Removes app from n1.",
-        "Switches jig script off: nothing that needs it starts, in any deployment.",
-        "Sets the policy for all changes after this one, in every deployment: one approval for every change, 1 for a rerun, 3 for a halt of a \
-         jig.",
+        "Switches jig script off: no step that needs it starts in any deployment.",
+        "Sets the policy for all later changes in every deployment: one approval for every \
+         change, 1 for a re-run, 3 for a switched-off jig.",
         "n2 moves from system to web.",
         "Creates web-100 below web.",
     ];

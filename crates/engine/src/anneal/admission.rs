@@ -297,75 +297,96 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused => f.write_str("execution is paused: resume it to go on"),
+            Self::Paused => f.write_str("Execution is paused. An operator must resume it"),
             Self::Room { running, limit, capacity: 0 } => {
                 let open = many(*running, "run");
                 write!(
                     f,
-                    "no worker is there ({open} open, {limit} allowed): start one with `gantry worker`"
+                    "No worker is running ({open} open, {limit} allowed). Start one with `gantry \
+                     worker`"
                 )
             }
             Self::Room { running, limit, capacity } => {
                 let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
                 write!(
                     f,
-                    "waits for room: {open} {are} open, {limit} are allowed and workers can carry {capacity}"
+                    "The run limit is reached: {open} {are} open. The limit is {limit}, and the \
+                     workers can run {capacity}"
                 )
             }
             Self::State { state: StepState::Blocked, pending: 1 } => {
-                f.write_str("waits for 1 parent")
+                f.write_str("Waits for 1 parent")
             }
             Self::State { state: StepState::Blocked, pending } => {
-                write!(f, "waits for {pending} parents")
+                write!(f, "Waits for {pending} parents")
             }
             Self::State { state: StepState::Transition, .. } => {
-                f.write_str("an attempt at it is open")
+                f.write_str("A run of this step is open")
             }
             Self::State { state: StepState::Error, .. } => {
-                f.write_str("it failed: look at its last run, then retry it")
+                f.write_str("The step failed: look at its last run, then retry it")
             }
-            Self::State { state, .. } => write!(f, "it is {state}: there is nothing to start"),
-            Self::Rests => f.write_str("it needs no run and becomes active by itself"),
+            Self::State { state, .. } => {
+                write!(f, "The step is {state}, so there is nothing to start")
+            }
+            Self::Rests => f.write_str("The step needs no run and becomes active by itself"),
             Self::Backoff { seconds, failures, .. } => {
                 let times = many(*failures, "time");
-                write!(f, "failed {times}; tried again in {seconds} s, or at once by a retry")
+                write!(
+                    f,
+                    "The step failed {times}. It runs again in {seconds} s, or immediately with a \
+                     retry"
+                )
             }
-            Self::Jig { jig } => write!(f, "jig {jig} is not active: activate it"),
+            Self::Jig { jig } => write!(f, "Jig {jig} is switched off. Propose to switch it on"),
             Self::Unserved { jig } => {
-                write!(f, "no worker carries out jig {jig}: start one that does")
+                write!(f, "No worker supports jig {jig}. Start one that does")
             }
-            Self::Held { deployment, by } => write!(f, "deployment {deployment} is held by {by}"),
+            Self::Held { deployment, by } => {
+                write!(f, "Deployment {deployment} was put on hold by {by}")
+            }
             Self::Unavailable { node } => {
-                write!(f, "node {node} is out of service: make it available")
+                write!(f, "Node {node} is in maintenance. Make it available again")
             }
-            Self::NodeDead { node } => write!(f, "node {node} does not answer"),
+            Self::NodeDead { node } => write!(f, "Node {node} does not answer"),
             Self::NodeAlive { node } => {
-                write!(f, "node {node} answers, and this is done for a dead node only")
+                write!(f, "Node {node} is up, but this step runs only for a dead node")
             }
             Self::NotJoined { node } => {
-                write!(f, "node {node} has not joined yet: a worker must reach it first")
+                write!(f, "Node {node} has not joined yet. A worker must reach it first")
             }
             Self::Frozen { node, by } => {
-                write!(f, "node {node} is frozen by the error of step {by}: retry or change that")
+                write!(
+                    f,
+                    "Node {node} is frozen by the error of step {by}. Retry or change that step"
+                )
             }
             Self::Exclusive { node, by } => {
-                write!(f, "waits for node {node}: step {by} runs there")
+                write!(f, "Waits for node {node}: step {by} runs there")
             }
             Self::Lane { lane, running, max_running } => {
-                write!(f, "waits for a slot of lane {lane}: {running} of {max_running} taken")
+                write!(
+                    f,
+                    "Concurrency group {lane} is full: {running} of {max_running} runs are open"
+                )
             }
             Self::Chunk { lane, running } => {
-                write!(f, "waits for the present chunk of lane {lane}: {running} still running")
+                write!(
+                    f,
+                    "Waits for the current chunk of concurrency group {lane}: {running} still \
+                     running"
+                )
             }
             Self::Budget { budget, down, max_down } => {
                 let (nodes, are) = (many(*max_down, "node"), either(*down, "is", "are"));
-                write!(f, "waits for budget {budget}: {down} of {nodes} {are} down already")
-            }
-            Self::Unknown { what } => {
                 write!(
                     f,
-                    "{what} is not known, so nothing says that it may start: restore it from a backup, or report it"
+                    "Disruption budget {budget} is exhausted: {down} {are} down, and the limit is \
+                     {nodes}"
                 )
+            }
+            Self::Unknown { what } => {
+                write!(f, "Unknown {what}. Restore it from a backup, or report a bug")
             }
         }
     }
@@ -564,7 +585,7 @@ impl<'v> Taken<'v> {
         while let Some(id) = next {
             let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id))
             else {
-                reasons.push(Reason::Unknown { what: format!("the chain of deployment {id}") });
+                reasons.push(Reason::Unknown { what: format!("chain of deployment {id}") });
                 return;
             };
             if let Some(by) = &deployment.held_by {
@@ -607,7 +628,7 @@ impl<'v> Taken<'v> {
             + "/"
             + step.lane.name.as_str();
         let Some(limit) = self.view.lanes.get(&step.lane) else {
-            reasons.push(Reason::Unknown { what: format!("lane {lane}") });
+            reasons.push(Reason::Unknown { what: format!("concurrency group {lane}") });
             return;
         };
         let running = self.lanes.get(&step.lane).copied().unwrap_or(0);
@@ -623,7 +644,7 @@ impl<'v> Taken<'v> {
     fn check_budgets(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         for id in &step.budgets {
             let Some(budget) = self.view.budgets.get(id) else {
-                reasons.push(Reason::Unknown { what: format!("budget {}", id.0) });
+                reasons.push(Reason::Unknown { what: format!("disruption budget {}", id.0) });
                 continue;
             };
             let down = self.down.get(id);

@@ -50,7 +50,7 @@ impl fmt::Display for StepState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no state of a step: one of blocked, todo, transition, active, error")]
+#[error("Unknown step state {0:?}. Use blocked, todo, transition, active or error")]
 pub struct UnknownState(pub String);
 
 impl FromStr for StepState {

@@ -154,7 +154,7 @@ impl fmt::Display for Cause {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no cause of a re-run")]
+#[error("Unknown cause of a re-run: {0:?}")]
 pub struct UnknownCause(pub String);
 
 impl FromStr for Cause {

@@ -149,7 +149,7 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Load these too and call again.
-    #[error("the change reaches further than what was loaded")]
+    #[error("The change needs steps that were not loaded")]
     Missing(Missing),
     /// The change does not fit the current state of the step. The caller writes nothing.
     #[error(transparent)]
@@ -200,17 +200,25 @@ impl Refused {
     pub fn said_of(&self, called: &str) -> String {
         match self {
             Self::State { state, event, .. } => {
-                format!("{called} is {state}, so it can't be {event}: {}", hint(event, *state))
+                format!(
+                    "Step {called} is {state}, so it cannot be {event}: {}.",
+                    hint(event, *state)
+                )
             }
-            Self::Rests { .. } => format!("{called} needs no run: it becomes active by itself"),
+            Self::Rests { .. } => {
+                format!("Step {called} needs no run: it becomes active by itself.")
+            }
             Self::Older { generation, asked, .. } => format!(
-                "{called} is at generation {generation}, so target {asked} can't re-run it: plan the change again on the present target"
+                "Step {called} is at generation {generation}, so target {asked} cannot re-run it. \
+                 Plan the change again on the current target."
             ),
             Self::Unasked { .. } => format!(
-                "{called} is destructive and in ERROR, so whether it was done is not known: look at its node, then retry it"
+                "Step {called} is destructive and in ERROR, so its result is unknown. Look at its \
+                 node, then retry it."
             ),
             Self::DoneForGood { generation, .. } => format!(
-                "{called} is destructive and was applied at generation {generation}: only a reviewed re-run, with a generation of its own, does it again"
+                "Step {called} is destructive and was applied at generation {generation}. Only a \
+                 reviewed re-run with a new generation runs it again."
             ),
         }
     }
@@ -218,7 +226,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said_of(&format!("step {}", self.step())))
+        f.write_str(&self.said_of(&format!("{}", self.step())))
     }
 }
 
@@ -226,15 +234,13 @@ impl std::error::Error for Refused {}
 
 fn hint(event: &str, state: StepState) -> &'static str {
     match (event, state) {
-        ("retried", StepState::Blocked) => "retry what it waits for",
-        ("retried", StepState::Todo) => "it waits to be claimed already",
-        ("retried", StepState::Transition) => {
-            "an attempt at it is running; wait for its end, or cancel it"
-        }
-        ("retried", StepState::Active) => "it is done; propose a re-run instead",
-        ("started", StepState::Transition) => "an attempt at it is open",
-        ("started", _) => "only a TODO step is claimed",
-        _ => "no attempt at it is open; keep what came back as late",
+        ("retried", StepState::Blocked) => "retry the steps that it waits for",
+        ("retried", StepState::Todo) => "it already waits for a worker",
+        ("retried", StepState::Transition) => "a run of it is open. Wait for its end, or cancel it",
+        ("retried", StepState::Active) => "it is done. Propose a re-run instead",
+        ("started", StepState::Transition) => "a run of it is open",
+        ("started", _) => "only a TODO step can start",
+        _ => "no run of it is open, so this result is late",
     }
 }
 
@@ -243,12 +249,14 @@ fn hint(event: &str, state: StepState) -> &'static str {
 pub enum Broken {
     /// Ranks rise along edges.
     #[error(
-        "the ranks of step {parent} and its child {child} do not rise: report it, with the server's log"
+        "The ranks of step {parent} and its child {child} do not rise. Report this with the \
+         server's log."
     )]
     Rank { parent: StepId, child: StepId },
     /// `pending` (or `satisfied`) equals a recount.
     #[error(
-        "step {step} has fewer pending parents counted than it has: report it, with the server's log"
+        "The stored number of pending parents of step {step} is too low. Report this with the \
+         server's log."
     )]
     Count { step: StepId },
 }
@@ -574,8 +582,11 @@ impl<'c> Work<'c> {
             StepState::Transition => {
                 self.outdated.push(id);
                 if destructive {
-                    return self
-                        .fail(id, "its node died during the run, and a destructive step is not repeated unasked");
+                    return self.fail(
+                        id,
+                        "the node died during the run, and a destructive step is not repeated \
+                         automatically",
+                    );
                 }
                 self.leave_run(id);
                 self.wait(id)
@@ -682,8 +693,8 @@ impl<'c> Work<'c> {
         let Some(step) = self.change(id) else { return Ok(()) };
         if step.destructive {
             step.progress.failures = step.progress.failures.saturating_add(1);
-            let reason = "its worker was lost during the run, and a destructive step is not repeated unasked: look at the \
-                          node, then retry";
+            let reason = "the worker was lost during the run, and a destructive step is not \
+                          repeated automatically: look at the node, then retry";
             return self.fail(id, reason);
         }
         if generation != step.progress.generation {
@@ -691,7 +702,7 @@ impl<'c> Work<'c> {
             return self.wait(id);
         }
         let allowed = step.retries.max(LOSSES);
-        self.retry_or_fail(id, "its worker was lost during the run", allowed)
+        self.retry_or_fail(id, "the worker was lost during the run", allowed)
     }
 
     fn fail(&mut self, id: StepId, reason: &str) -> Done {

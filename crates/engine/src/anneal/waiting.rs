@@ -62,29 +62,35 @@ macro_rules! waits {
 
 waits! {
     /// The step needs no run and becomes ACTIVE soon.
-    Rests = "rests", "Become active by themselves", "the next sweep of a worker, within seconds";
+    Rests = "rests", "Immediate steps", "the next sweep of a worker, within seconds";
     /// The step refers to something that does not exist, or is in TRANSITION without an attempt.
-    Unknown = "unknown", "Damaged", "a person: run `gantry verify`, and restore from a backup what it names";
+    Unknown = "unknown", "Damaged", "a person: run `gantry verify`, then restore the reported \
+                                     objects from a backup";
     /// The step is in ERROR: it failed too often, or a person canceled it.
-    Failed = "failed", "Failed", "a person: look at the last run, then retry the step or change it by a proposal";
+    Failed = "failed", "Failed", "a person: look at the last run, then retry the step or propose a \
+                                  change";
     /// An ancestor of the step is in ERROR.
-    BehindFailure = "behind_failure", "Behind a failure", "a person: retry or change the failed step above";
+    BehindFailure = "behind_failure", "Waiting for failed steps", "a person: retry or change the \
+                                                                   failed step that they depend on";
     /// The jig of the step is switched off.
-    Jig = "jig", "Jig switched off", "a person: a proposal that switches the jig on";
+    Jig = "jig", "Jig switched off", "a person: submit a proposal that switches the jig on";
     /// No worker supports the jig of the step.
-    Unserved = "unserved", "No worker for the jig", "a person: start a worker that has the jig";
+    Unserved = "unserved", "No worker for the jig", "a person: start a worker that supports the \
+                                                     jig";
     /// The node is in maintenance.
-    Unavailable = "unavailable", "Node out of service", "a person: make the node available";
+    Unavailable = "unavailable", "Node in maintenance", "a person: make the node available again";
     /// The node is dead.
-    NodeDead = "node_dead", "Node does not answer", "the node, as soon as it answers; a person, if it never will";
+    NodeDead = "node_dead", "Node does not answer", "the node when it answers again, or a person \
+                                                     if it is lost";
     /// The node has not joined yet.
-    NotJoined = "not_joined", "Node has not joined", "a worker, as soon as it is let in on the node";
+    NotJoined = "not_joined", "Node has not joined", "a worker, as soon as the node accepts its \
+                                                      connection";
     /// The step needs a dead node, and the node is alive.
-    NodeAlive = "node_alive", "Node answers, and should not", "the node, when it is down";
+    NodeAlive = "node_alive", "Node is up but must be down", "the node, when it is down";
     /// The ERROR of another step freezes the node.
     Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
-    Held = "held", "Deployment held", "whoever holds the deployment, or another operator: release it";
+    Held = "held", "Deployment on hold", "an operator: release the deployment";
     /// Execution is paused.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
     /// No worker is running.
@@ -92,27 +98,29 @@ waits! {
     /// The run is queued, and no worker has leased it yet.
     Queued = "queued", "Queued for a worker", "a worker, as soon as it has a free slot";
     /// The run should have ended already.
-    Overdue = "overdue", "Overdue", "a worker: it ends runs whose workers are not heard of, and goes on";
+    Overdue = "overdue", "Overdue", "a worker: it ends runs whose workers were lost";
     /// The step failed and waits for its next attempt.
-    Backoff = "backoff", "Waits to be tried again", "time, or an operator who retries it now";
+    Backoff = "backoff", "Waiting for a retry", "the end of the retry delay, or an operator who \
+                                                 retries it now";
     /// The disruption budget is exhausted.
-    Budget = "budget", "Budget used up", "the nodes that are down, when they are well again";
+    Budget = "budget", "Disruption budget exhausted", "the nodes that are down, when they are up \
+                                                       again";
     /// A chunk of the concurrency group is still running.
-    Chunk = "chunk", "Chunk under way", "the runs of the present chunk, when the last has ended";
+    Chunk = "chunk", "Chunk in progress", "the last run of the current chunk, when it ends";
     /// The concurrency group is full.
-    Lane = "lane", "Lane full", "a run of the lane, when it ends";
+    Lane = "lane", "Concurrency group full", "a run of the concurrency group, when it ends";
     /// An exclusive run is open on the node.
-    Exclusive = "exclusive", "Node busy", "the run on its node, when it ends";
+    Exclusive = "exclusive", "Node busy", "the run on the node, when it ends";
     /// The limit of open runs is reached.
-    Room = "room", "No room", "any run, when it ends; more workers help";
+    Room = "room", "Run limit reached", "any run when it ends, or more workers";
     /// The parents of the step have not finished.
-    Parents = "parents", "In line behind other steps", "the steps that it waits for, when they are done";
+    Parents = "parents", "Waiting for other steps", "the parent steps, when they are done";
     /// Nothing prevents the step from starting.
-    Next = "next", "Start next", "the next claim, within seconds";
+    Next = "next", "Next to start", "a worker, within seconds";
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is nothing that steps wait for")]
+#[error("Unknown pending reason {0:?}")]
 pub struct UnknownWait(pub String);
 
 impl FromStr for Wait {
@@ -282,7 +290,7 @@ mod tests {
 
     #[test]
     fn manual_pending_reason_names_responsible_person() {
-        let people = ["a person", "an operator", "whoever"];
+        let people = ["a person", "an operator"];
         let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
         assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
         for passes in [

@@ -186,7 +186,7 @@ impl Totals {
         let expected = counts(self).into_iter().zip(counts(found));
         let differ = expected.filter(|((_, expected), (_, found))| expected != found);
         let differ = differ.map(|((of, expected), (_, found))| {
-            format!("it counts {expected} {of}, and the export has {found}")
+            format!("it counts {expected} {of}, but the export has {found}")
         });
         differ.collect::<Vec<_>>().join("; ")
     }
@@ -475,7 +475,7 @@ impl Check {
         let number = self.lines;
         let unexpected = |why: &str| Broken::Line { line: number, why: why.to_owned() };
         if self.ended {
-            return Err(unexpected("it comes after the end"));
+            return Err(unexpected("it comes after the last line of the export"));
         }
         let line: Line =
             serde_json::from_str(text).map_err(|error| unexpected(&error.to_string()))?;
@@ -485,16 +485,17 @@ impl Check {
                     self.header = Some(header);
                     Ok(())
                 }
-                Line::Header(header) => {
-                    Err(unexpected(&format!("this is format {}, not {FORMAT}", header.format)))
-                }
-                _ => Err(unexpected("the header is missing: an export begins with it")),
+                Line::Header(header) => Err(unexpected(&format!(
+                    "its format is {}, and only format {FORMAT} is supported",
+                    header.format
+                ))),
+                _ => Err(unexpected("an export must begin with the header")),
             };
         };
         let (after, end, whole) = (header.after, header.end, header.after == 0);
         self.totals.count(&line);
         match line {
-            Line::Header(_) => Err(unexpected("a second header")),
+            Line::Header(_) => Err(unexpected("it is a second header")),
             Line::Audit(sealed) if self.totals != self.entries_only() => {
                 Err(unexpected(&format!("entry {} comes after the rows", sealed.seq)))
             }
@@ -509,16 +510,15 @@ impl Check {
             Line::End(said) => self.end(&said),
             _ if self.last(after) != end => Err(wrong(
                 format!("entry {}", self.last(after) + 1),
-                format!("it is missing: the header says that the entries go to {end}"),
+                format!("it is missing: the header names {end} as the last entry"),
             )),
-            _ if !whole => Err(unexpected("an export of later entries has no rows")),
+            _ if !whole => Err(unexpected("an export of later entries must not have rows")),
             Line::Object { kind, hash, body, hex } => {
                 let bytes = match (body, hex) {
                     (Some(body), None) => body.into_bytes(),
-                    (None, Some(hex)) => {
-                        unhex(&hex).ok_or_else(|| unexpected("hex has two digits for each byte"))?
-                    }
-                    _ => return Err(unexpected("an object has either body or hex")),
+                    (None, Some(hex)) => unhex(&hex)
+                        .ok_or_else(|| unexpected("hex must have two digits for each byte"))?,
+                    _ => return Err(unexpected("an object must have either body or hex")),
                 };
                 self.object(kind, hash, &bytes)
             }
@@ -579,7 +579,7 @@ impl Check {
             None => Ok(()),
             Some(((table, key), recorded)) => Err(wrong(
                 format!("{} {key}", table.as_str()),
-                format!("it is missing: entry {} of the audit records it", recorded.seq),
+                format!("it is missing, but entry {} of the audit records it", recorded.seq),
             )),
         }
     }
@@ -616,13 +616,14 @@ impl Check {
 
     fn entry(&mut self, sealed: &Sealed) -> Result<(), Broken> {
         let named = || format!("entry {}", sealed.seq);
-        let content: Content = serde_json::from_str(&sealed.content)
-            .map_err(|error| wrong(named(), format!("its content is no entry: {error}")))?;
+        let content: Content = serde_json::from_str(&sealed.content).map_err(|error| {
+            wrong(named(), format!("its content is not a valid entry: {error}"))
+        })?;
         if content.source.as_deref() != Some("database") {
             return Ok(());
         }
         let Value::Object(detail) = content.detail else {
-            return Err(wrong(named(), "its detail is no JSON object"));
+            return Err(wrong(named(), "its detail is not a JSON object"));
         };
         match content.action.as_str() {
             "person.insert" | "person.update" => {
@@ -655,7 +656,7 @@ impl Check {
             // A run has several entries: it starts, ends, and may report late.
             Some(earlier) if table != Table::Run => Err(wrong(
                 format!("{} {}", table.as_str(), key.1),
-                format!("entries {} and {} both say that it was added", earlier.seq, sealed.seq),
+                format!("entries {} and {} both record that it was added", earlier.seq, sealed.seq),
             )),
             _ => Ok(()),
         }
@@ -664,7 +665,7 @@ impl Check {
     fn person(&mut self, seq: u64, id: &str, detail: Map<String, Value>) -> Result<(), Broken> {
         let what = || format!("person {id}");
         let row: PersonRow = typed(what, detail)?;
-        let id = PersonId(id.parse().map_err(|_| wrong(what(), "its id is no UUID"))?);
+        let id = PersonId(id.parse().map_err(|_| wrong(what(), "its id is not a UUID"))?);
         let able = row.kind == "human" && !row.disabled;
         let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
@@ -707,7 +708,7 @@ impl Check {
                 let root: RootDoc = parsed(what, bytes)?;
                 let written = root.object().map_err(|error| wrong(what(), error.to_string()))?;
                 if written.hash != hash {
-                    return Err(wrong(what(), "it is not written in canonical form"));
+                    return Err(wrong(what(), "it is not in canonical form"));
                 }
                 self.next_root = Some((hash, root));
             }
@@ -762,7 +763,7 @@ impl Check {
         recorded.met = true;
         let seq = recorded.seq;
         if documents.is_some() != (table == Table::Submission) {
-            return Err(wrong(what(), "a submission has documents, and nothing else has"));
+            return Err(wrong(what(), "a submission must have documents, and other rows must not"));
         }
         match table {
             Table::Barclamp => self.barclamp(&typed(what, as_recorded)?),
@@ -818,7 +819,8 @@ impl Check {
 
     fn confirmation(&mut self, row: ConfirmationRow) -> Result<(), Broken> {
         let id = row.passkey_id;
-        let unreadable = || wrong(format!("passkey_confirmation {id}"), "its bytes cannot be read");
+        let unreadable =
+            || wrong(format!("passkey_confirmation {id}"), "its bytes cannot be decoded");
         let confirmation = match (row.by_passkey, row.signed) {
             (None, _) => Confirmation::Owner,
             (Some(by), signed) => {
@@ -830,7 +832,7 @@ impl Check {
         let passkey = self.passkeys.get_mut(&id).ok_or_else(|| {
             wrong(
                 format!("passkey {id}"),
-                "it is missing, and a confirmation is about it".to_owned(),
+                "it is missing, but a confirmation refers to it".to_owned(),
             )
         })?;
         passkey.confirmation = Some(confirmation);
@@ -839,10 +841,9 @@ impl Check {
 
     fn signature(&mut self, row: SignatureRow) -> Result<(), Broken> {
         let id = row.verdict_id;
-        let (nonce, assertion) = row
-            .signed
-            .read()
-            .ok_or_else(|| wrong(format!("verdict_signature {id}"), "its bytes cannot be read"))?;
+        let (nonce, assertion) = row.signed.read().ok_or_else(|| {
+            wrong(format!("verdict_signature {id}"), "its bytes cannot be decoded")
+        })?;
         self.signatures.insert(id, (row.passkey_id, nonce, assertion));
         Ok(())
     }
@@ -867,7 +868,7 @@ impl Check {
         if hash != row.change_hash {
             return Err(wrong(
                 what,
-                "its documents were altered: they have another hash than the one that was reviewed",
+                "its documents were altered: their hash differs from the reviewed one",
             ));
         }
         self.submissions
@@ -879,7 +880,7 @@ impl Check {
         let Some(submission) = self.submissions.get_mut(&row.submission_id) else {
             return Err(wrong(
                 format!("submission {}", row.submission_id),
-                format!("it is missing, and verdict {} is about it", row.id),
+                format!("it is missing, but verdict {} refers to it", row.id),
             ));
         };
         submission.verdicts.push(Judged {
@@ -912,7 +913,7 @@ impl Check {
             (Some(_), "switch") => {
                 return Err(wrong(
                     what(),
-                    "a switch of execution has another root than its parent",
+                    "a switch of execution must keep the root of its parent",
                 ));
             }
             (None, "genesis") | (Some(_), "change") => match next {
@@ -926,7 +927,7 @@ impl Check {
             _ => {
                 return Err(wrong(
                     what(),
-                    format!("the kind {:?} does not follow target {last}", row.kind),
+                    format!("kind {:?} cannot follow target {last}", row.kind),
                 ));
             }
         };
@@ -991,7 +992,7 @@ impl Check {
         let submission = self.submissions.get(&id).ok_or_else(|| {
             wrong(
                 format!("submission {id}"),
-                format!("it is missing, and target {} commits it", row.number),
+                format!("it is missing, but target {} commits it", row.number),
             )
         })?;
         match apply(&before.root, &submission.documents) {
@@ -1000,7 +1001,8 @@ impl Check {
                 return Err(wrong(
                     what(),
                     format!(
-                        "its root differs from target {} in other documents than submission {id} lists",
+                        "the documents in which its root differs from target {} are not those that \
+                         submission {id} lists",
                         before.number
                     ),
                 ));
@@ -1028,9 +1030,7 @@ impl Check {
         if brought != submission.row.new_policy_hash {
             return Err(wrong(
                 what(),
-                format!(
-                    "the policy that it brings is missing, or is not the one that submission {id} names"
-                ),
+                format!("its new policy is missing, or is not the one that submission {id} names"),
             ));
         }
         let policies = [Some(policy.hash), brought]
@@ -1080,7 +1080,7 @@ impl Check {
             let Some(standing) = self.standing(person, seq) else {
                 return Err(wrong(
                     format!("person {person}"),
-                    format!("the audit has no entry of this reviewer of submission {id}"),
+                    format!("the audit has no entry for this reviewer of submission {id}"),
                 ));
             };
             if !standing.able || judged.id <= standing.void_to {
@@ -1096,14 +1096,15 @@ impl Check {
                 continue;
             }
             if self.is_barred(seq, submission, judged, cooling) {
-                uncounted =
-                    format!("; an author gave person {person} access shortly before they approved");
+                uncounted = format!(
+                    ". An author gave person {person} access shortly before their approval"
+                );
                 continue;
             }
             match signed.then(|| self.is_signed(submission, judged)) {
                 None | Some(Ok(())) => approvals += 1,
                 Some(Err(why)) => {
-                    uncounted = format!("; the approval of person {person} does not count: {why}")
+                    uncounted = format!(". The approval of person {person} does not count: {why}")
                 }
             }
         }
@@ -1112,7 +1113,8 @@ impl Check {
             return Err(wrong(
                 format!("target {}", row.number),
                 format!(
-                    "the export has {approvals} of the {asked} {approval} that its policy asked for (submission {id}){uncounted}"
+                    "the export has {approvals} of the {asked} {approval} that its policy required \
+                     (submission {id}){uncounted}"
                 ),
             ));
         }
@@ -1146,7 +1148,7 @@ impl Check {
         let reviewed = submission
             .reviewed
             .clone()
-            .ok_or("its submission lacks the parts that a signature covers")?;
+            .ok_or("its submission lacks the data that a signature covers")?;
         let statement = Statement::Verdict {
             reviewed,
             verdict: VerdictKind::Approve,
@@ -1171,7 +1173,7 @@ impl Check {
             return Err(wrong(
                 what(),
                 format!(
-                    "its generation {} is no target before it that changed anything",
+                    "its generation {} is not an earlier target that changed something",
                     row.generation
                 ),
             ));
@@ -1179,7 +1181,7 @@ impl Check {
         if row.epoch < target.epoch {
             return Err(wrong(
                 what(),
-                format!("it is of an earlier epoch than target {}", target.number),
+                format!("its epoch is earlier than that of target {}", target.number),
             ));
         }
         let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
@@ -1192,7 +1194,7 @@ impl Check {
         let Some((key, noderole)) = noderole else {
             return Err(wrong(
                 what(),
-                format!("no document of target {} asks for its step", target.number),
+                format!("no document of target {} requires its step", target.number),
             ));
         };
         let deployment = target
@@ -1207,7 +1209,7 @@ impl Check {
             return Err(wrong(
                 what(),
                 format!(
-                    "it ran other content than the documents of target {} ask for",
+                    "it ran other content than the documents of target {} require",
                     target.number
                 ),
             ));
@@ -1228,12 +1230,12 @@ fn typed<T: DeserializeOwned>(
     row: Map<String, Value>,
 ) -> Result<T, Broken> {
     serde_json::from_value(Value::Object(row))
-        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+        .map_err(|error| wrong(what(), format!("it has invalid values: {error}")))
 }
 
 fn parsed<T: DeserializeOwned>(what: impl Fn() -> String, bytes: &[u8]) -> Result<T, Broken> {
     serde_json::from_slice(bytes)
-        .map_err(|error| wrong(what(), format!("it has unknown values: {error}")))
+        .map_err(|error| wrong(what(), format!("it has invalid values: {error}")))
 }
 
 fn hash_of(row: &Map<String, Value>) -> Result<Hash, Broken> {

@@ -57,15 +57,16 @@ pub struct Chain {
 pub enum Broken {
     /// An entry is missing, duplicated or out of order.
     #[error(
-        "entry {found} stands where {wanted} should: entries are missing, doubled, or in another order"
+        "Entry {found} is in the place of entry {wanted}: entries are missing, duplicated or out \
+         of order"
     )]
     Place { wanted: u64, found: u64 },
-    #[error("entry {0} does not go on from the entry before it")]
+    #[error("Entry {0} does not link to the entry before it")]
     Previous(u64),
-    #[error("entry {0} is not what was sealed")]
+    #[error("Entry {0} was altered: its text does not match its link")]
     Content(u64),
     #[error(
-        "the export names entry {said} as its end and ends with entry {found}, or with another link"
+        "The export names entry {said} as its end, but ends with entry {found} or with another link"
     )]
     End {
         /// The entry that the header or the last line names.
@@ -73,45 +74,46 @@ pub enum Broken {
         found: u64,
     },
     #[error(
-        "the export is cut off after entry {0}: its last line, which names the end, is missing"
+        "The export is cut off after entry {0}: its last line, which names the end, is missing"
     )]
     BrokenOff(u64),
-    #[error("line {line} is not a line of an export: {why}")]
+    #[error("Line {line} is not a valid line of an export: {why}")]
     Line {
         /// Starts at 1.
         line: usize,
         why: String,
     },
     /// A row, a document or an approval is missing or altered.
-    #[error("{what}: {why}")]
+    #[error("Verification failed at {what}: {why}")]
     Proof {
         /// Such as `verdict 3`.
         what: String,
         why: String,
     },
     /// A link differs from the link that was stored elsewhere.
-    #[error(
-        "entry {seq} has the link {found}, and {expected} was expected: the chain was computed again"
-    )]
+    #[error("Entry {seq} has the link {found} instead of {expected}: the chain was computed again")]
     Recomputed { seq: u64, expected: Hash, found: Hash },
     /// The export ends before a link that was stored elsewhere.
-    #[error(
-        "entries {from} to {to} are missing: the chain had them when the newest expected link was stored"
-    )]
+    #[error("{} when the newest expected link was stored", missing_entries(*.from, *.to))]
     CutTail {
         from: u64,
         /// The last entry that a stored link proves.
         to: u64,
     },
     /// The export begins after a link that was stored elsewhere.
-    #[error(
-        "the export begins after entry {after} and does not have entry {seq}: check a whole export"
-    )]
+    #[error("The export begins after entry {after} and lacks entry {seq}: check a full export")]
     NotCovered {
         seq: u64,
         /// The last entry before the export.
         after: u64,
     },
+}
+
+fn missing_entries(from: u64, to: u64) -> String {
+    match from == to {
+        true => format!("Entry {from} is missing: the chain had it"),
+        false => format!("Entries {from} to {to} are missing: the chain had them"),
+    }
 }
 
 impl Default for Chain {

@@ -459,7 +459,7 @@ fn approval_of_access_from_an_author_does_not_count() {
             Ok(()) => assert!(counts, "{at} {by}"),
             Err(error) => {
                 let error = error.to_string();
-                assert!(!counts && error.contains("an author gave person"), "{at} {by}: {error}");
+                assert!(!counts && error.contains("An author gave person"), "{at} {by}: {error}");
             }
         }
     }

@@ -43,8 +43,9 @@ pub enum Anchor {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no change: leave it out for the whole, or write policy, deployment/ID, deployment/ID/role/NAME, node/ID or \
-     node/ID/noderole/ROLE, with #/path/of/a/value behind the policy, a role or a noderole"
+    "Invalid anchor {0:?}. Leave it out for the whole review, or use policy, deployment/ID, \
+     deployment/ID/role/NAME, node/ID or node/ID/noderole/ROLE. For a value, append \
+     #/path/of/a/value to the policy, a role or a noderole."
 )]
 pub struct NotAnAnchor(String);
 

@@ -91,7 +91,8 @@ fn listed(
 /// The change belongs to another root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the change was made on another state: it names an old document that is not the one here; plan it again"
+    "The change was made on another state: an old document that it names is different here. Plan \
+     it again."
 )]
 pub struct OtherRoot {
     /// The first document that does not match.

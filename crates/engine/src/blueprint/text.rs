@@ -176,7 +176,7 @@ impl Difference {
     pub fn text(&self, names: &Names, behind: &Behind) -> String {
         let mut page = Page { text: String::new(), names, behind, told: BTreeSet::new() };
         if self.is_empty() {
-            page.line(0, "Nothing differs.");
+            page.line(0, "No differences.");
         }
         self.policy.iter().for_each(|policy| page.policy(policy));
         for mark in [Mark::Removed, Mark::Changed, Mark::Added] {
@@ -243,7 +243,7 @@ impl Page<'_> {
     }
 
     fn policy(&mut self, Sides { old, new }: &Sides<Policy>) {
-        self.line(0, "* policy of the gate, approvals");
+        self.line(0, "* approval policy");
         old.changes(new).iter().for_each(|change| self.line(1, change));
     }
 
@@ -297,7 +297,7 @@ impl Page<'_> {
         for (role, sides) in behind.into_iter().flat_map(|behind| &behind.roles) {
             let mark = mark_of(*sides);
             let content = content(mark, Some(*sides));
-            self.line(2, format_args!("{} role {role}{content}, not in use here", sign(mark)));
+            self.line(2, format_args!("{} role {role}{content}, not used here", sign(mark)));
             self.contents(3, Some(*sides));
         }
     }
@@ -325,7 +325,7 @@ impl Page<'_> {
 
     fn node(&mut self, node: &NodeDifference) {
         let place = |id: Option<DeploymentId>| {
-            id.map_or_else(|| "nowhere".into(), |id| self.names.deployment(id))
+            id.map_or_else(|| "no deployment".into(), |id| self.names.deployment(id))
         };
         let (place, moved) = match (node.mark, node.moved) {
             (Mark::Added, Some((_, to))) => (format!(" in {}", place(to)), None),
@@ -346,9 +346,9 @@ impl Page<'_> {
             self.line(
                 1,
                 if new {
-                    "becomes a phantom: no machine any more"
+                    "becomes a phantom node without a machine"
                 } else {
-                    "becomes a machine: no phantom any more"
+                    "becomes a machine instead of a phantom node"
                 },
             );
         }
@@ -422,9 +422,9 @@ impl Page<'_> {
             self.line(2, format_args!("bound in: {old} -> {new}"));
         }
         match change.reruns {
-            Some(Sides { old, new }) if new > old => self.line(2, "runs again: asked for"),
+            Some(Sides { old, new }) if new > old => self.line(2, "runs again: requested"),
             Some(Sides { old, new }) => {
-                self.line(2, format_args!("re-runs asked for: {old} -> {new}"))
+                self.line(2, format_args!("requested re-runs: {old} -> {new}"))
             }
             None => {}
         }

@@ -498,10 +498,10 @@ pub struct Catalog {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// A pinned object does not exist.
-    #[error("the catalog has no {kind} {hash}: import the barclamp that has it")]
+    #[error("The catalog has no {kind} {hash}. Import the barclamp that contains it")]
     Missing { kind: &'static str, hash: Hash },
     /// The bytes do not parse as an object of their kind.
-    #[error("object {hash} is not a {kind}: {reason}")]
+    #[error("Object {hash} is not a {kind}: {reason}")]
     Unreadable {
         kind: &'static str,
         hash: Hash,

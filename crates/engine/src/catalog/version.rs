@@ -101,8 +101,8 @@ pub const LONGEST: usize = 64;
 /// The text is not a valid version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid version {0:?}: use 1 to {LONGEST} of the characters A-Z, a-z, 0-9, '.', '_', '+' and '-'; the first and the last one must be \
-     a letter or a digit"
+    "Invalid version {0:?}. Use 1 to {LONGEST} of the characters A-Z, a-z, 0-9, '.', '_', '+' and \
+     '-'. The first and the last one must be a letter or a digit"
 )]
 pub struct InvalidVersion(pub String);
 
@@ -444,7 +444,7 @@ mod tests {
         ];
         for bad in alike.into_iter().chain(["", ".1", "1.", "-1", "1 0", "1/2", "1\n", "\u{430}"]) {
             let error = check(bad).unwrap_err();
-            assert!(error.to_string().starts_with("invalid version \""), "{error}");
+            assert!(error.to_string().starts_with("Invalid version \""), "{error}");
         }
         assert!(check(&"9".repeat(LONGEST + 1)).is_err());
         for (one, other, same) in [

@@ -100,7 +100,7 @@ pub struct ConnectionChange {
 #[error("{field}: {reason}")]
 pub struct ConnectionError {
     pub field: &'static str,
-    /// The problem and how to fix it.
+    /// The problem and how to fix it, without a final full stop.
     pub reason: String,
 }
 
@@ -318,12 +318,12 @@ impl ConnectionChange {
             Some(Connection::Local { .. }) => {
                 return wrong(
                     "connection",
-                    "The node is a folder on the workers' machine, so only its root can change. Add a machine that is reached over SSH as \
-                     another node.",
+                    "The node is a folder on the workers' machine, so only its root can change. \
+                     Add an SSH machine as another node",
                 );
             }
             None if !of_ssh => {
-                let Some(root) = &self.root else { return wrong("root", "Name the folder.") };
+                let Some(root) = &self.root else { return wrong("root", "Name the folder") };
                 return Connection::Local { root: root.clone() }.checked();
             }
             Some(Connection::Ssh(ssh)) => Some(ssh),
@@ -336,9 +336,7 @@ impl ConnectionChange {
         ) -> Result<T, ConnectionError> {
             match new.or(old) {
                 Some(value) => Ok(value.clone()),
-                None => {
-                    wrong(field, "The node's document has no connection yet: name every field.")
-                }
+                None => wrong(field, "The node has no connection yet. Name every field"),
             }
         }
         Connection::Ssh(Ssh {
@@ -388,18 +386,21 @@ fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionErro
     if addresses.is_empty() || addresses.len() > ADDRESSES {
         return wrong(
             "addresses",
-            format!("Name 1 to {ADDRESSES} host names or IP addresses, in the order to try."),
+            format!(
+                "Name 1 to {ADDRESSES} host names or IP addresses, in the order in which to try \
+                 them"
+            ),
         );
     }
     if let Some(other) = addresses.iter().find(|address| !is_address(address)) {
-        return wrong("addresses", format!("{other:?} is neither a host name nor an IP address."));
+        return wrong("addresses", format!("{other:?} is neither a host name nor an IP address"));
     }
     let canonical: Vec<String> =
         addresses.iter().map(|address| canonical_address(address)).collect();
     let twice =
         canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
     match twice {
-        Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once.")),
+        Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once")),
         None => Ok(canonical),
     }
 }
@@ -422,16 +423,17 @@ fn is_address(text: &str) -> bool {
 }
 
 fn checked_port(port: u16) -> Result<u16, ConnectionError> {
-    if port == 0 { wrong("port", "0 is not a port. SSH listens on 22.") } else { Ok(port) }
+    if port == 0 {
+        wrong("port", "Port 0 is invalid. SSH usually listens on port 22")
+    } else {
+        Ok(port)
+    }
 }
 
 fn checked_user(user: &str) -> Result<String, ConnectionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
     if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
-        return wrong(
-            "user",
-            format!("{:?} is not the name of an account.", crate::text::shown(user)),
-        );
+        return wrong("user", format!("{:?} is not a valid user name", crate::text::shown(user)));
     }
     Ok(user.to_owned())
 }
@@ -440,7 +442,8 @@ fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
     if key.parts().is_none() || key.version < 1 || key.name.len() > LONGEST[1] {
         return wrong(
             "key",
-            "Name the secret that has the private key, as its file is called in the workers' folder of secrets, and its version, from 1 on.",
+            "Name the secret with the private key, as it is called in the workers' secrets folder, \
+             and its version (at least 1)",
         );
     }
     Ok(key.clone())
@@ -459,8 +462,9 @@ fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
         _ => wrong(
             "host_key",
             format!(
-                "Give the host's public key as ssh-keyscan prints it after the name (ssh-keyscan -t ed25519 HOST): its type, one of {}, and \
-                 the key. Workers accept no other key.",
+                "Give the host's public key as `ssh-keyscan -t ed25519 HOST` prints it, without \
+                 the host name: the type and the key. The type must be one of {}. Workers accept \
+                 no other key",
                 KEY_TYPES.join(", ")
             ),
         ),
@@ -476,7 +480,7 @@ fn checked_root(root: &str) -> Result<String, ConnectionError> {
     if !root.starts_with('/') || root.len() > LONGEST[0] || leads_up || deceiving(root).is_some() {
         return wrong(
             "root",
-            "Give an absolute path without '..', or leave it out for the whole machine.",
+            "Give an absolute path without '..', or leave it out to use the whole machine",
         );
     }
     Ok(root.to_owned())

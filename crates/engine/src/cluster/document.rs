@@ -237,14 +237,14 @@ impl<T> Clone for Stored<T> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlueprintError {
     /// A document cannot be written as canonical JSON.
-    #[error("a {kind} document can't be stored: {reason}")]
+    #[error("A {kind} document cannot be stored: {reason}.")]
     NotCanonical {
         kind: &'static str,
         /// The serializer's message.
         reason: String,
     },
     /// Stored bytes do not parse as the expected document.
-    #[error("object {hash} is not a {kind} document: {reason}; restore it from a backup")]
+    #[error("Object {hash} is not a {kind} document: {reason}. Restore it from a backup.")]
     Unreadable {
         kind: &'static str,
         hash: Hash,

@@ -23,7 +23,7 @@ pub struct Hardware<'a> {
 pub enum NamingError {
     /// There is no usable MAC address or serial number.
     #[error(
-        "the node has neither a name nor a usable MAC address or serial number: give it one of them"
+        "The node has neither a name nor a usable MAC address or serial number. Add one of them."
     )]
     Nothing,
     /// The result is not a valid node name, because of the domain.

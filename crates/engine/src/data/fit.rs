@@ -73,7 +73,7 @@ fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
         let holds = value.is_object() && !secret::is_reference(value);
         if !holds {
             let what = format!(
-                "is {}, and should be an object: {} is in it",
+                "is {}, but must be an object that contains {}",
                 super::kind_of(value),
                 attrib.name
             );
@@ -111,7 +111,7 @@ mod tests {
             told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
             [""; 0]
         );
-        let missing = ["/a/port is required, and missing"];
+        let missing = ["/a/port is required but missing"];
         assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), true), missing);
         assert_eq!(
             told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
@@ -129,20 +129,20 @@ mod tests {
     fn other_layers_cause_no_errors() {
         let below = json!({"a": {"port": "eighty"}});
         assert_eq!(told(json!({"a": {"name": "x"}}), below.clone(), "/a", map(), true), [""; 0]);
-        let wrong = ["/a/name is a number, and should be text"];
+        let wrong = ["/a/name is a number, but must be a string"];
         assert_eq!(told(json!({"a": {"name": 1}}), below.clone(), "/a", map(), true), wrong);
         assert_eq!(
             told(json!({"a": {"port": "x"}}), below, "/a", map(), false),
-            ["/a/port is a text, and should be a whole number"]
+            ["/a/port is a string, but must be an integer"]
         );
     }
 
     #[test]
     fn value_above_attribute_path_is_reported() {
         let schema = json!({"type": "int"});
-        let wrong = ["/a is a number, and should be an object: it is in it"];
+        let wrong = ["/a is a number, but must be an object that contains it"];
         assert_eq!(told(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
-        let list = ["/a/b~1c is a list, and should be an object: it is in it"];
+        let list = ["/a/b~1c is an array, but must be an object that contains it"];
         assert_eq!(
             told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true),
             list
@@ -161,7 +161,7 @@ mod tests {
             ),
             [""; 0]
         );
-        let secret = ["/a is a reference to a secret, and should be an object: it is in it"];
+        let secret = ["/a is a reference to a secret, but must be an object that contains it"];
         assert_eq!(
             told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true),
             secret

@@ -53,12 +53,12 @@ pub enum Layer {
 impl Layer {
     fn name(&self) -> String {
         match self {
-            Self::Template => "the role's template".into(),
-            Self::Profile(name) => format!("profile {name}"),
-            Self::DeploymentRole => "the deployment role's data".into(),
-            Self::System => "the system data".into(),
-            Self::Wall => "the wall".into(),
-            Self::User => "the user data".into(),
+            Self::Template => "The role's template".into(),
+            Self::Profile(name) => format!("Profile {name}"),
+            Self::DeploymentRole => "The data of the deployment role".into(),
+            Self::System => "The system data".into(),
+            Self::Wall => "The output".into(),
+            Self::User => "The user data".into(),
         }
     }
 }
@@ -462,7 +462,7 @@ mod tests {
     fn non_object_layer_is_named() {
         let own = OwnData { system: &json!([1]), ..OwnData::NONE };
         let error = layers(step(1), own, None).unwrap_err();
-        assert_eq!(error.to_string(), "the system data must be a JSON object, and is a list");
+        assert_eq!(error.to_string(), "The system data must be a JSON object, but is an array");
     }
 
     proptest::proptest! {

@@ -99,7 +99,7 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 /// [`DataError::NotAnObject`] if the result is not an object, or an error of
 /// [`super::check_returned`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
-    super::object(returned, || "what a run hands back".into())?;
+    super::object(returned, || "The result of a run".into())?;
     super::check_returned(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
 }

@@ -63,7 +63,7 @@ pub const MAX_DEPTH: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DataError {
     /// Deeper than [`MAX_DEPTH`].
-    #[error("the data is nested deeper than {limit} levels, at {path}: flatten it there")]
+    #[error("The data is nested deeper than {limit} levels at {path}. Flatten it there")]
     TooDeep {
         limit: usize,
         /// The first keys of the path.
@@ -71,17 +71,18 @@ pub enum DataError {
     },
     /// Larger than [`MAX_BYTES`] or [`MAX_SEEN`].
     #[error(
-        "the data has {size} bytes in canonical form; at most {limit} are allowed: keep bulk out of it and refer to a file"
+        "The data has {size} bytes as canonical JSON, and the limit is {limit}. Store bulk data in \
+         a file and refer to the file"
     )]
     TooLarge { size: usize, limit: usize },
     /// Larger than [`MAX_STORED`].
     #[error(
-        "the data has {size} bytes as it is stored, where numbers are written out (1e-300 has 302 digits there); at most {limit} are allowed: \
-         write such numbers as texts, or fewer of them"
+        "The data needs {size} bytes in the database, which stores all digits of a number (1e-300 \
+         has 302). The limit is {limit}. Write such numbers as strings, or use fewer of them"
     )]
     Swollen { size: usize, limit: usize },
     /// A layer or a run's result is not an object.
-    #[error("{what} must be a JSON object, and is {found}")]
+    #[error("{what} must be a JSON object, but is {found}")]
     NotAnObject {
         /// The purpose of the value.
         what: String,
@@ -90,7 +91,8 @@ pub enum DataError {
     },
     /// An integer that some JSON parsers do not represent exactly.
     #[error(
-        "the number {number} at {path} is too large to be exact everywhere (beyond {MAX_INTEGER}): write it as a text, or smaller"
+        "The number {number} at {path} is too large to be stored exactly (the limit is \
+         {MAX_INTEGER}). Write it as a string, or use a smaller number"
     )]
     Inexact {
         /// A JSON pointer.
@@ -100,8 +102,8 @@ pub enum DataError {
     },
     /// An object with the key `$secret` that is not a valid reference.
     #[error(
-        "what stands at {path} has the key \"$secret\" and is no reference to a secret: write {{\"$secret\": \"a name\", \"version\": 1}} and \
-         nothing else, or use another key"
+        "The object at {path} has the key \"$secret\" but is not a valid reference to a secret. \
+         Write {{\"$secret\": \"a name\", \"version\": 1}} without other keys, or use another key"
     )]
     NotAReference {
         /// A JSON pointer.
@@ -109,8 +111,9 @@ pub enum DataError {
     },
     /// A reference to a secret with a name that no secret can have.
     #[error(
-        "what stands at {path} refers to the secret {name:?}, and there can't be one of that name: give it the name under which workers have \
-         it, parts with a slash between, none of them empty or with a dot in front"
+        "The value at {path} refers to the secret {name:?}, which is not a valid name. Use the \
+         name under which workers store it. Its parts are separated by slashes, and no part may be \
+         empty or start with a dot"
     )]
     NoSecretsName {
         /// A JSON pointer.
@@ -120,7 +123,8 @@ pub enum DataError {
     },
     /// A text or key with an invisible character or one that changes the text direction.
     #[error(
-        "the text at {path} has the character {number}, which can't be seen or makes it read as another: leave it out"
+        "The string at {path} contains the character {number}, which is invisible or misleading. \
+         Remove it"
     )]
     Deceptive {
         /// A JSON pointer. For a key, it points to the object that contains it.
@@ -129,13 +133,15 @@ pub enum DataError {
         number: String,
     },
     /// A text or key with a NUL character, which PostgreSQL cannot store.
-    #[error("the text at {path} has the character U+0000, which can't be stored: leave it out")]
+    #[error(
+        "The string at {path} contains the character U+0000, which cannot be stored. Remove it"
+    )]
     Unstorable {
         /// A JSON pointer. For a key, it points to the object that contains it.
         path: String,
     },
     /// A value without a canonical form.
-    #[error("the data can't be written as canonical JSON: {reason}")]
+    #[error("The data cannot be written as canonical JSON: {reason}")]
     NotCanonical {
         /// The serializer's message.
         reason: String,
@@ -374,10 +380,10 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         reference if secret::is_reference(reference) => "a reference to a secret",
         Value::Null => "null",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
 }

@@ -74,7 +74,8 @@ impl Decimal {
 /// A number in a JSON text that would not be stored exactly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the number {number} at {path} can't be stored exactly: {advice} at line {line} column {column}"
+    "the number {number} at {path} cannot be stored exactly: {advice} at line {line} column \
+     {column}"
 )]
 pub struct Unfaithful {
     /// The number as written, shortened.
@@ -92,9 +93,9 @@ pub struct Unfaithful {
 pub(crate) fn advice(written: &str) -> String {
     match (written.parse::<f64>(), fidelity(written)) {
         (Ok(read), Some(Fidelity::Rounded)) => {
-            format!("write {}, or write it as text, in quotes", stored(read))
+            format!("write {}, or write it as a string in quotes", stored(read))
         }
-        _ => "write it as text, in quotes".to_owned(),
+        _ => "write it as a string in quotes".to_owned(),
     }
 }
 
@@ -271,11 +272,9 @@ mod tests {
         let text = "{\"a\": [1, {\"x/y\": \"1e-400 \\\" [\",\n  \"b\" : 1e-400}]}";
         let error = check_numbers(text, Fidelity::Exact).unwrap_err();
         assert_eq!((error.path.as_str(), error.line, error.column), ("/a/1/b", 2, 9), "{error}");
-        assert!(
-            error.to_string().starts_with(
-                "the number 1e-400 at /a/1/b can't be stored exactly: write it as text"
-            )
-        );
+        assert!(error.to_string().starts_with(
+            "the number 1e-400 at /a/1/b cannot be stored exactly: write it as a string"
+        ));
         let error = check_numbers("[[], [0.10000000000000001]]", Fidelity::Exact).unwrap_err();
         assert_eq!(error.path, "/1/0");
         assert!(error.to_string().contains("write 0.1, or"), "{error}");

@@ -36,13 +36,13 @@ fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<Misfit>) {
     }
     let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
     if let Some(expected) = schema.get("type").filter(|expected| !is_type(value, expected)) {
-        return wrong(format!("is {}, and should be {}", kind_of(value), listed(expected)));
+        return wrong(format!("is {}, but must be {}", kind_of(value), listed(expected)));
     }
     if let Some(known) = schema.get("enum").and_then(Value::as_array)
         && !known.contains(value)
     {
         let known: Vec<String> = known.iter().take(10).map(Value::to_string).collect();
-        wrong(format!("should be one of {}", known.join(", ")));
+        wrong(format!("must be one of {}", known.join(", ")));
     }
     if let Some(what) = out_of_range(value, schema) {
         wrong(what);
@@ -77,7 +77,7 @@ fn fields(
         match (known.and_then(|known| known.get(key)), other) {
             (Some(field), _) => walk(value, field, at, found),
             (None, Some(Value::Bool(false))) => {
-                found.push(Misfit { path: at, what: "is no key that is known here".into() });
+                found.push(Misfit { path: at, what: "is an unknown key".into() });
             }
             (None, Some(other)) => walk(value, other, at, found),
             (None, None) => {}
@@ -101,7 +101,7 @@ fn fields(
     for key in missing {
         found.push(Misfit {
             path: format!("{path}/{}", escaped(key)),
-            what: "is required, and missing".into(),
+            what: "is required but missing".into(),
         });
     }
 }
@@ -146,10 +146,10 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
     let Some(map) = schema.as_object() else { return };
     let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
     for word in words(map.get("type")).filter(|word| !TYPES.contains(word)) {
-        wrong(format!("asks for the type {word:?}, which is none: every value passes"));
+        wrong(format!("has the unknown type {word:?}, so every value passes"));
     }
     if map.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
-        wrong("has an empty enum: no value passes".into());
+        wrong("has an empty enum, so no value passes".into());
     }
     for (both, [least, most]) in
         [("range", ["minimum", "maximum"]), ("length", ["minLength", "maxLength"])]
@@ -161,7 +161,7 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
         if let Some((least, most)) =
             limit("min", least).zip(limit("max", most)).filter(|(least, most)| least > most)
         {
-            wrong(format!("asks for at least {least} and at most {most}: no value passes"));
+            wrong(format!("requires at least {least} and at most {most}, so no value passes"));
         }
     }
     for (key, value) in super::ordered(map) {
@@ -218,11 +218,11 @@ fn is_word(value: &Value, word: &str) -> bool {
 
 fn listed(expected: &Value) -> String {
     let plain = |word: &str| match word {
-        "str" | "string" => "text".to_owned(),
-        "int" | "integer" => "a whole number".into(),
+        "str" | "string" => "a string".to_owned(),
+        "int" | "integer" => "an integer".into(),
         "float" | "number" => "a number".into(),
-        "bool" | "boolean" => "true or false".into(),
-        "seq" | "array" => "a list".into(),
+        "bool" | "boolean" => "a boolean".into(),
+        "seq" | "array" => "an array".into(),
         "map" | "object" => "an object".into(),
         other => other.to_owned(),
     };
@@ -249,11 +249,11 @@ fn out_of_range(value: &Value, schema: &Map<String, Value>) -> Option<String> {
         both.and_then(|b| b.get(short)).or_else(|| schema.get(long)).and_then(Value::as_f64)
     };
     if let Some(least) = limit("min", single[0]).filter(|least| found < *least) {
-        return Some(format!("should be at least {least}{unit}"));
+        return Some(format!("must be at least {least}{unit}"));
     }
     limit("max", single[1])
         .filter(|most| found > *most)
-        .map(|most| format!("should be at most {most}{unit}"))
+        .map(|most| format!("must be at most {most}{unit}"))
 }
 
 #[cfg(test)]
@@ -281,29 +281,26 @@ mod tests {
                 told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()),
                 [""; 0]
             );
-            assert_eq!(told(json!([]), schema.clone()), [" is a list, and should be an object"]);
+            assert_eq!(told(json!([]), schema.clone()), [" is an array, but must be an object"]);
             let wrong = told(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
             assert_eq!(
                 wrong,
                 [
-                    "/hosts/1 is a number, and should be text",
-                    "/on is a text, and should be true or false",
-                    "/port should be at least 1"
+                    "/hosts/1 is a number, but must be a string",
+                    "/on is a string, but must be a boolean",
+                    "/port must be at least 1"
                 ]
             );
-            assert_eq!(told(json!({}), schema.clone()), ["/port is required, and missing"]);
+            assert_eq!(told(json!({}), schema.clone()), ["/port is required but missing"]);
         }
         for schema in [json!({"length": {"max": 2}}), json!({"maxLength": 2})] {
-            assert_eq!(told(json!("äöü"), schema.clone()), [" should be at most 2 characters"]);
+            assert_eq!(told(json!("äöü"), schema.clone()), [" must be at most 2 characters"]);
             assert_eq!(told(json!("äö"), schema), [""; 0]);
         }
-        assert_eq!(
-            told(json!("x"), json!({"enum": ["a", "b"]})),
-            [" should be one of \"a\", \"b\""]
-        );
+        assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" must be one of \"a\", \"b\""]);
         assert_eq!(
             told(json!({"a": 1}), json!({"additionalProperties": false})),
-            ["/a is no key that is known here"]
+            ["/a is an unknown key"]
         );
     }
 
@@ -314,16 +311,16 @@ mod tests {
         };
         assert_eq!(
             told(json!({"type": "zz"})),
-            [" asks for the type \"zz\", which is none: every value passes"]
+            [" has the unknown type \"zz\", so every value passes"]
         );
-        assert_eq!(told(json!({"enum": []})), [" has an empty enum: no value passes"]);
-        let crossed = [" asks for at least 5 and at most 1: no value passes"];
+        assert_eq!(told(json!({"enum": []})), [" has an empty enum, so no value passes"]);
+        let crossed = [" requires at least 5 and at most 1, so no value passes"];
         assert_eq!(told(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
         assert_eq!(told(json!({"minimum": 5, "maximum": 1})), crossed);
         let deep = json!({"type": "seq", "sequence": [{"type": "map", "mapping": {"a": {"type": ["str", "nil"]}}}]});
         assert_eq!(
             told(deep),
-            ["/sequence/0/mapping/a asks for the type \"nil\", which is none: every value passes"]
+            ["/sequence/0/mapping/a has the unknown type \"nil\", so every value passes"]
         );
         assert_eq!(
             told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})),

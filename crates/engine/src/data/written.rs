@@ -56,9 +56,7 @@ impl<'de> Visitor<'de> for Once {
         let mut seen = HashSet::new();
         while let Some(key) = entries.next_key::<String>()? {
             if seen.contains(&key) {
-                return Err(A::Error::custom(format!(
-                    "the key {key:?} stands twice in one object: keep one of them"
-                )));
+                return Err(A::Error::custom(format!("duplicate key {key:?} in an object")));
             }
             seen.insert(key);
             entries.next_value_seed(Self)?;
@@ -101,7 +99,7 @@ mod tests {
         let error = check("{\"a\":\n [0.5, 1e-400]}").unwrap_err();
         assert_eq!((error.line(), error.column()), (2, 8), "{error}");
         assert!(
-            error.to_string().starts_with("the number 1e-400 at /a/1 can't be stored exactly"),
+            error.to_string().starts_with("the number 1e-400 at /a/1 cannot be stored exactly"),
             "{error}"
         );
         assert!(check("[1e400]").is_err() && check("[0.10000000000000001]").is_err());
@@ -116,7 +114,7 @@ mod tests {
         }
         let error = check_keys("{\n  \"x\": [{\"a\": 1,\n  \"b\": 2, \"a\": 1}]\n}").unwrap_err();
         assert_eq!(
-            (error.line(), error.to_string().contains("the key \"a\" stands twice")),
+            (error.line(), error.to_string().contains("duplicate key \"a\"")),
             (3, true),
             "{error}"
         );

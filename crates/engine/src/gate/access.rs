@@ -53,7 +53,7 @@ impl AccessKind {
             Self::Created => format!("{by} created the account of {to}"),
             Self::Granted => format!("{by} gave {to} a permission"),
             Self::Enabled => format!("{by} enabled the account of {to}"),
-            Self::Link => format!("{by} made a sign-in link for {to}"),
+            Self::Link => format!("{by} created a sign-in link for {to}"),
             Self::Reset => format!("{to} set a password with a sign-in link of {by}"),
             Self::FactorRemoved => format!("{by} removed the second factor of {to}"),
         }
@@ -191,17 +191,19 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
             && approval.is_none();
         if lost {
             return Some(format!(
-                "{name} approved it before the account was disabled, so {name} has to approve again"
+                "{name} approved it before the account was disabled and must approve again"
             ));
         }
         return unsigned(facts, reviewer, approval.is_some());
     };
     let did = change.kind.did(&change.by_name, name);
     Some(match until {
-        None => format!("Approvals by {name} never count here: {did} after this was submitted"),
+        None => {
+            format!("Approvals by {name} never count here: {did} after the review was submitted")
+        }
         Some(until) => {
             let again = if approval.is_some() && until <= access.now {
-                format!(". {name} has to approve again")
+                format!(". {name} must approve again")
             } else {
                 String::new()
             };
@@ -220,7 +222,7 @@ fn unsigned(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String
     let name = &reviewer.name;
     match (approved, signing.able.contains(&reviewer.id)) {
         (true, true) => {
-            Some(format!("{name} approved it without a passkey and has to approve again with one"))
+            Some(format!("{name} approved it without a passkey and must approve again with one"))
         }
         (true, false) => {
             Some(format!("{name} approved it without a passkey and has no confirmed passkey"))
@@ -314,7 +316,7 @@ mod tests {
             !evaluate(&late).is_open(),
             "what did not count when it was given counts at no time"
         );
-        assert!(text(&late).ends_with("bo has to approve again"), "{}", text(&late));
+        assert!(text(&late).ends_with("bo must approve again"), "{}", text(&late));
         late.access.cooling_hours = 0;
         assert!(evaluate(&late).is_open());
     }
@@ -379,10 +381,9 @@ mod tests {
              admin confirms the access of bo: ada created the account of bo at 1970-01-05 03:00 UTC"
         );
         let facts = approved(103, vec![change(2, 1, AccessKind::Granted, 102)]);
-        assert!(
-            text(&facts)
-                .ends_with("never count here: ada gave bo a permission after this was submitted")
-        );
+        assert!(text(&facts).ends_with(
+            "never count here: ada gave bo a permission after the review was submitted"
+        ));
         assert_eq!(evaluate(&facts).can_approve, ["cy"]);
     }
 

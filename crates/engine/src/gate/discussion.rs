@@ -25,14 +25,18 @@ pub struct Voice {
 #[serde(rename_all = "snake_case")]
 pub enum NoVoice {
     /// The account has read-only access.
-    #[error("your account only looks: writing here takes the operator or the reviewer permission")]
+    #[error(
+        "Your account has read-only access. To write here, you need the operator or the reviewer \
+         permission."
+    )]
     Viewer,
     /// The proposal is closed, so its discussion can no longer change.
-    #[error("the proposal is closed, and so is its discussion: open another proposal")]
+    #[error("The proposal is closed, so its discussion is closed too. Open another proposal.")]
     Closed,
     /// The person neither opened the thread nor could approve the change.
     #[error(
-        "whoever opened this thread resolves it, or somebody who may review and wrote no part of the change"
+        "Only the person who opened this thread, or a reviewer who is not an author of the change, \
+         can resolve it."
     )]
     NotYours,
 }

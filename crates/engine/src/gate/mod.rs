@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counting::many;
 use crate::ids::{DeploymentId, PersonId, PolicyNo, SubmissionId};
+use crate::text::sentence;
 use access::Access;
 use who::{Helpers, NAMED, disregarded, named};
 
@@ -100,10 +101,10 @@ impl Risk {
     pub fn change(self) -> &'static str {
         match self {
             Self::Destructive => "a destructive change",
-            Self::Rerun => "a rerun",
+            Self::Rerun => "a re-run",
             Self::Removal => "a removal",
             Self::Move => "a move",
-            Self::Halt => "a halt of a jig",
+            Self::Halt => "a switched-off jig",
             Self::Secret => "a use of a secret",
             Self::Connection => "a new connection",
         }
@@ -197,18 +198,19 @@ impl Default for Policy {
 pub enum PolicyError {
     /// Too few or too many approvals.
     #[error(
-        "a policy asks for 1 to {MAX_APPROVALS} approvals, and this one asks for {found}: review is mandatory"
+        "A policy must require 1 to {MAX_APPROVALS} approvals, but this one requires {found}. \
+         Review is mandatory"
     )]
     Approvals { found: u32 },
     /// The cooling period is too long.
-    #[error("a cooling period has 0 to {MAX_COOLING_HOURS} hours, and this one has {found}")]
+    #[error("A cooling period must have 0 to {MAX_COOLING_HOURS} hours, but this one has {found}")]
     Cooling {
         /// Hours.
         found: u32,
     },
     /// Too many signature rules.
     #[error(
-        "a policy has at most {MAX_SIGNED_RULES} rules on signatures, and this one has {found}"
+        "A policy can have at most {MAX_SIGNED_RULES} signature rules, but this one has {found}"
     )]
     SignedRules { found: usize },
 }
@@ -304,8 +306,8 @@ impl fmt::Display for Asks {
         let Self { own, approvals } = self;
         match own {
             Some(own) if own == approvals => write!(f, "{own}"),
-            Some(own) => write!(f, "{own} ({approvals}, as every change)"),
-            None => write!(f, "{approvals} (as every change)"),
+            Some(own) => write!(f, "{own} ({approvals}, as for every change)"),
+            None => write!(f, "{approvals} (as for every change)"),
         }
     }
 }
@@ -337,8 +339,8 @@ impl fmt::Display for Demand {
         match self {
             Self::Asks(asks) => asks.fmt(f),
             Self::Hours(hours) => f.write_str(&many(*hours, "hour")),
-            Self::Needed(true) => f.write_str("needed"),
-            Self::Needed(false) => f.write_str("not needed"),
+            Self::Needed(true) => f.write_str("required"),
+            Self::Needed(false) => f.write_str("not required"),
         }
     }
 }
@@ -399,7 +401,7 @@ pub fn asks_for_name(risks: &BTreeSet<Risk>) -> bool {
 
 /// A commit without the required name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this can't be undone ({}): type {name} to commit it", words(risks))]
+#[error("This change cannot be undone ({}). Type {name} to commit it", words(risks))]
 pub struct NameNotTyped {
     /// The name to type: that of the proposal's deployment, or of the node.
     pub name: String,
@@ -624,15 +626,15 @@ impl GateState {
 #[serde(rename_all = "snake_case")]
 pub enum NoVerdict {
     /// The person is an author of the change.
-    #[error("You wrote part of this change, so somebody else has to review it")]
+    #[error("You wrote part of this change, so another person must review it")]
     Author,
     /// The person has no reviewer permission for the deployment.
     #[error(
-        "Your account may not review this deployment: ask an administrator for the reviewer permission"
+        "Your account may not review this deployment. Ask an admin for the reviewer permission"
     )]
     NotAReviewer,
     /// The review is no longer the newest of its proposal.
-    #[error("This version of the change was replaced or is closed: look at the newest one")]
+    #[error("This version of the change was replaced or closed. Open the newest version")]
     NotNewest,
 }
 
@@ -681,14 +683,16 @@ fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
 }
 
 fn newest(facts: &Facts) -> RuleState {
-    let broken = (!facts.newest)
-        .then(|| "A newer version of the proposal is there, or it is closed".to_owned());
+    let broken =
+        (!facts.newest).then(|| "The proposal is closed or has a newer version".to_owned());
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 
 fn resolved(facts: &Facts) -> RuleState {
-    let broken =
-        facts.unresolved.as_ref().map(|why| format!("{why}. {}", facts.helpers.to_submit()));
+    let broken = facts
+        .unresolved
+        .as_ref()
+        .map(|why| format!("{} {}", sentence(why), facts.helpers.to_submit()));
     state(Rule::Resolved, broken, "Every edit takes effect")
 }
 
@@ -698,14 +702,14 @@ fn lint(facts: &Facts) -> RuleState {
         n => format!("{n} errors. The first: {first}"),
     });
     let broken = errors.map(|errors| format!("{errors}. {}", facts.helpers.to_submit()));
-    state(Rule::Lint, broken, "Lint finds no error")
+    state(Rule::Lint, broken, "Lint found no errors")
 }
 
 fn base(facts: &Facts) -> RuleState {
     let moved = moved(&facts.moved_base, &facts.moved_documents, &facts.moved_records);
     let broken = (!moved.is_empty()).then(|| {
         format!(
-            "Planned on an older state: {} changed since. It has to be submitted again. {}",
+            "Planned on an older state: {} changed since. Submit it again. {}",
             named(&moved),
             facts.helpers.to_submit()
         )
@@ -717,7 +721,7 @@ fn base(facts: &Facts) -> RuleState {
 pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -> Vec<String> {
     let deployments = base.iter().map(|(name, target)| format!("{name} (target {target})"));
     let others = documents.iter().filter(|name| !base.iter().any(|(known, _)| known == *name));
-    let others = others.map(|name| format!("{name} (taken by another change)"));
+    let others = others.map(|name| format!("{name} (changed by another target)"));
     deployments
         .chain(others)
         .chain(records.iter().map(|name| format!("the record of node {name}")))
@@ -727,20 +731,22 @@ pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -
 fn epoch(facts: &Facts) -> RuleState {
     let broken = (!facts.same_epoch).then(|| {
         format!(
-            "Made before the database was restored from a backup: submit it again. {}",
+            "Submitted before the database was restored from a backup. Submit it again. {}",
             facts.helpers.to_submit()
         )
     });
-    state(Rule::Epoch, broken, "Made in this life of the database")
+    state(Rule::Epoch, broken, "Submitted since the last restore")
 }
 
 fn policy(facts: &Facts) -> RuleState {
     let (made, now) = facts.policy;
     let broken = (made != now).then(|| {
         let who = facts.helpers.to_submit();
-        format!("Made under policy {made}; policy {now} is in force. Submit it again. {who}")
+        format!(
+            "Submitted under policy {made}, but policy {now} is in force. Submit it again. {who}"
+        )
     });
-    state(Rule::Policy, broken, &format!("Policy {now}"))
+    state(Rule::Policy, broken, &format!("Policy {now} is in force"))
 }
 
 fn enough(
@@ -757,11 +763,11 @@ fn enough(
         let barred = access::explained(facts, others);
         let who = match able {
             0 if barred.is_empty() => {
-                format!("Nobody who may review is left. {}", facts.helpers.to_permit("reviewer"))
+                format!("No reviewer is left. {}", facts.helpers.to_permit("reviewer"))
             }
             0 => format!("{more} more needed"),
             able if able < more => format!(
-                "{more} more are needed and only {} can give one. {}",
+                "{more} more needed, but only {} can approve. {}",
                 named(can_approve),
                 facts.helpers.to_permit("reviewer")
             ),
@@ -785,13 +791,17 @@ fn objections(facts: &Facts) -> RuleState {
             [] => String::new(),
             operators => format!(". Can change it: {}", named(operators)),
         };
-        format!("{names} asked for changes or rejected it. Can decide again: {names}{change}")
+        format!(
+            "Changes were requested, or the change was rejected, by {names}. Can decide again: \
+             {names}{change}"
+        )
     });
     let gone = disregarded(facts);
     let holds = match gone.as_slice() {
-        [] => "Nobody objects".to_owned(),
+        [] => "No objections".to_owned(),
         gone => format!(
-            "Nobody who may review objects. Counts no longer, because they may not review any more: what {} said against it",
+            "No objections from current reviewers. Objections of people who may no longer review \
+             do not count: {}",
             named(gone)
         ),
     };
@@ -807,7 +817,8 @@ fn threads(facts: &Facts) -> RuleState {
             n => (format!("{n} threads are open"), "them"),
         };
         format!(
-            "{open}, by {}: who opened {them}, or another reviewer, resolves {them}",
+            "{open}, started by {}. The person who started a thread, or another reviewer, can \
+             resolve {them}",
             named(&by)
         )
     });
@@ -833,8 +844,8 @@ mod tests {
             ..facts()
         };
         let text = base(&both).text;
-        let named =
-            "web (target 4), n1 (taken by another change) and the record of node n2 changed since.";
+        let named = "web (target 4), n1 (changed by another target) and the record of node n2 changed \
+             since.";
         assert!(text.contains(named), "{text}");
     }
 
@@ -844,7 +855,7 @@ mod tests {
             let risks = [risk, Risk::Rerun].into();
             for typed in [None, Some(""), Some("we"), Some("WEB"), Some("web2")] {
                 let refused = check_name(&risks, "web", typed).unwrap_err();
-                assert!(refused.to_string().contains("type web to commit it"), "{refused}");
+                assert!(refused.to_string().contains("Type web to commit it"), "{refused}");
             }
             assert_eq!(check_name(&risks, "web", Some(" web ")), Ok(()));
         }
@@ -893,8 +904,8 @@ mod tests {
         };
         assert_eq!(
             text(&facts),
-            "1 of 5 approvals. 4 more are needed and only cy can give one. No administrator is left who could give the reviewer \
-             permission"
+            "1 of 5 approvals. 4 more needed, but only cy can approve. No admin is left to give \
+             the reviewer permission"
         );
         facts.approvals_needed = 2;
         assert_eq!(text(&facts), "1 of 2 approvals. 1 more needed. Can act: cy");
@@ -952,13 +963,13 @@ mod tests {
             told(&old, &new),
             [
                 "every change: 1 -> 2",
-                "destructive: 3 -> 1 (2, as every change)",
-                "move: 2 -> 2 (as every change)"
+                "destructive: 3 -> 1 (2, as for every change)",
+                "move: 2 -> 2 (as for every change)"
             ]
         );
         assert_eq!(
             old.weaker_in(&new).as_deref(),
-            Some("destructive: 3 -> 1 (2, as every change)")
+            Some("destructive: 3 -> 1 (2, as for every change)")
         );
         assert_eq!(new.weaker_in(&old).as_deref(), Some("every change: 2 -> 1"));
         let two = policy(1, &[(Risk::Destructive, 2), (Risk::Move, 1)]);
@@ -995,8 +1006,8 @@ mod tests {
         };
         assert_eq!(
             text(&facts),
-            "0 of 1 signed approval. 1 more needed. Can act: bo. bo approved it without a passkey and has to approve again with \
-             one. cy has no confirmed passkey"
+            "0 of 1 signed approval. 1 more needed. Can act: bo. bo approved it without a passkey \
+             and must approve again with one. cy has no confirmed passkey"
         );
         facts.signing = Some(Signing { signed: [person(2)].into(), able: [person(2)].into() });
         assert_eq!(closed_by(&facts), None);
@@ -1018,8 +1029,8 @@ mod tests {
         assert_eq!(
             told,
             [
-                "signed approvals for destructive: not needed -> needed",
-                "second factor at sign-in: not needed -> needed"
+                "signed approvals for destructive: not required -> required",
+                "second factor at sign-in: not required -> required"
             ]
         );
         assert_eq!(Policy::default().weaker_in(&signed), None);
@@ -1051,7 +1062,7 @@ mod tests {
         assert_eq!(broken, [Rule::Objections, Rule::Approvals]);
         assert_eq!(
             gate.closed_by().map(|rule| rule.text.as_str()),
-            Some("cy asked for changes or rejected it. Can decide again: cy")
+            Some("Changes were requested, or the change was rejected, by cy. Can decide again: cy")
         );
     }
 
@@ -1076,7 +1087,8 @@ mod tests {
         assert_eq!(
             said,
             Some(
-                "Nobody who may review objects. Counts no longer, because they may not review any more: what cy said against it"
+                "No objections from current reviewers. Objections of people who may no longer \
+                 review do not count: cy"
             )
         );
         facts.verdicts.push(Verdict {

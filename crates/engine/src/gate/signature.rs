@@ -75,7 +75,7 @@ impl std::fmt::Display for Nonce {
 
 /// The text is not 32 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a nonce has 32 hexadecimal digits")]
+#[error("must have 32 hexadecimal digits")]
 pub struct NonceError;
 
 impl std::str::FromStr for Nonce {
@@ -218,19 +218,19 @@ pub fn fingerprint(digest: Hash) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// The passkey does not exist.
-    #[error("passkey {0} is not registered")]
+    #[error("Passkey {0} is not registered")]
     Unknown(PasskeyId),
     /// The passkey belongs to another person.
-    #[error("passkey {0} belongs to another person")]
+    #[error("Passkey {0} belongs to another person")]
     OtherPerson(PasskeyId),
     /// Neither the owner nor another passkey confirmed it.
-    #[error("passkey {0} is not confirmed")]
+    #[error("Passkey {0} is not confirmed")]
     Unconfirmed(PasskeyId),
     /// Its confirmations do not lead to the owner.
-    #[error("the confirmations of passkey {0} do not lead to one by the owner")]
+    #[error("The confirmations of passkey {0} do not lead to a confirmation by the owner")]
     Circular(PasskeyId),
     /// The signature does not verify.
-    #[error("the signature of passkey {passkey} does not hold: {why}")]
+    #[error("The signature of passkey {passkey} is invalid: {why}")]
     Invalid {
         passkey: PasskeyId,
         /// The library's message.

@@ -27,7 +27,7 @@ impl Helpers {
     /// Names the people who can change the proposal and submit it.
     pub fn to_submit(&self) -> String {
         match self.operators.as_slice() {
-            [] => format!("Nobody who may edit is left. {}", self.to_permit("operator")),
+            [] => format!("No operator is left. {}", self.to_permit("operator")),
             operators => format!("Can act: {}", named(operators)),
         }
     }
@@ -42,7 +42,7 @@ impl Helpers {
     /// Names the people who can grant this permission.
     pub fn to_permit(&self, permission: &str) -> String {
         match self.administrators.as_slice() {
-            [] => format!("No administrator is left who could give the {permission} permission"),
+            [] => format!("No admin is left to give the {permission} permission"),
             administrators => {
                 format!("Can give the {permission} permission: {}", named(administrators))
             }
@@ -92,7 +92,7 @@ fn others(facts: &Facts, person: PersonId) -> String {
         .filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
     let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
     match able.as_slice() {
-        [] => format!("Nobody else may review. {}", facts.helpers.to_permit("reviewer")),
+        [] => format!("No other person may review. {}", facts.helpers.to_permit("reviewer")),
         able => format!("Can act: {}", named(able)),
     }
 }

@@ -48,16 +48,16 @@ pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
             if is_taken_away(&value, &attrib.map)
                 && schema.get("required").and_then(Value::as_bool) == Some(true)
             {
-                let what = format!("{path} is taken away by a null, and is required");
+                let what = format!("Value {path} is required, but a null removes it");
                 let remedy =
-                    format!("Leave the null out, or write a value for attribute {}", attrib.name);
+                    format!("Remove the null, or set a value for attribute {}", attrib.name);
                 found.add_noderole(look, (step.node, &step.key), what, remedy);
                 continue;
             }
             let Some(value) = at(&value, &attrib.map) else { continue };
             for misfit in misfits(value, schema) {
-                let what = format!("{path}{} {}", misfit.path, misfit.what);
-                let remedy = format!("Write it as attribute {} wants it", attrib.name);
+                let what = format!("Value {path}{} {}", misfit.path, misfit.what);
+                let remedy = format!("Change it to match the schema of attribute {}", attrib.name);
                 found.add_noderole(look, (step.node, &step.key), what, remedy);
             }
         }
@@ -142,7 +142,9 @@ fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Va
     }
 }
 
-const BY_REFERENCE: &str = r#"Store it as a secret and refer to it: {"$secret": "name", "version": 1}; and change it, for it was written down"#;
+const BY_REFERENCE: &str = "Store it as a secret and refer to it with {\"$secret\": \"name\", \
+                            \"version\": 1}. Replace the secret itself too, because it was written \
+                            in plain text";
 
 fn told(
     look: &Look<'_>,
@@ -156,7 +158,7 @@ fn told(
                 found.push(
                     written.at.clone(),
                     written.noderole,
-                    format!("{path} {what}"),
+                    format!("Value {path} {what}"),
                     remedy.to_owned(),
                 );
             }
@@ -178,28 +180,29 @@ fn is_unmistakable(text: &str) -> Option<&'static str> {
         })
     };
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
-        return Some("holds a private key");
+        return Some("contains a private key");
     }
     let token = word("AKIA", 16)
         || word("ghp_", 36)
         || word("glpat_", 20)
         || text.contains("AGE-SECRET-KEY-1");
-    token.then_some("holds an access token")
+    token.then_some("contains an access token")
 }
 
 pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
-    let remedy = r#"Write {"$secret": "name", "version": 1}, with both and nothing else"#;
+    let remedy = r#"Write {"$secret": "name", "version": 1} with both keys and no others"#;
     told(look, found, remedy, |_, value| {
         (secret::is_reference(value) && secret::reference(value).is_none())
-            .then_some("is no complete reference to a secret")
+            .then_some("is not a complete reference to a secret")
     });
-    let remedy = "Give it the name under which workers have it: parts with a slash between, none of them empty or with a dot in front";
+    let remedy = "Use the name under which workers store it. Its parts are separated by slashes, \
+                  and no part may be empty or start with a dot";
     told(look, found, remedy, |_, value| {
         let secret = secret::reference(value)?;
         secret
             .parts()
             .is_none()
-            .then_some("refers to a secret that there can't be: no worker finds one of that name")
+            .then_some("refers to a secret with an invalid name, which no worker can find")
     });
 }
 
@@ -234,7 +237,8 @@ pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
         let is_key =
             !inherited && (reported || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
         let what = format!(
-            "uses secret {secret}, which is a node key: workers connect with it, and runs never receive it"
+            "The role uses secret {secret}, which is a node key. Workers connect with it, and runs \
+             never receive it"
         );
         is_key.then(|| (what, "Store the value that the role needs as another secret".to_owned()))
     });
@@ -246,14 +250,15 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
         let file = format!("{}/secret.toml", secret.name);
         let Some(known) = known.get(&secret.name) else {
             return Some((
-                format!("uses secret {secret}, which no worker has"),
-                format!("Store it on every worker, with {file}"),
+                format!("The role uses secret {secret}, which no worker has"),
+                format!("Store it on every worker, together with {file}"),
             ));
         };
         match &known.descriptor {
             None => {
                 let what = format!(
-                    "uses secret {secret}, of which workers have no valid {file}, or not the same one"
+                    "The role uses secret {secret}, but workers have no valid {file} for it, or \
+                     different ones"
                 );
                 Some((
                     what,
@@ -266,11 +271,12 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
                 if known.descriptor.as_ref().is_some_and(|d| !d.allows(deployment.as_str())) =>
             {
                 let (word, then) = match inherited {
-                    true => ("would receive", "the run keeps the reference"),
-                    false => ("uses", "the run will fail"),
+                    true => ("The role would receive", "its runs receive only the reference"),
+                    false => ("The role uses", "its runs will fail"),
                 };
-                let what =
-                    format!("{word} secret {secret}, which {deployment} may not use: {then}");
+                let what = format!(
+                    "{word} secret {secret}, which deployment {deployment} may not use: {then}"
+                );
                 Some((
                     what,
                     format!(
@@ -280,12 +286,13 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
             }
             Some(_) if !known.versions.contains(&secret.version) => {
                 let what = format!(
-                    "uses secret {secret}, and no worker has that version among its newest"
+                    "The role uses secret {secret}, but no worker has this version among its \
+                     newest ones"
                 );
                 Some((
                     what,
                     format!(
-                        "Store the version on every worker as {}/{}",
+                        "Store this version on every worker as {}/{}",
                         secret.name, secret.version
                     ),
                 ))
@@ -302,7 +309,7 @@ pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
         // A path or URL of a secret reveals nothing about the secret.
         let elsewhere = text.starts_with('/') || text.contains("://");
         (!elsewhere && sounds_secret(path))
-            .then_some("has a name that sounds like a secret, and a plain text")
+            .then_some("has a name like a secret, but its value is plain text")
     });
 }
 
@@ -350,12 +357,13 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
                     let new = touched.contains(first) || touched.contains(second);
                     if one != other && new && !related(&mut above, node, first, second) {
                         let what = format!(
-                            "{first} and {second} both set {path}, and neither comes after the other"
+                            "Noderoles {first} and {second} both set {path}, but neither runs \
+                             after the other"
                         );
                         found.add(
                             look.fqdn(node.id),
                             what,
-                            "Set it in one of them, or let one require the other",
+                            "Set it in only one of them, or let one require the other",
                         );
                     }
                 }

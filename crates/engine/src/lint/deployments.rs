@@ -22,7 +22,8 @@ pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
                 let (of, place) =
                     (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
                 let what = format!(
-                    "it is bound in {of}, and its node would be in {place}, which is not below that"
+                    "The noderole is bound in {of}, but its node would be in {place}, which is not \
+                     below {of}"
                 );
                 found.add_noderole(
                     look,
@@ -42,8 +43,8 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
         return;
     }
     let what =
-        format!("the policy would demand less ({weaker}) in the same change that it lets pass");
-    found.add("policy", what, "Propose the policy by itself, so that it is judged by itself");
+        format!("The policy would require less ({weaker}) in the same change that it would allow");
+    found.add("policy", what, "Propose the policy change separately");
 }
 
 /// The change must also pass under its new policy. Its authors therefore do not count toward the
@@ -64,7 +65,7 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
             _ => None,
         };
         let (able, who) = match risk.is_none_or(|risk| carried.contains(&risk)) {
-            true => (others, " without having written this change"),
+            true => (others, " without being an author"),
             false => (all, ""),
         };
         let asks = usize::try_from(new.approvals).unwrap_or(usize::MAX);
@@ -76,8 +77,11 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
             let asks = many(asks, "approval");
             found.add(
                 "policy",
-                format!("{about} would need {asks}, and {able} {people} review{who}: {never} be committed"),
-                "Ask for fewer approvals, or let more people review first",
+                format!(
+                    "The policy would require {asks} for {about}, but only {able} {people} \
+                     review{who}: {never} be committed"
+                ),
+                "Require fewer approvals, or give more people the reviewer permission first",
             );
         }
     }
@@ -86,8 +90,12 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
 pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Some(weaker) = before.weaker_in(after) else { return };
-    let what = format!("the policy would demand less of later changes ({weaker})");
-    found.add("policy", what, "Approve it only if that is meant: it holds for every deployment");
+    let what = format!("The policy would require less for later changes ({weaker})");
+    found.add(
+        "policy",
+        what,
+        "Approve it only if this is intended: it applies to every deployment",
+    );
 }
 
 pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
@@ -106,8 +114,8 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
             {
                 found.add(
                     format!("{} in {}", used.name, deployment.name),
-                    format!("version {} comes into use, and {newest} is imported", used.version),
-                    format!("Use {newest}, unless the older one is meant"),
+                    format!("Version {} would be used, but {newest} is imported", used.version),
+                    format!("Use {newest}, unless you need the older version"),
                 );
             }
         }
@@ -125,16 +133,17 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
                 continue;
             };
             let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
-            let version = format!("{} {}, which is in use there", barclamp.name, barclamp.version);
+            let version =
+                format!("{} {}, the version in use there", barclamp.name, barclamp.version);
             let what = match barclamp.roles.get(name) {
                 Some(pinned) if *pinned == role.role => continue,
-                Some(_) => format!("the role is not the one of {version}"),
-                None => format!("the role is not in {version}"),
+                Some(_) => format!("The role has other content than in {version}"),
+                None => format!("The role is not part of {version}"),
             };
             found.add(
                 format!("{name} in {}", deployment.name),
                 what,
-                "Bring the role to that version, or use the barclamp that it is of",
+                "Update the role to that version, or use the barclamp version that has it",
             );
         }
     }
@@ -156,11 +165,11 @@ pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {
             && is_used(old, deployment)
             && !is_used(new, deployment)
         {
-            let what = "no node and no noderole would be left in it";
+            let what = "No node and no noderole would be left in the deployment";
             found.add(
                 look.deployment(deployment),
                 what,
-                "Remove the deployment too, or keep what it needs",
+                "Also remove the deployment, or keep a node or a noderole in it",
             );
         }
     }
@@ -205,10 +214,10 @@ pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
         found.add(
             look.fqdn(node),
             format!(
-                "it moves to {}, and {first}{others}, which stays, depends on it",
+                "The node moves to {}, but noderoles that depend on it stay: {first}{others}",
                 look.deployment(to)
             ),
-            "Move those along, or bind what they need elsewhere first",
+            "Also move those noderoles, or first bind the roles that they need elsewhere",
         );
     }
 }

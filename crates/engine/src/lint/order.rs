@@ -20,21 +20,22 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
             let place = (step.node, &step.key);
             match rank(edge.parent) {
                 None => {
-                    let what = "it waits for a noderole that will not be there";
+                    let what = "The noderole waits for a noderole that will not exist";
                     found.add_noderole(
                         look,
                         place,
                         what,
-                        "Keep that one, or take this one out with it",
+                        "Keep that noderole, or also remove this one",
                     );
                 }
                 Some(parent) if parent >= step.rank => {
-                    let what = "it waits for something that comes after it: the order has a circle";
+                    let what =
+                        "The noderole waits for one that comes after it, so the order has a cycle";
                     found.add_noderole(
                         look,
                         place,
                         what,
-                        "Bind it anew, so that its order is worked out again",
+                        "Unbind it, then bind it again to recompute its order",
                     );
                 }
                 Some(_) => {}
@@ -55,12 +56,12 @@ fn left_behind(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Foun
         for (key, noderole) in &stored.doc.noderoles {
             let waits = noderole.parents.iter().any(|edge| removed.contains(&edge.parent));
             if waits && !written.contains(&key.id(*id)) {
-                let what = "it waits for a noderole that goes";
+                let what = "The noderole waits for a noderole that will be removed";
                 found.add_noderole(
                     look,
                     (*id, key),
                     what,
-                    "Keep that one, or take this one out with it",
+                    "Keep that noderole, or also remove this one",
                 );
             }
         }
@@ -79,8 +80,9 @@ pub(super) fn soft_against_hard(look: &Look<'_>, found: &mut Found) {
             for below in ancestors(node, key) {
                 if role.preceeds.contains(&below.role) {
                     let what =
-                        format!("its role goes before {}, and yet it waits for it", below.role);
-                    let remedy = "Take one of the two orders out of the barclamp; until then the hard one holds";
+                        format!("The role precedes {}, but the noderole waits for it", below.role);
+                    let remedy = "Remove one of the two orders from the barclamp. Until then, only \
+                                  the hard one applies";
                     found.add_noderole(look, (node.id, key), what, remedy);
                 }
             }

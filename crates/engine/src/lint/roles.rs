@@ -43,7 +43,7 @@ pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
                     found.add_noderole(
                         look,
                         (node.id, key),
-                        format!("it excludes {other}, which is on that node too"),
+                        format!("The role conflicts with {other}, which is on the same node"),
                         remedy,
                     );
                 }
@@ -59,7 +59,7 @@ pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
             found.add_noderole(
                 look,
                 (step.node, &step.key),
-                "the role is abstract: nothing of it can run",
+                "The role is abstract, so it cannot run",
                 remedy,
             );
         }
@@ -86,8 +86,8 @@ pub(super) fn lonely_service(look: &Look<'_>, found: &mut Found) {
         }
     }
     for place in lonely.into_values() {
-        let what = "it stands for a service, and no noderole gives or uses that";
-        found.add_noderole(look, place, what, "Bind a role that does, or take the service out");
+        let what = "The role is a service, but no noderole provides or uses it";
+        found.add_noderole(look, place, what, "Bind a role that does, or remove the service");
     }
 }
 
@@ -109,13 +109,13 @@ pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
         let size = look.members().get(&(deployment, hash)).copied().unwrap_or(0);
         let what = match size {
             0 => continue,
-            1 => "the cluster has a single member: it fails with its node".to_owned(),
+            1 => "The cluster has only one member, so it fails if that node fails".to_owned(),
             n if n % 2 == 0 => {
-                format!("the cluster has {n} members: cut in halves, neither has a majority")
+                format!("The cluster has {n} members, so neither half has a majority if it splits")
             }
             _ => continue,
         };
         let at = format!("{} in {}", role.name, look.deployment(deployment));
-        found.add(at, what, "Give it an odd number of members, 3 or more");
+        found.add(at, what, "Use an odd number of members, at least 3");
     }
 }

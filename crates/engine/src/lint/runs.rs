@@ -12,12 +12,15 @@ use crate::ids::JigName;
 pub(super) fn unknown_jig(look: &Look<'_>, found: &mut Found) {
     for step in look.running() {
         if let JigClass::Other(class) = &step.jig_class {
-            let what = format!("it runs by jig {} of class {class}, which no worker has", step.jig);
+            let what = format!(
+                "The role uses jig {} of class {class}, which no worker supports",
+                step.jig
+            );
             found.add_noderole(
                 look,
                 (step.node, &step.key),
                 what,
-                "Use a role with a jig of a class that workers have",
+                "Use a role with a jig of a class that workers support",
             );
         }
     }
@@ -33,25 +36,27 @@ pub(super) fn inactive_jig(look: &Look<'_>, found: &mut Found) {
     };
     let inactive = |step: &&StepIntent| !step.instant && !is_active(&step.jig);
     for step in look.running().filter(inactive) {
-        let what =
-            format!("it runs by jig {}, which is not active, so it would never start", step.jig);
+        let what = format!(
+            "The role uses jig {}, which is switched off, so it would never start",
+            step.jig
+        );
         found.add_noderole(
             look,
             (step.node, &step.key),
             what,
-            format!("Make jig {} active first", step.jig),
+            format!("Switch jig {} on first", step.jig),
         );
     }
 }
 
 pub(super) fn no_time(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| !step.instant && step.run.timeout == 0) {
-        let what = "its role gives a run no time, so each would be stopped as it starts";
+        let what = "The role has a timeout of 0, so each run would be stopped when it starts";
         found.add_noderole(
             look,
             (step.node, &step.key),
             what,
-            "Give the role a timeout of a second or more",
+            "Set the role's timeout to at least one second",
         );
     }
 }
@@ -65,9 +70,11 @@ pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
         };
         if reason(look.planned().effects, step).is_none() {
             let what =
-                format!("it would lose its data again {why}, and nobody said that this is meant");
-            let remedy =
-                format!("Add a re-run of {} with the reason, or leave it as it is", step.key);
+                format!("The noderole would lose its data again {why}, but no edit requests this");
+            let remedy = format!(
+                "Add a re-run of {} with a reason, or keep its role and data unchanged",
+                step.key
+            );
             found.add_noderole(look, (step.node, &step.key), what, remedy);
         }
     }
@@ -76,14 +83,15 @@ pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
 pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| step.destructive && step.run.retries > 0) {
         let what = format!(
-            "it loses data, so its {} retries don't count: a person decides after a failure",
+            "The role can lose data, so its {} retries are ignored: a person decides after a \
+             failure",
             step.run.retries
         );
         found.add_noderole(
             look,
             (step.node, &step.key),
             what,
-            "Set the role's retries to 0, so that nobody relies on them",
+            "Set the role's retries to 0 to make this clear",
         );
     }
 }
@@ -115,9 +123,9 @@ pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
         found.add(
             format!("{name} in {}", look.deployment(deployment)),
             format!(
-                "all {all} nodes restart at the same time, so what they give is away meanwhile"
+                "All {all} nodes restart at the same time, so their services are down meanwhile"
             ),
-            "Give the role a lane that lets a few run at once, or change some nodes first",
+            "Limit the role with a concurrency group, or change some nodes first",
         );
     }
 }
@@ -132,15 +140,15 @@ pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
         };
         let go_on = either(
             count,
-            "depends on what changes, and goes on with what it was told before",
-            "depend on what changes, and go on with what they were told before",
+            "depends on the changed noderoles but keeps its old input",
+            "depend on the changed noderoles but keep their old input",
         );
         let names = group.noderoles.first.iter().take(3).map(ToString::to_string);
         let names: Vec<String> = names.collect();
         found.add(
             group.deployment.to_string(),
             format!("{} {go_on} ({}, ...)", many(count, what), names.join(", ")),
-            "Add a re-run of those that must see the change",
+            "Add re-runs of the noderoles that need the new input",
         );
     }
 }
@@ -157,8 +165,8 @@ pub(super) fn limit_gone(look: &Look<'_>, found: &mut Found) {
         let Some(limit) = before.and_then(|before| look.role(before)?.lane().1) else { continue };
         found.add(
             format!("{} in {}", step.key.role, look.deployment(step.deployment)),
-            format!("until now {limit} ran at once; the role's new content has no limit"),
-            "Give the role its lane back, or be sure that all may run at once",
+            format!("Until now, {limit} ran at once, but the role's new content has no limit"),
+            "Restore the role's concurrency group, or make sure that all may run at once",
         );
     }
 }
@@ -177,9 +185,12 @@ pub(super) fn limit_too_wide(look: &Look<'_>, found: &mut Found) {
         let nodes: usize = sharing.map(|(_, count)| count).sum();
         if nodes > 1 && usize::try_from(limit).is_ok_and(|limit| limit >= nodes) {
             found.add(
-                format!("lane {lane} in {}", look.deployment(deployment)),
-                format!("it lets {limit} run at once, and there are {nodes}: they all go together"),
-                format!("Lower it below {nodes} if some must stay up"),
+                format!("concurrency group {lane} in {}", look.deployment(deployment)),
+                format!(
+                    "The limit is {limit}, but the group has only {nodes} nodes, so all of them \
+                     run at once"
+                ),
+                format!("Set the limit below {nodes} if some nodes must stay up"),
             );
         }
     }

@@ -141,12 +141,10 @@ impl Draft<'_> {
         let hash = *new.roles.get(&was.name).ok_or_else(|| refused("lacks"))?;
         let is = &self.catalog.role(hash)?.flags;
         if is.cluster != was.flags.cluster {
-            return Err(refused("changes whether its noderoles act as one:"));
+            return Err(refused("changes the cluster flag of"));
         }
         if is.service != was.flags.service {
-            return Err(refused(
-                "changes whether it stands on a node or for the deployment as a whole:",
-            ));
+            return Err(refused("changes the service flag of"));
         }
         Ok((hash != content).then_some(hash))
     }

@@ -294,17 +294,17 @@ impl Edit {
 /// its hints.
 fn check_hints(hints: &Value) -> Result<(), EditError> {
     let Value::Object(_) = hints else {
-        return Err(EditError::Hints("a JSON object is needed".into()));
+        return Err(EditError::Hints("a JSON object is required".into()));
     };
     if serde_json::to_vec(hints).map_or(usize::MAX, |bytes| bytes.len()) > MAX_HINTS {
         return Err(EditError::Hints(format!(
-            "they may have at most {} KiB as JSON",
+            "they can have at most {} KiB as JSON",
             MAX_HINTS / 1024
         )));
     }
     if holds_reference(hints) {
         return Err(EditError::Hints(
-            "they can't refer to a secret, because every viewer reads them".into(),
+            "they cannot refer to a secret, because every viewer can read them".into(),
         ));
     }
     Ok(())

@@ -57,7 +57,7 @@ pub struct LiftRole {
     pub unknown: Vec<NodeId>,
     /// Roles that the drop also adds, in the order of the decisions.
     pub brings: Vec<Brought>,
-    /// Nodes that would move to another deployment, as text: `web-1 moves from system to web`.
+    /// Nodes that would move to another deployment, as text: `Node web-1 moves from system to web`.
     pub moves: Vec<String>,
     /// Total number of noderoles that would be added.
     pub added: usize,
@@ -353,7 +353,9 @@ impl<'d, 'a> Dropping<'d, 'a> {
                         self.draft.deployment_name(*from),
                         self.draft.deployment_name(self.deployment),
                     );
-                    self.told.moves.push(format!("{} moves from {from} to {to}", self.short(node)));
+                    self.told
+                        .moves
+                        .push(format!("Node {} moves from {from} to {to}", self.short(node)));
                 }
             }
             Dropped::Refused(error) => {
@@ -399,7 +401,7 @@ pub fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
 fn along(why: &Why) -> Option<String> {
     match why {
         Why::Asked { .. } => None,
-        Why::Brought { by, implicit: true, .. } => Some(format!("brought by {by}, implicit")),
-        Why::Brought { by, implicit: false, .. } => Some(format!("brought by {by}")),
+        Why::Brought { by, implicit: true, .. } => Some(format!("required by {by}, implicit")),
+        Why::Brought { by, implicit: false, .. } => Some(format!("required by {by}")),
     }
 }

@@ -30,25 +30,27 @@ pub struct Materialised {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MaterialiseError {
     /// The effects name a deployment that neither they nor the blueprint have.
-    #[error("the plan names deployment {0}, which the blueprint does not have: plan again")]
+    #[error("The plan names deployment {0}, which the blueprint does not have. Plan again")]
     NoDeployment(DeploymentId),
     /// The effects name a node that is neither in the blueprint nor among the records.
-    #[error("the plan names node {0}, which is not there: plan again")]
+    #[error("The plan names node {0}, which does not exist. Plan again")]
     NoNode(NodeId),
     /// The effects name a noderole that the node does not have.
-    #[error("the plan names noderole {noderole} of node {node}, which is not there: plan again")]
+    #[error("The plan names noderole {noderole} of node {node}, which does not exist. Plan again")]
     NoNoderole { node: NodeId, noderole: String },
     /// The effects name a role that the deployment does not have.
     #[error(
-        "the plan sets data of role {role} in deployment {deployment}, which does not have it: plan again"
+        "The plan sets data of role {role}, which deployment {deployment} does not have. Plan \
+         again"
     )]
     NoRole { deployment: DeploymentId, role: String },
     /// The effects change a connection field that does not exist for the transport.
-    #[error("the connection of {node} can't be set: {error}")]
+    #[error("The connection of node {node} cannot be set: {error}")]
     Connection { node: Fqdn, error: ConnectionError },
     /// The blueprint has no root deployment, which stores the jig switches.
     #[error(
-        "the blueprint has no deployment above all others, so there is nowhere to switch a jig: restore it from a backup"
+        "The blueprint has no root deployment, so jigs cannot be switched. Restore it from a \
+         backup"
     )]
     NoRoot,
     /// A document cannot be written as canonical JSON.

@@ -14,19 +14,18 @@ use super::edit::{MAX_LEVELS, MAX_LISTED, MAX_REASON};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error(
-        "deployment {0} is not there: it was removed, or the proposal is older than that; discard the edit"
+        "Deployment {0} does not exist. It was removed, or it never existed here. Discard the edit"
     )]
     UnknownDeployment(DeploymentId),
-    #[error(
-        "node {0} is not there: it was removed, or the proposal is older than that; discard the edit"
-    )]
+    #[error("Node {0} does not exist. It was removed, or it never existed here. Discard the edit")]
     UnknownNode(NodeId),
-    #[error(
-        "{node} has no noderole {noderole}: it is not bound there, or not any more; bind the role first, or leave this out"
-    )]
+    #[error("Node {node} has no noderole {noderole}. Bind the role first, or discard the edit")]
     UnknownNoderole { node: Fqdn, noderole: NoderoleKey },
     /// No barclamp that the deployment sees has the role.
-    #[error("no barclamp that {deployment} uses has a role {role:?}{}", suggestion(.nearest))]
+    #[error(
+        "No barclamp that deployment {deployment} uses has a role {role:?}{}",
+        suggestion(.nearest)
+    )]
     UnknownRole {
         deployment: String,
         role: String,
@@ -34,7 +33,8 @@ pub enum EditError {
         nearest: Option<String>,
     },
     /// No visible role has or provides the required name.
-    #[error("{role} requires {requires}, and no barclamp that {deployment} uses has that{}", suggestion(.nearest))]
+    #[error("Role {role} requires {requires}, but no barclamp that deployment {deployment} uses \
+             has it{}", suggestion(.nearest))]
     UnresolvedRequire {
         deployment: String,
         role: RoleName,
@@ -44,13 +44,15 @@ pub enum EditError {
     },
     /// The required role is abstract, and no visible role provides it.
     #[error(
-        "{role} requires {requires}, which is abstract, and no barclamp that {deployment} uses has a role that provides it: use one that has"
+        "Role {role} requires {requires}, which is abstract, and no barclamp that deployment \
+         {deployment} uses provides it. Use a barclamp that does"
     )]
     RequiresAbstract { deployment: String, role: RoleName, requires: RoleName },
     /// The node already has the provider, in a version that does not provide the name.
     #[error(
-        "{role} requires {requires}, which {provider} provides in the version that is used here; {node} has it already, for {deployment} and \
-         in a version that does not: use the newer one in {deployment} too"
+        "Role {role} requires {requires}, which {provider} provides in the version that is used \
+         here. Node {node} already has {provider} for deployment {deployment}, in a version that \
+         does not provide it. Use the newer version in {deployment} too"
     )]
     ServedByOtherVersion {
         role: RoleName,
@@ -62,40 +64,47 @@ pub enum EditError {
         deployment: String,
     },
     /// The role must first be added to the deployment.
-    #[error("{role} is not a role of {deployment}: add it there first")]
+    #[error("Role {role} is not a role of deployment {deployment}. Add it there first")]
     NotARoleHere { deployment: String, role: RoleName },
-    #[error("a deployment {0} exists already: choose another name")]
+    #[error("A deployment {0} already exists. Choose another name")]
     DeploymentExists(String),
     /// The deployment would exceed [`MAX_LEVELS`].
     #[error(
-        "{name} would stand below {parent}, which has {MAX_LEVELS} deployments one above the other already, the most there may be: make it \
-         further up"
+        "Deployment {name} cannot be created below {parent}: deployments can be nested at most \
+         {MAX_LEVELS} levels deep. Create it higher up"
     )]
     TooLow { name: String, parent: String },
     /// The id belongs or belonged to another deployment or node.
     #[error(
-        "{0} is or was another deployment or node, and an id never comes back: mint another for the new deployment"
+        "The id {0} is or was used by another deployment or node, and ids are never reused. \
+         Generate another id for the new deployment"
     )]
     DeploymentIdUsed(DeploymentId),
     /// The phantom's id belongs or belonged to another node or deployment.
     #[error(
-        "{0} is or was another node or deployment, so it can't stand for a new deployment: mint another id for its phantom"
+        "The id {0} is or was used by another node or deployment. Generate another id for the \
+         phantom node"
     )]
     PhantomTaken(NodeId),
     #[error(
-        "an id that {0} would have is nothing but zeros: mint a random UUID for the deployment, and one for its phantom"
+        "An id for deployment {0} consists only of zeros. Generate a random UUID for the \
+         deployment and another one for its phantom node"
     )]
     NilId(String),
     /// The deployment and its phantom have the same id.
-    #[error("{0} and its phantom would have one id: mint another for the phantom")]
+    #[error(
+        "Deployment {0} and its phantom node have the same id. Generate another id for the phantom \
+         node"
+    )]
     OneIdForTwo(String),
     /// A node without a document is deleted without a review.
     #[error(
-        "{0} is only a record that no target speaks of, so giving it up takes no review: take it off the list of nodes"
+        "Node {0} is not part of any target, so it can be removed without a review. Remove it from \
+         the list of nodes"
     )]
     OnlyARecord(Fqdn),
     /// The content hash is that of another barclamp.
-    #[error("object {version} is barclamp {found}, not {asked}")]
+    #[error("Object {version} is barclamp {found}, not {asked}. Choose a version of {asked}")]
     OtherBarclamp {
         version: Hash,
         /// The barclamp of the content.
@@ -103,13 +112,16 @@ pub enum EditError {
         /// The barclamp that the edit names.
         asked: BarclampName,
     },
-    #[error("{role} is a role of {deployment} already")]
+    #[error("Role {role} is already a role of deployment {deployment}")]
     RoleExists { deployment: String, role: RoleName },
-    #[error("{role} is on {node} already")]
+    #[error("Role {role} is already bound to node {node}")]
     AlreadyBound { role: RoleName, node: Fqdn },
-    #[error("{role} is abstract, so it can't be bound: bind a role that provides it{}", listed(.providers))]
+    #[error(
+        "Role {role} is abstract, so it cannot be bound. Bind a role that provides it{}",
+        listed(.providers)
+    )]
     Abstract { role: RoleName, providers: Vec<RoleName> },
-    #[error("{role} conflicts with {with} on {node}: use another node")]
+    #[error("Role {role} conflicts with {with} on node {node}. Use another node")]
     Conflict {
         /// The role to bind.
         role: RoleName,
@@ -118,7 +130,10 @@ pub enum EditError {
         node: Fqdn,
     },
     /// Both roles answer to the same name.
-    #[error("{role} and {with} on {node} both provide {name}: a node carries one of them")]
+    #[error(
+        "Roles {role} and {with} on node {node} both provide {name}. A node can have only one of \
+         them"
+    )]
     ProvidedTwice {
         /// The role to bind.
         role: RoleName,
@@ -130,7 +145,8 @@ pub enum EditError {
     },
     /// The node belongs to a deployment that is neither an ancestor nor a descendant.
     #[error(
-        "{node} belongs to {owner}, beside {deployment}: move it to {deployment} first, or use a node of {deployment} or above it"
+        "Node {node} belongs to {owner}, which is neither above nor below {deployment}. Move it to \
+         {deployment} first, or use a node of {deployment} or of a deployment above it"
     )]
     Sibling {
         node: Fqdn,
@@ -138,31 +154,35 @@ pub enum EditError {
         owner: String,
         deployment: String,
     },
-    #[error("the connection can't be set: {0}")]
+    #[error("The connection cannot be set: {0}")]
     Connection(ConnectionError),
-    #[error("the edit names no field of the connection: name at least one, such as host_key")]
+    #[error("The edit names no field of the connection. Name at least one, such as host_key")]
     NoConnectionField,
-    #[error("the hints can't be set: {0}")]
+    #[error("The hints cannot be set: {0}")]
     Hints(String),
     /// A node without a document is edited without a proposal.
     #[error(
-        "{0} is in no blueprint, so its record is edited without a proposal: gantry node edit {0}"
+        "Node {0} is not part of a blueprint, so its record is edited without a proposal: gantry \
+         node edit {0}"
     )]
     BareNode(Fqdn),
-    #[error("{0} stands for its deployment and is no machine: use a real node")]
+    #[error("Node {0} is a phantom node without a machine. Use a real node")]
     Phantom(Fqdn),
     #[error(
-        "{role} runs by jig {jig} of class {class}, which no worker has: the role can't be bound"
+        "Role {role} uses jig {jig} of class {class}, which no worker supports, so it cannot be \
+         bound"
     )]
     NoSuchJig { role: RoleName, jig: String, class: String },
-    #[error("these roles require each other: {}", path(.0))]
+    #[error("These roles require each other: {}. Remove one of these requirements from the \
+             barclamp", path(.0))]
     Cycle(Vec<RoleName>),
     /// The chain of required roles is too long.
-    #[error("binding {0} brings more than {MAX_DEPTH} roles along in a row: check its requires")]
+    #[error("Role {0} requires a chain of more than {MAX_DEPTH} roles. Check its requires")]
     TooDeep(RoleName),
     /// The node has noderoles of its deployment that the new deployment could not see.
     #[error(
-        "{node} carries {noderole} of {deployment}: it can only move to a deployment below {deployment}"
+        "Node {node} has {noderole} of deployment {deployment}, so it can only move to a \
+         deployment below {deployment}"
     )]
     WouldLeaveBehind {
         node: Fqdn,
@@ -170,18 +190,19 @@ pub enum EditError {
         /// The deployment in which the noderole is bound.
         deployment: String,
     },
-    #[error("{node} is in {deployment} already")]
+    #[error("Node {node} is already in deployment {deployment}")]
     AlreadyThere { node: Fqdn, deployment: String },
-    #[error("say why {noderole} on {node} should run again: the reviewer reads it")]
+    #[error("The reason is missing. Tell the reviewer why {noderole} on {node} should run again")]
     NoReason { node: Fqdn, noderole: NoderoleKey },
-    #[error("the data of {subject} can't be taken: {error}")]
+    #[error("Invalid data for {subject}: {error}")]
     Data {
         /// The owner of the data, as text.
         subject: String,
         error: DataError,
     },
     /// Other noderoles need the one to remove.
-    #[error("{subject} can't go: {} it; bind what they need elsewhere first, unbind them too, or let what needs it go along",
+    #[error("Noderole {subject} cannot be removed: {} it. First bind the role on another node, \
+             unbind those noderoles, or remove them together with this one",
         needed_by(.dependents))]
     Needed {
         subject: String,
@@ -189,7 +210,8 @@ pub enum EditError {
         dependents: Vec<String>,
     },
     /// Noderoles of other nodes need those of the node to expunge.
-    #[error("{node} can't be given up yet: {} what it carries; bind that elsewhere first, or unbind them", needed_by(.dependents))]
+    #[error("Node {node} cannot be expunged: {} its noderoles. First bind these roles on another \
+             node, or unbind the noderoles that need them", needed_by(.dependents))]
     NodeNeeded {
         node: Fqdn,
         /// The noderoles that would lack a parent, as `app on n2`.
@@ -197,7 +219,8 @@ pub enum EditError {
     },
     /// Barriers are removed only together with their members.
     #[error(
-        "{barrier} stands for all of {role} in its deployment and goes with the last of them: unbind those"
+        "Role {barrier} is the barrier of {role} and is removed with its last noderole. Unbind \
+         those noderoles instead"
     )]
     Barrier {
         /// The barrier's own name.
@@ -205,60 +228,70 @@ pub enum EditError {
         /// The role that it gathers.
         role: RoleName,
     },
-    #[error("{role} is bound in {deployment}, on {}: unbind it first", few(.nodes))]
+    #[error("Role {role} is bound in deployment {deployment}, on {}. Unbind it first", few(.nodes))]
     RoleInUse {
         deployment: String,
         role: RoleName,
         /// The nodes that have the role.
         nodes: Vec<String>,
     },
-    #[error("{deployment} can't be removed: it has {}; take that away first (nodes may move to another deployment)", few(.contents))]
+    #[error("Deployment {deployment} cannot be removed: it has {}. Remove these first, or move its \
+             nodes to another deployment", few(.contents))]
     NotEmpty {
         deployment: String,
         /// The contents as text.
         contents: Vec<String>,
     },
     /// The root deployment cannot be removed.
-    #[error("{0} holds what all others share: it can't be removed")]
+    #[error("Deployment {0} is the root deployment and cannot be removed")]
     RootDeployment(String),
-    #[error("say why {0} is given up: the reviewer reads it, and nothing brings the node back")]
+    #[error(
+        "The reason is missing. Tell the reviewer why node {0} is expunged: it can never be added \
+         back"
+    )]
     NoReasonToExpunge(Fqdn),
-    #[error("say why these roles of {0} should run again: the reviewer reads it")]
+    #[error(
+        "The reason is missing. Tell the reviewer why these roles of deployment {0} should run \
+         again"
+    )]
     NoReasonForSlice(String),
     #[error(
-        "the reason has {length} characters, and may have {MAX_REASON}: say it shorter, and put the rest into the discussion"
+        "The reason has {length} characters, and the limit is {MAX_REASON}. Shorten it, and put \
+         the rest into the discussion"
     )]
     LongReason {
         /// In characters.
         length: usize,
     },
     #[error(
-        "the reason has the character {number}, which can't be seen or makes it read as another: leave it out"
+        "The reason contains the character {number}, which is invisible or misleading. Remove it"
     )]
     DeceptiveReason {
         /// The code point of the character.
         number: String,
     },
-    #[error("it lists no node: name at least one")]
+    #[error("The edit lists no nodes. Name at least one")]
     NoNodes,
-    #[error("it lists {length} nodes, and an edit may list {MAX_LISTED}: make several edits of it")]
+    #[error(
+        "The edit lists {length} nodes, and the limit is {MAX_LISTED}. Split it into several edits"
+    )]
     LongList {
         /// Number of nodes.
         length: usize,
     },
-    #[error("it lists no role: name at least one")]
+    #[error("The edit lists no roles. Name at least one")]
     NoRoles,
-    #[error("no node carries {} for {deployment}: there is nothing to run again", few(.roles))]
+    #[error("No node has {} for deployment {deployment}, so nothing can run again", few(.roles))]
     NothingToRerun { deployment: String, roles: Vec<String> },
-    #[error("{role} runs by jig {jig}, which is switched off: switch it on first")]
+    #[error("Role {role} uses jig {jig}, which is switched off. Switch it on first")]
     InactiveJig { role: RoleName, jig: JigName },
-    #[error("no barclamp in use declares a jig {jig}{}", suggestion(.nearest))]
+    #[error("No barclamp in use declares a jig {jig}{}", suggestion(.nearest))]
     UnknownJig {
         jig: JigName,
         /// The most similar name.
         nearest: Option<String>,
     },
-    #[error("jig {jig} is {} already", if *.active { "on" } else { "off" })]
+    #[error("Jig {jig} is already {}", if *.active { "on" } else { "off" })]
     JigIsSo {
         jig: JigName,
         /// The current state.
@@ -266,7 +299,8 @@ pub enum EditError {
     },
     /// The new version does not fit noderoles that are in use.
     #[error(
-        "{barclamp} {version} {how} {role}, which {deployment} has: unbind and remove it there first, or use another version"
+        "Barclamp {barclamp} {version} {how} role {role}, which deployment {deployment} has. \
+         Unbind and remove the role there first, or use another version"
     )]
     VersionUnfit {
         barclamp: BarclampName,
@@ -277,12 +311,15 @@ pub enum EditError {
         /// The effect of the version on the role, as a phrase with the role as its object.
         how: &'static str,
     },
-    #[error("{deployment} has no version of {barclamp} of its own, so there is none to take away")]
+    #[error(
+        "Deployment {deployment} has no version of {barclamp} of its own, so there is nothing to \
+         remove"
+    )]
     NoOwnVersion { deployment: String, barclamp: BarclampName },
     /// The barclamp would go out of use while one of its roles is in use.
     #[error(
-        "{at} is the last to have {barclamp}: nothing above it does, and {deployment} has its role {role}; unbind and remove that there \
-         first, or use another version"
+        "No deployment above {at} uses barclamp {barclamp}, and deployment {deployment} has its \
+         role {role}. Unbind and remove the role there first, or use another version"
     )]
     OutOfUse {
         barclamp: BarclampName,
@@ -294,8 +331,9 @@ pub enum EditError {
     },
     /// Two visible barclamps would have a role of the same name.
     #[error(
-        "barclamps {barclamp} and {other} both have a role {role}, and {deployment} would see both: use one of them elsewhere, give the \
-         role another name in a new version of either, or let both have other versions in one step"
+        "Barclamps {barclamp} and {other} both have a role {role}, and deployment {deployment} \
+         would see both. Use one of them elsewhere, rename the role in a new version, or update \
+         both barclamps in one step"
     )]
     RoleTwice {
         /// The barclamp whose new version adds the role.
@@ -307,10 +345,12 @@ pub enum EditError {
         deployment: String,
     },
     /// Only the planner binds barriers.
-    #[error("{0} is a barrier that the planner makes by itself: bind the role that it gathers")]
+    #[error(
+        "Role {0} is a barrier, which the planner adds by itself. Bind its cluster role instead"
+    )]
     BarrierByHand(RoleName),
     /// The new edge would create a cycle.
-    #[error("{child} would wait for {parent}, which waits for {child} already")]
+    #[error("Noderole {child} would wait for {parent}, which already waits for {child}")]
     Circle { child: String, parent: String },
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -319,7 +359,7 @@ pub enum EditError {
 }
 
 fn suggestion(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+    nearest.as_ref().map(|name| format!(". Did you mean {name:?}?")).unwrap_or_default()
 }
 
 fn listed(names: &[RoleName]) -> String {

@@ -149,7 +149,7 @@ impl StageReport {
                 lines.truncate(MAX_LINES);
                 lines.push(Line::new(
                     format!("{more} more like these"),
-                    format!("the first {MAX_LINES} are told"),
+                    format!("only the first {MAX_LINES} are listed"),
                 ));
             }
         }
@@ -188,10 +188,12 @@ pub fn report(
 fn lint(findings: Option<&[Finding]>) -> StageReport {
     let mut report = StageReport::new(Stage::Lint);
     let Some(findings) = findings else {
-        report.did.push(Line::new("lint looked at nothing", "the plan can't be written down"));
+        report
+            .did
+            .push(Line::new("Lint checked nothing", "the plan cannot be written as documents"));
         report
             .waiting_on
-            .push(Line::new("a plan that can be written down", "lint looks at documents"));
+            .push(Line::new("A plan that can be written as documents", "lint checks documents"));
         return report;
     };
     let is = |level: Level| findings.iter().filter(move |finding| finding.level == level);
@@ -199,7 +201,7 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     let what = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
     report.did.push(Line::new(
         what,
-        format!("{} of what would be written down", many(Check::ALL.len(), "check")),
+        format!("{} ran on the planned documents", many(Check::ALL.len(), "check")),
     ));
     let line = |finding: &Finding| {
         let about = finding.noderole.map(Subject::Noderole);
@@ -211,8 +213,11 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
 }
 
 fn refused(refusal: &Refusal) -> Line {
-    Line::new(refusal.reason.clone(), format!("edit {} is refused: {}", refusal.edit, refusal.code))
-        .by([refusal.edit])
+    Line::new(
+        refusal.reason.clone(),
+        format!("edit {} was rejected: {}", refusal.edit, refusal.code),
+    )
+    .by([refusal.edit])
 }
 
 /// The stage that refuses edits with this error code.
@@ -271,12 +276,12 @@ impl Asked<'_> {
         let what =
             format!("{} and {} are in use", many(used.len(), "barclamp"), many(roles, "role"));
         report.did.push(
-            Line::new(what, "what deployments pin")
+            Line::new(what, "pinned by deployments")
                 .about(used.iter().map(|pin| Subject::Content(*pin))),
         );
         for pin in &self.effects.barclamps {
             let what = format!(
-                "{} uses {} {}",
+                "Deployment {} uses {} {}",
                 self.deployment(pin.deployment),
                 pin.barclamp,
                 pin.version.short()
@@ -288,10 +293,14 @@ impl Asked<'_> {
             let what = match gone.to {
                 Some(to) => {
                     let place = self.deployment(gone.deployment);
-                    format!("{place} has {} {} from above", gone.barclamp, to.short())
+                    format!("Deployment {place} inherits {} {}", gone.barclamp, to.short())
                 }
                 None => {
-                    format!("{} uses {} no more", self.deployment(gone.deployment), gone.barclamp)
+                    format!(
+                        "Deployment {} no longer uses {}",
+                        self.deployment(gone.deployment),
+                        gone.barclamp
+                    )
                 }
             };
             let about = [Subject::Deployment(gone.deployment)];
@@ -302,7 +311,7 @@ impl Asked<'_> {
         }
         for switch in &self.effects.jigs {
             let what = format!(
-                "jig {} is switched {}",
+                "Jig {} is switched {}",
                 switch.jig,
                 if switch.active { "on" } else { "off" }
             );
@@ -311,9 +320,11 @@ impl Asked<'_> {
         let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
         for (hash, barclamp) in self.catalog.barclamps() {
             if !used.contains(&hash) && !coming.contains(&hash) {
-                let what =
-                    format!("{} {} is there and nobody uses it", barclamp.name, barclamp.version);
-                let evidence = "no deployment pins it; using a version is an edit";
+                let what = format!(
+                    "Barclamp {} {} is imported but not used",
+                    barclamp.name, barclamp.version
+                );
+                let evidence = "no deployment pins it yet";
                 report.waiting_on.push(Line::new(what, evidence).about([Subject::Content(hash)]));
             }
         }
@@ -325,14 +336,15 @@ impl Asked<'_> {
         let refused: BTreeSet<u32> = self.effects.refused.iter().map(|r| r.edit).collect();
         let taken: BTreeSet<u32> =
             self.edits.iter().map(|e| e.seq).filter(|seq| !refused.contains(seq)).collect();
-        let what = format!("{} of {} take effect", taken.len(), many(self.edits.len(), "edit"));
-        report.did.push(Line::new(what, "each edit was laid over those before it").by(taken));
+        let take = if self.edits.len() == 1 { "takes" } else { "take" };
+        let what = format!("{} of {} {take} effect", taken.len(), many(self.edits.len(), "edit"));
+        report.did.push(Line::new(what, "each edit applies on top of the previous ones").by(taken));
         if self.edits.is_empty() {
-            report.waiting_on.push(Line::new("an edit", "the proposal has none"));
+            report.waiting_on.push(Line::new("An edit", "the proposal has none"));
         }
         for data in &self.effects.role_data {
             let what = format!(
-                "data of {} in {} is replaced",
+                "Data of {} in {} is replaced",
                 data.role,
                 self.deployment(data.deployment)
             );
@@ -342,7 +354,7 @@ impl Asked<'_> {
         }
         for data in &self.effects.noderole_data {
             let id = data.noderole.id(data.node);
-            let what = format!("data of {} on {} is replaced", data.noderole, self.node(data.node));
+            let what = format!("Data of {} on {} is replaced", data.noderole, self.node(data.node));
             report.will_do.push(
                 Line::new(what, asked(&data.why))
                     .about([Subject::Noderole(id)])
@@ -353,12 +365,12 @@ impl Asked<'_> {
             let fields: Vec<String> =
                 set.connection.fields().into_iter().map(|(field, _)| field).collect();
             let what =
-                format!("the connection of {} changes: {}", self.node(set.node), fields.join(", "));
+                format!("The connection of {} changes: {}", self.node(set.node), fields.join(", "));
             let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
             report.will_do.push(line.by([set.why.edit()]));
         }
         for set in &self.effects.hints {
-            let what = format!("the hints of {} are replaced", self.node(set.node));
+            let what = format!("The hints of {} are replaced", self.node(set.node));
             let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
             report.will_do.push(line.by([set.why.edit()]));
         }
@@ -385,7 +397,7 @@ impl Asked<'_> {
             known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
         match why {
             Why::Brought { by, implicit: true, .. } if phantom => {
-                format!("{by} brings it along for {}", self.node(node))
+                format!("required by {by} for {}", self.node(node))
             }
             _ => asked(why),
         }
@@ -397,7 +409,7 @@ impl Asked<'_> {
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom);
         let carriers = machines.filter(|node| !node.noderoles.is_empty()).count();
         let what = format!("{} on {} are bound", many(there, "noderole"), many(carriers, "node"));
-        report.did.push(Line::new(what, "the blueprint that the plan stands on"));
+        report.did.push(Line::new(what, "the blueprint that the plan is based on"));
         let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| Thing {
             role: noderole.role.clone(),
             id: noderole.id(node),
@@ -405,11 +417,11 @@ impl Asked<'_> {
             edit: why.edit(),
         };
         let bound = self.effects.bound.iter().map(|b| thing(&b.noderole, b.node, &b.why));
-        report.will_do.extend(by_role("bind", bound));
+        report.will_do.extend(by_role("Bind", bound));
         let unbound = self.effects.unbound.iter().map(|u| thing(&u.noderole, u.node, &u.why));
-        report.will_do.extend(by_role("unbind", unbound));
+        report.will_do.extend(by_role("Unbind", unbound));
         let reruns = self.effects.reruns.iter().map(|r| thing(&r.noderole, r.node, &r.why));
-        report.will_do.extend(by_role("run again", reruns));
+        report.will_do.extend(by_role("Run again", reruns));
         let repinned: Vec<Subject> = self
             .effects
             .repinned
@@ -418,9 +430,9 @@ impl Asked<'_> {
             .collect();
         if !repinned.is_empty() {
             let what =
-                format!("{} get their role's other version", many(repinned.len(), "noderole"));
+                format!("{} get another version of their role", many(repinned.len(), "noderole"));
             report.will_do.push(
-                Line::new(what, "their deployment uses another version of its barclamp")
+                Line::new(what, "their deployment uses another version of the barclamp")
                     .about(repinned),
             );
         }
@@ -433,25 +445,27 @@ impl Asked<'_> {
         let deployments = many(self.skeleton.deployments.len(), "deployment");
         report.did.push(Line::new(
             format!("{} in {deployments}", many(machines, "node")),
-            "the nodes' own deployments",
+            "the deployments of the nodes",
         ));
         for new in &self.effects.deployments {
-            let what = format!("{} is made below {}", new.name, self.deployment(new.parent));
+            let what =
+                format!("Deployment {} is created below {}", new.name, self.deployment(new.parent));
             let line = Line::new(what, asked(&new.why)).about([Subject::Deployment(new.id)]);
             report.will_do.push(line.by([new.why.edit()]));
         }
         for gone in &self.effects.removed_deployments {
-            let line = Line::new(format!("{} is removed", gone.name), "nothing is in it");
+            let line = Line::new(format!("Deployment {} is removed", gone.name), "it is empty");
             report.will_do.push(line.about([Subject::Deployment(gone.id)]).by([gone.why.edit()]));
         }
         for moved in &self.effects.moved {
             let (from, to) = (self.deployment(moved.from), self.deployment(moved.to));
-            let what = format!("{} moves from {from} to {to}", self.node(moved.node));
+            let what = format!("Node {} moves from {from} to {to}", self.node(moved.node));
             let line = Line::new(what, asked(&moved.why)).about([Subject::Node(moved.node)]);
             report.will_do.push(line.by([moved.why.edit()]));
         }
         for gone in &self.effects.expunged {
-            let line = Line::new(format!("{} is given up", gone.fqdn.short()), gone.reason.clone());
+            let line =
+                Line::new(format!("Node {} is expunged", gone.fqdn.short()), gone.reason.clone());
             report.will_do.push(line.about([Subject::Node(gone.node)]).by([gone.why.edit()]));
         }
         let touched: BTreeSet<NodeId> = self.effects.bound.iter().map(|b| b.node).collect();
@@ -465,8 +479,8 @@ impl Asked<'_> {
             .map(|(id, _)| Subject::Node(*id))
             .collect();
         if !idle.is_empty() {
-            let what = format!("a role for {}", many(idle.len(), "node"));
-            report.waiting_on.push(Line::new(what, "they carry no noderole").about(idle));
+            let what = format!("A role for {}", many(idle.len(), "node"));
+            report.waiting_on.push(Line::new(what, "they have no noderole").about(idle));
         }
         report
     }
@@ -476,30 +490,28 @@ impl Asked<'_> {
         let ranks =
             self.skeleton.nodes.values().flat_map(|node| &node.noderoles).map(|(_, n)| n.rank + 1);
         let what = format!(
-            "the longest way through the graph has {}",
+            "The longest path through the graph has {}",
             many(ranks.max().unwrap_or(0) as usize, "step")
         );
-        report.did.push(Line::new(what, "ranks of the noderoles that are there"));
+        report.did.push(Line::new(what, "ranks of the existing noderoles"));
         // The number of waves is part of the impact and not of this report. It depends on exclusive
         // steps per node and on re-runs.
         if let Some(lowest) = self.effects.bound.iter().map(|b| b.rank).min() {
             let first: Vec<&Bound> =
                 self.effects.bound.iter().filter(|b| b.rank == lowest).collect();
-            let what = format!("what is new begins with {}", many(first.len(), "noderole"));
-            let line = Line::new(what, "nothing else that is new stands before them in the graph");
+            let what = format!("New work begins with {}", many(first.len(), "noderole"));
+            let line = Line::new(what, "no other new noderole precedes them in the graph");
             let line = line.by(self.effects.bound.iter().map(|b: &Bound| b.why.edit()));
             report.will_do.push(line.about(first.into_iter().map(|b| Subject::Noderole(b.id))));
         }
         if !self.effects.rewired.is_empty() {
-            let what = format!(
-                "{} wait for others than before",
-                many(self.effects.rewired.len(), "noderole")
-            );
+            let what =
+                format!("{} get other parents", many(self.effects.rewired.len(), "noderole"));
             let about =
                 self.effects.rewired.iter().map(|r| Subject::Noderole(r.noderole.id(r.node)));
             report
                 .will_do
-                .push(Line::new(what, "what comes before them came or went").about(about));
+                .push(Line::new(what, "their parents were added or removed").about(about));
         }
         report
     }
@@ -508,28 +520,28 @@ impl Asked<'_> {
         let mut report = StageReport::new(Stage::Check);
         let hash =
             self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
-        report.did.push(Line::new("the effects are known by their hash", hash));
+        report.did.push(Line::new("The effects are identified by their hash", hash));
         if let Some(policy) = &self.effects.policy {
             let what = format!(
-                "changes need {} from then on",
+                "Later changes need {}",
                 many(policy.policy.approvals as usize, "approval")
             );
             report.will_do.push(Line::new(what, asked(&policy.why)).by([policy.why.edit()]));
         }
         if self.effects.is_empty() {
-            report.waiting_on.push(Line::new("something to review", "the edits change nothing"));
+            report.waiting_on.push(Line::new("A change to review", "the edits change nothing"));
         } else if self.effects.refused.is_empty() {
             report.waiting_on.push(Line::new(
-                "its submission and other people's verdicts",
+                "A submission and the verdicts of other people",
                 "every edit takes effect",
             ));
         }
         if !self.effects.refused.is_empty() {
             let what = format!(
-                "{} to be taken back first",
-                many(self.effects.refused.len(), "refused edit")
+                "{} must be undone first",
+                many(self.effects.refused.len(), "rejected edit")
             );
-            let line = Line::new(what, "a submission's edits all take effect");
+            let line = Line::new(what, "all edits of a review must take effect");
             report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
         }
         report
@@ -564,8 +576,8 @@ fn by_role<'a>(
 
 fn asked(why: &Why) -> String {
     match why {
-        Why::Asked { .. } => "an edit asks for it".into(),
-        Why::Brought { by, implicit: true, .. } => format!("{by} brings it along on its own node"),
-        Why::Brought { by, implicit: false, .. } => format!("it goes along with {by}"),
+        Why::Asked { .. } => "requested by an edit".into(),
+        Why::Brought { by, implicit: true, .. } => format!("required by {by} on its own node"),
+        Why::Brought { by, implicit: false, .. } => format!("because of {by}"),
     }
 }

@@ -461,7 +461,7 @@ impl Draft<'_> {
 
 /// Data layers merge by key, so data must be an object. A secret in its place could not be merged.
 fn check_object(data: &Value) -> Result<(), DataError> {
-    data::object(data, || "data of a role".into())?;
+    data::object(data, || "The data of a role".into())?;
     data::check_written(data)
 }
 

@@ -216,10 +216,10 @@ pub struct Restore {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The deployment did not exist then.
-    #[error("the deployment was not there then: choose a later target")]
+    #[error("The deployment did not exist at that target. Choose a later target")]
     NotThen,
     /// The deployment does not exist now.
-    #[error("the deployment is not there any more: make it anew, an id never comes back")]
+    #[error("The deployment no longer exists, and ids are never reused. Create a new deployment")]
     NotNow,
     /// The planned change cannot be written.
     #[error(transparent)]
@@ -431,7 +431,10 @@ impl<'a> Restoring<'a> {
                 .put_since(mark)
                 .find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
             new.map_or(Ok(()), |id| {
-                Err(format!("it would bring {} along, which was not there", draft.in_words(id)))
+                Err(format!(
+                    "The restore would also add {}, which did not exist then",
+                    draft.in_words(id)
+                ))
             })
         });
         match done {
@@ -628,7 +631,7 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
         Wanted::Node(node) | Wanted::Noderole(node, _)
             if !now.skeleton.nodes.contains_key(node) =>
         {
-            "the node was given up since, and its id never comes back".into()
+            "The node was expunged since, and its id is never reused".into()
         }
         Wanted::Noderole(node, key) => {
             let bound = now
@@ -639,22 +642,22 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
                 .map(|n| name(n.deployment));
             match bound {
                 _ if key.instance > 0 => {
-                    "only a role's first instance can be bound by an edit".into()
+                    "An edit can only bind the first instance of a role".into()
                 }
                 Some(deployment) => {
-                    format!("it is bound in {deployment} now, or has another content there")
+                    format!("It is bound in {deployment} now, or has other content there")
                 }
-                None => "there is no machine to ask for it on".into(),
+                None => "There is no node on which it can be bound".into(),
             }
         }
         Wanted::WithoutBarclamp(_) => {
-            "a deployment above has it, or something below still needs it".into()
+            "A deployment above uses it, or a deployment below still needs it".into()
         }
-        Wanted::Role(_) => "the versions that can be used give it another content".into(),
+        Wanted::Role(_) => "The versions that can be used give it other content".into(),
         Wanted::Version(_)
         | Wanted::Node(_)
         | Wanted::WithoutRole(_)
-        | Wanted::WithoutNoderole(..) => "something that comes back needs it as it is now".into(),
+        | Wanted::WithoutNoderole(..) => "A restored object needs its current state".into(),
     }
 }
 
@@ -671,12 +674,12 @@ fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };
     match wanted {
-        Wanted::Version(barclamp) => format!("the version of {barclamp}"),
-        Wanted::WithoutBarclamp(barclamp) => format!("no {barclamp}"),
+        Wanted::Version(barclamp) => format!("version of barclamp {barclamp}"),
+        Wanted::WithoutBarclamp(barclamp) => format!("removal of barclamp {barclamp}"),
         Wanted::Node(id) => format!("node {}", node(id)),
         Wanted::Role(role) => format!("role {role}"),
-        Wanted::WithoutRole(role) => format!("no role {role}"),
+        Wanted::WithoutRole(role) => format!("removal of role {role}"),
         Wanted::Noderole(id, key) => format!("{key} on {}", node(id)),
-        Wanted::WithoutNoderole(id, key) => format!("no {key} on {}", node(id)),
+        Wanted::WithoutNoderole(id, key) => format!("removal of {key} on {}", node(id)),
     }
 }

@@ -161,7 +161,7 @@ fn difference_lists_removals_first() {
 fn empty_and_long_differences_are_readable() {
     let world = house();
     insta::assert_snapshot!(text(&world.blueprint, &world.blueprint), @r"
-    Nothing differs.
+    No differences.
     0 removed, 0 changed, 0 added, 7 documents unchanged.
     ");
     let mut many = World::of((0..60).map(|n| role(&format!("r{n}"), &[])).collect());
@@ -170,7 +170,7 @@ fn empty_and_long_differences_are_readable() {
     insta::assert_snapshot!(text(&changed.old, &changed.new), @r"
     * node n1.house.example.com
       * r7
-        runs again: asked for
+        runs again: requested
       59 noderoles unchanged
 
     0 removed, 1 changed, 0 added, 3 documents unchanged.

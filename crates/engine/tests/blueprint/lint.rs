@@ -148,7 +148,7 @@ fn conflicting_roles_are_errors() {
         &world,
         &world.to(both),
         Check::ConflictingRoles,
-        "it excludes app, which is on that node too",
+        "The role conflicts with app, which is on the same node",
     );
     passes(
         &world,
@@ -168,7 +168,7 @@ fn abstract_role_is_error() {
         &world,
         &world.to(new),
         Check::AbstractRole,
-        "store on n1.house.example.com: the role is abstract",
+        "store on n1.house.example.com: The role is abstract",
     );
     passes(&world, &world.change(&[bind(WEB, 2, "store")]), Check::AbstractRole);
 }
@@ -182,7 +182,7 @@ fn noderole_outside_tree_is_error() {
         &world,
         &world.to(beside),
         Check::OutOfTree,
-        "bound in web, and its node would be in edge",
+        "bound in web, but its node would be in edge",
     );
     passes(
         &world,
@@ -197,12 +197,18 @@ fn broken_order_is_error() {
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let nothing = EdgeDoc { parent: key("gone").id(node(1)), kind: EdgeKind::Hard };
     let dangling = world.with_noderole(1, "app", |noderole| noderole.parents.push(nothing));
-    trips(&world, &world.to(dangling), Check::BrokenOrder, "a noderole that will not be there");
+    trips(&world, &world.to(dangling), Check::BrokenOrder, "a noderole that will not exist");
     let later = EdgeDoc { parent: key("app").id(node(2)), kind: EdgeKind::OrderOnly };
     let circle = world.with_noderole(1, "base", |noderole| noderole.parents.push(later));
-    trips(&world, &world.to(circle), Check::BrokenOrder, "the order has a circle");
+    trips(&world, &world.to(circle), Check::BrokenOrder, "the order has a cycle");
     let left = world.with_node(1, |doc| drop(doc.noderoles.remove(&key("base"))));
-    trips(&world, &world.to(left), Check::BrokenOrder, "it waits for a noderole that goes");
+    trips(
+        &world,
+        &world.to(left),
+        Check::BrokenOrder,
+        "The noderole waits for a noderole that \
+                                                        will be removed",
+    );
     passes(&world, &world.change(&[bind(WEB, 3, "app"), rerun(1, "base")]), Check::BrokenOrder);
 }
 
@@ -221,7 +227,7 @@ fn soft_edge_against_hard_is_warning() {
         &world,
         &world.to(new),
         Check::SoftAgainstHard,
-        "goes before base, and yet it waits for it",
+        "precedes base, but the noderole waits for it",
     );
     passes(&world, &world.change(&[bind(WEB, 2, "other")]), Check::SoftAgainstHard);
 }
@@ -232,7 +238,7 @@ fn unknown_or_inactive_jig_is_error() {
     let plain = world.change(&[bind(WEB, 1, "app")]);
     let off = findings_with(&world, &plain, &[("noop", false)], None);
     assert_eq!((off.len(), off[0].check), (1, Check::InactiveJig));
-    assert!(off[0].remedy.contains("Make jig noop active"), "{}", off[0]);
+    assert!(off[0].remedy.contains("Switch jig noop on"), "{}", off[0]);
     assert_eq!(findings_with(&world, &plain, &[("noop", true), ("other", false)], None), []);
 
     let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
@@ -250,7 +256,7 @@ fn unknown_or_inactive_jig_is_error() {
         .import("2", vec![Role { jig_class: JigClass::Other("chef".into()), ..role("app", &[]) }]);
     let content = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
     let cooked = world.with_noderole(1, "app", |noderole| noderole.role = content);
-    trips(&world, &world.to(cooked), Check::UnknownJig, "class chef, which no worker has");
+    trips(&world, &world.to(cooked), Check::UnknownJig, "class chef, which no worker supports");
     passes(&world, &plain, Check::UnknownJig);
 }
 
@@ -259,7 +265,7 @@ fn zero_timeout_is_error() {
     let hasty =
         Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
     let world = World::of(vec![hasty, role("app", &[])]);
-    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "gives a run no time");
+    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "has a timeout of 0");
     passes(&world, &world.change(&[bind(WEB, 1, "app")]), Check::NoTime);
 }
 
@@ -275,7 +281,7 @@ fn unrequested_or_retried_destruction_is_found() {
         &world,
         &world.change(&[bind(WEB, 2, "stubborn")]),
         Check::DestructiveRetries,
-        "its 3 retries don't count",
+        "its 3 retries are ignored",
     );
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveRetries);
     passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveUnasked);
@@ -288,7 +294,7 @@ fn unrequested_or_retried_destruction_is_found() {
         "lose its data again because its data changed",
     );
     let shared = world.change(&[role_data(WEB, "wipe", json!({"disk": "sda"}))]);
-    trips(&world, &shared, Check::DestructiveUnasked, "Add a re-run of wipe with the reason");
+    trips(&world, &shared, Check::DestructiveUnasked, "Add a re-run of wipe with a reason");
     let said = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
     passes(&world, &said, Check::DestructiveUnasked);
 }
@@ -309,12 +315,18 @@ fn schema_mismatch_is_error() {
         &world,
         &own(json!("http")),
         Check::BrokenSchema,
-        "/app/port is a text, and should be a whole number",
+        "/app/port is a string, but must be an integer",
     );
-    trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port should be at most 65535");
+    trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port must be at most 65535");
     let shared = world.change(&[role_data(WEB, "app", json!({"app": {"port": true}}))]);
-    trips(&world, &shared, Check::BrokenSchema, "Write it as attribute app-port wants it");
-    let away = "/app/port is taken away by a null, and is required";
+    trips(
+        &world,
+        &shared,
+        Check::BrokenSchema,
+        "Change it to match the schema of attribute \
+                                                 app-port",
+    );
+    let away = "Value /app/port is required, but a null removes it";
     trips(&world, &own(json!(null)), Check::BrokenSchema, away);
     trips(
         &world,
@@ -340,11 +352,11 @@ fn plain_text_secret_is_found() {
         &world,
         &own(json!({"tls": [{"pem": pem}]})),
         Check::PlainSecret,
-        "/tls/0/pem holds a private key",
+        "/tls/0/pem contains a private key",
     );
     let token = format!("ghp_{}", "a1".repeat(18));
     let shared = world.change(&[role_data(WEB, "app", json!({"env": format!("TOKEN={token}")}))]);
-    trips(&world, &shared, Check::PlainSecret, "app in web: /env holds an access token");
+    trips(&world, &shared, Check::PlainSecret, "app in web: Value /env contains an access token");
     assert!(
         !serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token),
         "it is not told once more"
@@ -360,7 +372,7 @@ fn plain_text_secret_is_found() {
         json!({"api": {"apiKey": "x"}}),
         json!({"tokens": 1, "auth-token": ["x"]}),
     ] {
-        trips(&world, &own(value), Check::SecretByName, "sounds like a secret");
+        trips(&world, &own(value), Check::SecretByName, "has a name like a secret");
     }
     let secret = json!({"$secret": "db", "version": 1});
     let fine = json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
@@ -374,7 +386,7 @@ fn plain_text_secret_is_found() {
         &world,
         &world.to(world.with_noderole(1, "app", half)),
         Check::BrokenReference,
-        "no complete reference",
+        "not a complete reference",
     );
     passes(
         &world,
@@ -389,7 +401,7 @@ fn plain_text_secret_is_found() {
             &world,
             &world.to(world.with_noderole(1, "app", refers)),
             Check::BrokenReference,
-            "app on n1.house.example.com: /tls/key refers to a secret that there can",
+            "app on n1.house.example.com: Value /tls/key refers to a secret with an invalid name",
         );
     }
 }
@@ -404,7 +416,7 @@ fn shared_key_is_warning() {
     ]);
     let own = |role: &str, value: Value| world.change(&[data(1, role, value)]);
     let both = own("other", json!({"net": {"mtu": 9000}}));
-    trips(&world, &both, Check::SharedKey, "app and other both set /net/mtu");
+    trips(&world, &both, Check::SharedKey, "Noderoles app and other both set /net/mtu");
     passes(&world, &own("other", json!({"net": {"mtu": 1500}})), Check::SharedKey);
     passes(&world, &own("other", json!({"net": {"name": "x"}})), Check::SharedKey);
     passes(&world, &own("base", json!({"net": {"mtu": 9000}})), Check::SharedKey);
@@ -468,21 +480,24 @@ fn unsatisfiable_policy_is_error() {
     let found =
         |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
     let told = |what: &str, never: &str| {
-        let remedy = "Ask for fewer approvals, or let more people review first";
+        let remedy = "Require fewer approvals, or give more people the reviewer permission first";
         vec![(Level::Error, format!("policy: {what}: {never} be committed. {remedy}"))]
     };
-    let two = "every change would need 2 approvals, and 1 person may review without having written this change";
+    let two = "The policy would require 2 approvals for every change, but only 1 person may review \
+               without being an author";
     assert_eq!(
         found(&policy(1, 2), &policy(2, 2), 2, 1),
         told(two, "this change could never"),
         "an author does not count"
     );
     assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 2), []);
-    let risk = "a destructive change would need 3 approvals, and 2 people may review";
+    let risk = "The policy would require 3 approvals for a destructive change, but only 2 people may \
+                review";
     assert_eq!(found(&policy(1, 1), &policy(1, 3), 2, 1), told(risk, "no such change could ever"));
     assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "somebody else may write it");
     let wiped = world.change(&[bind(WEB, 1, "wipe")]);
-    let own = "a destructive change would need 2 approvals, and 1 person may review without having written this change";
+    let own = "The policy would require 2 approvals for a destructive change, but only 1 person may \
+               review without being an author";
     assert_eq!(
         found_in(&wiped, &policy(1, 1), &policy(1, 2), 2, 1),
         told(own, "this change could never"),
@@ -505,7 +520,7 @@ fn simultaneous_restart_is_warning() {
         bind(WEB, 2, "app"),
     ]);
     let all = world.change(&[role_data(WEB, "free", json!({"a": 1}))]);
-    trips(&world, &all, Check::AllAtOnce, "free in web: all 2 nodes restart at the same time");
+    trips(&world, &all, Check::AllAtOnce, "free in web: All 2 nodes restart at the same time");
     passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), Check::AllAtOnce);
     passes(&world, &world.change(&[rerun(1, "free")]), Check::AllAtOnce);
     passes(&world, &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]), Check::AllAtOnce);
@@ -519,7 +534,7 @@ fn stale_descendants_are_warning() {
         &world,
         &world.change(&[rerun(1, "base")]),
         Check::StaleBelow,
-        "1 noderole depends on what changes",
+        "1 noderole depends on the changed noderoles",
     );
     passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), Check::StaleBelow);
 }
@@ -539,7 +554,7 @@ fn removed_or_ineffective_limit_is_warning() {
         &world,
         &to(open),
         Check::LimitGone,
-        "until now 2 ran at once; the role's new content has no limit",
+        "Until now, 2 ran at once, but the role's new content has no limit",
     );
     passes(&world, &to(tight), Check::LimitGone);
     passes(&world, &world.change(&[bind(WEB, 4, "app")]), Check::LimitTooWide);
@@ -550,7 +565,7 @@ fn removed_or_ineffective_limit_is_warning() {
         &wide,
         &two,
         Check::LimitTooWide,
-        "lane app in web: it lets 2 run at once, and there are 2",
+        "concurrency group app in web: The limit is 2, but the group has only 2 nodes",
     );
     passes(&wide, &wide.change(&[bind(WEB, 1, "app")]), Check::LimitTooWide);
 }
@@ -575,18 +590,18 @@ fn lonely_service_or_even_cluster_is_warning() {
         &world,
         &world.change(&[bind(WEB, 1, "name-service")]),
         Check::LonelyService,
-        "no noderole gives or uses that",
+        "no noderole provides or uses it",
     );
     passes(&world, &world.change(&[bind(WEB, 1, "client")]), Check::LonelyService);
 
     let of = |n: u128| world.change(&(1..=n).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
-    trips(&world, &of(1), Check::ClusterSize, "member in web: the cluster has a single member");
-    trips(&world, &of(4), Check::ClusterSize, "the cluster has 4 members");
+    trips(&world, &of(1), Check::ClusterSize, "member in web: The cluster has only one member");
+    trips(&world, &of(4), Check::ClusterSize, "The cluster has 4 members");
     passes(&world, &of(3), Check::ClusterSize);
     let mut whole = world.clone();
     whole.commit(&(1..=3).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
     let fewer = whole.with_node(3, |doc| doc.noderoles.clear());
-    trips(&whole, &whole.to(fewer), Check::ClusterSize, "the cluster has 2 members");
+    trips(&whole, &whole.to(fewer), Check::ClusterSize, "The cluster has 2 members");
 }
 
 #[test]
@@ -600,7 +615,7 @@ fn outdated_or_mismatched_version_is_warning() {
         &world,
         &world.change(&[using(WEB, nine)]),
         Check::OlderBarclamp,
-        "version 1.9 comes into use, and 1.10 is imported",
+        "Version 1.9 would be used, but 1.10 is imported",
     );
     passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
     // Using a version also updates its roles, so the test writes a role that differs from the pin
@@ -610,7 +625,13 @@ fn outdated_or_mismatched_version_is_warning() {
     let mut doc = (*beside.deployments[&WEB].doc).clone();
     doc.roles.get_mut(&name("app")).unwrap().role = other;
     beside.put_deployment(doc).unwrap();
-    trips(&world, &world.to(beside), Check::RoleBesidePin, "the role is not the one of house 1");
+    trips(
+        &world,
+        &world.to(beside),
+        Check::RoleBesidePin,
+        "The role has other content than in \
+                                                            house 1",
+    );
     passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin);
     let without = world.import("2", Vec::new());
     let mut lacks = world.blueprint.clone();
@@ -621,7 +642,7 @@ fn outdated_or_mismatched_version_is_warning() {
         &world,
         &world.to(lacks),
         Check::RoleBesidePin,
-        "the role is not in house 2, which is in use there",
+        "The role is not part of house 2, the version in use there",
     );
 }
 
@@ -641,7 +662,7 @@ fn emptied_deployment_or_moved_node_is_warning() {
         &world,
         &down(1),
         Check::MovedAway,
-        "n1.house.example.com: it moves to blue, and app on n2.house.example.com, which stays",
+        "n1.house.example.com: The node moves to blue, but noderoles that depend on it stay: app on n2",
     );
     passes(&world, &down(2), Check::MovedAway);
     let together = [1, 2].map(|n| Edit::MoveNode { node: node(n), deployment: blue });
@@ -655,7 +676,7 @@ fn emptied_deployment_or_moved_node_is_warning() {
         &world,
         &world.to(bare),
         Check::EmptiedDeployment,
-        "edge: no node and no noderole would be left in it",
+        "edge: No node and no noderole would be left in the deployment",
     );
     passes(&world, &down(1), Check::EmptiedDeployment);
 }
@@ -719,19 +740,19 @@ fn secrets_are_checked_against_worker_descriptors() {
             false,
             1,
             Some(Some(of(&["edge"]))),
-            Some((Check::UnusableSecret, "which web may not use: the run will fail")),
+            Some((Check::UnusableSecret, "which deployment web may not use: its runs will fail")),
         ),
         (
             false,
             3,
             Some(Some(of(&["web"]))),
-            Some((Check::UnusableSecret, "no worker has that version")),
+            Some((Check::UnusableSecret, "no worker has this version")),
         ),
         (
             true,
             1,
             Some(Some(of(&["edge"]))),
-            Some((Check::UnusableSecret, "the run keeps the reference")),
+            Some((Check::UnusableSecret, "its runs receive only the reference")),
         ),
         (true, 1, Some(Some(Descriptor::NodeKey {})), None),
     ];

@@ -122,7 +122,8 @@ pub async fn insert_switch(
     by: PersonId,
 ) -> Result<TargetNo, StoreError> {
     let number = TargetNo(head.number.0 + 1);
-    let root = head.root.ok_or_else(|| StoreError::corrupt("head", "there is no genesis"))?;
+    let root =
+        head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
     sqlx::query(
         "INSERT INTO target (number, parent, kind, root, enabled, epoch, reason, committed_by) \
          VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
@@ -224,7 +225,7 @@ async fn remove_noderoles(
     if let Some(step) = waiting.iter().find(|id| !rewired.contains(id)) {
         return Err(StoreError::corrupt(
             format!("step {step}"),
-            "it stays, and waits for one that the change removes",
+            "the change keeps the step, but removes one of its parents",
         ));
     }
     let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
@@ -362,7 +363,7 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     .execute(on)
     .await?;
     if done.rows_affected() != ids.len() as u64 {
-        return Err(StoreError::corrupt("node", "a node of the plan has no record any more"));
+        return Err(StoreError::corrupt("node", "a node of the plan was deleted"));
     }
     Ok(())
 }

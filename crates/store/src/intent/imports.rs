@@ -126,7 +126,7 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
     if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + OVERSHOOT) {
         return Err(StoreError::corrupt(
             "barclamp",
-            format!("more than {MAX_BARCLAMPS} versions are there"),
+            format!("there are more than {MAX_BARCLAMPS} versions"),
         ));
     }
     let row = |(name, version, h, imported_at, by): Row| {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(
             ids[..2],
             [1, 3],
-            "the only one of a barclamp stays, and of the others the oldest went"
+            "the oldest versions are deleted, except the only version of a barclamp"
         );
     }
 }

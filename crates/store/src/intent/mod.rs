@@ -72,5 +72,5 @@ use engine::Hash;
 use crate::StoreError;
 
 fn hash(what: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
-    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash has 32 bytes"))
+    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash must have 32 bytes"))
 }

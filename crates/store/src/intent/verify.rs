@@ -59,7 +59,7 @@ pub async fn discrepancies(
         found: Some(json!({"active": active})),
     }));
     let wrong: Vec<(Uuid, Value)> = sqlx::query_as(COUNTS).fetch_all(&mut *on).await?;
-    compare("count of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
+    compare("counts of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
     found.truncate(TOLD);
     Ok(found)
 }
@@ -85,7 +85,7 @@ pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreEr
     let entries: Vec<(String, Value)> =
         sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
-        what: format!("{what}: the audit records it"),
+        what: format!("{what}: the row is missing, but the audit has an entry"),
         meant: Some(row),
         found: None,
     }));

@@ -134,7 +134,7 @@ pub async fn sealed(
         .map(|(seq, previous, hash, content)| {
             let hash_of = |bytes: &[u8]| {
                 Hash::from_bytes(bytes)
-                    .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes"))
+                    .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash must have 32 bytes"))
             };
             Ok(Sealed {
                 seq: seq.unsigned_abs(),
@@ -168,7 +168,7 @@ async fn seal_where(
         None => Ok(None),
         Some(row) => read(row)
             .map(Some)
-            .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash has 32 bytes")),
+            .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash must have 32 bytes")),
     }
 }
 

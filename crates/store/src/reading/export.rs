@@ -148,7 +148,7 @@ pub async fn export_part(
             let next = next_of(&rows, SUBMISSIONS, |(id, ..)| Stage::Submissions(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
                 let documents = serde_json::from_value(documents).map_err(|_| {
-                    StoreError::corrupt("submission_document", "a document has no known kind")
+                    StoreError::corrupt("submission_document", "a document has an unknown kind")
                 })?;
                 Ok(Line::Row { table: Table::Submission, row, documents: Some(documents) })
             });
@@ -305,7 +305,7 @@ fn objects(rows: Vec<ObjectRow>) -> Result<Vec<Line>, StoreError> {
         let kind: ObjectKind = serde_json::from_value(Value::String(row.kind))
             .map_err(|_| StoreError::corrupt("object.kind", "the kind is unknown"))?;
         let hash = Hash::from_bytes(&row.hash)
-            .ok_or_else(|| StoreError::corrupt("object.hash", "a hash has 32 bytes"))?;
+            .ok_or_else(|| StoreError::corrupt("object.hash", "a hash must have 32 bytes"))?;
         Ok(match String::from_utf8(row.body) {
             Ok(body) => Line::Object { kind, hash, body: Some(body), hex: None },
             Err(bytes) => {

@@ -105,7 +105,7 @@ pub async fn root_of(on: &mut PgConnection, number: TargetNo) -> Result<Option<H
         .await?;
     let read = |bytes: Vec<u8>| {
         Hash::from_bytes(&bytes)
-            .ok_or_else(|| StoreError::corrupt("target.root", "a hash has 32 bytes"))
+            .ok_or_else(|| StoreError::corrupt("target.root", "a hash must have 32 bytes"))
     };
     root.map(read).transpose()
 }

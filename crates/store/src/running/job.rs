@@ -187,7 +187,7 @@ impl FactsRow {
 
 fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
     Hash::from_bytes(bytes)
-        .ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash has 32 bytes"))
+        .ok_or_else(|| StoreError::corrupt(format!("run {run}"), "a hash must have 32 bytes"))
 }
 
 /// These runs with their rows. Unknown runs are missing in the result.
@@ -420,7 +420,7 @@ impl SeenRow {
     fn into_seen(self) -> Result<SeenStep, StoreError> {
         let hash = |bytes: &[u8]| {
             Hash::from_bytes(bytes).ok_or_else(|| {
-                StoreError::corrupt(format!("step {}", self.id), "a hash has 32 bytes")
+                StoreError::corrupt(format!("step {}", self.id), "a hash must have 32 bytes")
             })
         };
         Ok(SeenStep {

@@ -135,7 +135,8 @@ pub async fn due_nodes(
     let due = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
         let doc: Option<Vec<u8>> = doc;
         let hash = |doc: Vec<u8>| {
-            Hash::from_bytes(&doc).ok_or_else(|| StoreError::corrupt("node", "a hash has 32 bytes"))
+            Hash::from_bytes(&doc)
+                .ok_or_else(|| StoreError::corrupt("node", "a hash must have 32 bytes"))
         };
         Ok(DueNode {
             id: NodeId(id),

@@ -79,7 +79,7 @@ pub async fn lease_runs(
             });
         } else if let Err(error) = end_unstarted(pool, run).await {
             // The worker must still receive its leased runs. The janitor ends this one.
-            tracing::warn!(%run, %error, "a run that may not start could not be ended");
+            tracing::warn!(%run, %error, "could not end a run that is not allowed to start");
         }
     }
     Ok(leased)

@@ -31,12 +31,12 @@ pub enum ChangeError {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The noderole of the step was removed.
-    #[error("the noderole of step {0} was removed: bind it again by a proposal if it is wanted")]
+    #[error("The noderole of step {0} was removed. To run it again, bind the role in a proposal.")]
     Gone(StepId),
     /// The run does not exist or has ended.
-    #[error("run {0} is not open: it has ended, or never was")]
+    #[error("Run {0} is not open. It has ended, or it does not exist.")]
     NotOpen(RunId),
-    #[error("there is no node {0}")]
+    #[error("Node {0} does not exist.")]
     NoNode(NodeId),
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -188,7 +188,7 @@ impl EndedRow {
         if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
             return StepEvent::Failed {
                 generation,
-                reason: "a commit ended it".to_owned(),
+                reason: "a commit cancelled the run".to_owned(),
                 retry: true,
             };
         }
@@ -292,8 +292,8 @@ async fn end_broken(
     ender: Ender,
     error: &StoreError,
 ) -> Result<Finished, StoreError> {
-    tracing::error!(%run, %error, "a run's end could not be worked out; its step is in error now");
-    let said = format!("how its run ended could not be worked out: {error}");
+    tracing::error!(%run, %error, "could not process the end of a run, so its step failed");
+    let said = format!("Gantry could not process the end of the run: {error}");
     let mut transaction = pool.begin().await?;
     share_apply(&mut transaction).await?;
     let end = RunEnd::failed(said.clone());
@@ -341,11 +341,11 @@ async fn try_end(
         Err(ChangeError::Refused(refused)) => {
             // Its step no longer waits for it, for example because its node died. Only the run
             // ends.
-            tracing::info!(%run, %refused, "a run ended that its step no longer waited for");
+            tracing::info!(%run, %refused, "a run ended, but its step no longer waits for it");
             Outcome::default()
         }
         Err(ChangeError::Gone(step)) => {
-            tracing::info!(%run, %step, "a run ended whose noderole was removed meanwhile");
+            tracing::info!(%run, %step, "a run ended, but its noderole was removed");
             Outcome::default()
         }
         Err(ChangeError::Store(error)) => return Err(error),
@@ -558,7 +558,7 @@ async fn settle(pool: &PgPool, more: Vec<StepId>) -> Result<(), StoreError> {
 async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
     let count = more.len();
     if let Err(error) = settle(pool, more).await {
-        tracing::warn!(count, %error, "what needs no run could not be settled at once; the next sweep does it");
+        tracing::warn!(count, %error, "could not settle immediate steps; the next sweep retries");
     }
 }
 
@@ -688,7 +688,7 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), Cha
         .fetch_optional(pool)
         .await?;
     let Some((generation,)) = generation else {
-        return Err(StoreError::corrupt(format!("step {step}"), "it is not there").into());
+        return Err(StoreError::corrupt(format!("step {step}"), "the step does not exist").into());
     };
     let event = StepEvent::Rerun { generation: TargetNo(generation), why };
     change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
@@ -841,9 +841,7 @@ pub async fn end_overdue_run(
     run: RunId,
     found: Overdue,
 ) -> Result<Finished, StoreError> {
-    let lost = || RunEnd::Lost {
-        reason: "its worker was not heard of until its lease was over".to_owned(),
-    };
+    let lost = || RunEnd::Lost { reason: "the worker did not renew its lease in time".to_owned() };
     match found {
         Overdue::Queued => end_run(pool, run, Ender::JanitorOfQueued, &RunEnd::Unstarted).await,
         Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
@@ -1041,14 +1039,14 @@ async fn end_rows(
 ) -> Result<Vec<StepId>, StoreError> {
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
-        Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "its node died"),
+        Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "the node died"),
         Which::QueuedBefore(node) => {
-            (vec![node.0], Vec::new(), true, "its node was taken out of service")
+            (vec![node.0], Vec::new(), true, "the node was put in maintenance")
         }
-        Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "its node died"),
-        Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "its noderole was removed"),
+        Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),
+        Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "the noderole was removed"),
         Which::On(nodes) => {
-            (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "its node was given up")
+            (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "the node was expunged")
         }
     };
     let rows: Vec<DeadRow> = sqlx::query_as(

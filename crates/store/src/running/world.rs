@@ -62,7 +62,7 @@ impl StepRow {
             ("all", _) => JoinNeed::All,
             ("any", _) => JoinNeed::Any,
             (_, Some(n)) => JoinNeed::AtLeast(n.unsigned_abs()),
-            _ => return Err(StoreError::corrupt(what(), "its join has no number")),
+            _ => return Err(StoreError::corrupt(what(), "the join has no number")),
         };
         let after = if self.join_after == "end" { JoinAfter::End } else { JoinAfter::Success };
         let needs = match self.needs.as_str() {
@@ -128,7 +128,8 @@ async fn decided(
             Err(Stop::Broken(broken)) => return Err(StoreError::corrupt("step", broken).into()),
         }
     }
-    Err(StoreError::corrupt("edge", "a change reaches further than any graph is deep").into())
+    Err(StoreError::corrupt("edge", "a change spreads beyond the maximum depth of the graph")
+        .into())
 }
 
 /// Does the same for several changes, one after the other, with one round of locks for all of them.

@@ -440,7 +440,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let refused =
         house.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
-    assert!(detail.contains("/app/1/note has the character U+200B"), "{refused}");
+    assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
     let id = house.submit(&ada, draft).await;
     for way in WAYS {
         let said = match way {

@@ -49,10 +49,10 @@ impl Heard {
         match self.said() {
             Ok(()) => {
                 format!(
-                    "its SSH server ended the connection before it had let us in ({error}): its log says why"
+                    "its SSH server closed the connection before the login ({error}): see its log"
                 )
             }
-            Err(said) => not_ssh(port, said, "hangs up without a word"),
+            Err(said) => not_ssh(port, said, "closes them without data"),
         }
     }
 
@@ -60,8 +60,8 @@ impl Heard {
     pub(super) fn too_late(&self, port: u16, time: Duration) -> String {
         let seconds = time.as_secs();
         match self.said() {
-            Ok(()) => format!("it did not let us in within {seconds} seconds"),
-            Err(said) => not_ssh(port, said, &format!("says nothing within {seconds} seconds")),
+            Ok(()) => format!("no login within {seconds} seconds"),
+            Err(said) => not_ssh(port, said, &format!("sends no data within {seconds} seconds")),
         }
     }
 }
@@ -70,15 +70,17 @@ fn not_ssh(port: u16, said: Option<String>, silent: &str) -> String {
     match said {
         Some(said) if NOT_NOW.iter().any(|not_now| said.starts_with(not_now)) => {
             format!(
-                "its SSH server takes nobody at the moment (it says \"{said}\"): look at MaxStartups and PerSourcePenalties of its sshd"
+                "its SSH server accepts no logins at the moment (it sent \"{said}\"): check \
+                 MaxStartups and PerSourcePenalties of its sshd"
             )
         }
         Some(said) => format!(
-            "what answers at port {port} is no SSH server (it says \"{said}\"): put the port of the machine's SSH server into the node's record"
+            "no SSH server listens at port {port} (the answer was \"{said}\"): set the node's SSH \
+             port in its record"
         ),
         None => format!(
-            "something takes connections at port {port} and {silent}, as no SSH server in order does: look whether that is the port of the \
-             machine's SSH server, and into that server's log"
+            "a program accepts connections at port {port}, but {silent}: check the port of the \
+             node's SSH server, and the log of that server"
         ),
     }
 }
@@ -136,20 +138,23 @@ mod tests {
     #[test]
     fn first_line_identifies_the_server() {
         let told = |text: &[u8]| heard(text).failed(8080, &"Disconnected");
-        assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server ended the connection"));
+        assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server closed the connection"));
         assert!(
-            told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server ended the connection")
+            told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server closed the connection")
         );
         let web = told(b"\r\nHTTP/1.1 400 Bad Request\r\nServer: x\r\n");
         assert!(
-            web.contains("port 8080 is no SSH server (it says \"HTTP/1.1 400 Bad Request\")"),
+            web.contains(
+                "no SSH server listens at port 8080 (the answer was \"HTTP/1.1 400 Bad \
+                Request\")"
+            ),
             "{web}"
         );
-        assert!(told(b"").contains("hangs up without a word"));
-        assert!(told(b"Exceeded MaxStartups\r\n").contains("takes nobody at the moment"));
+        assert!(told(b"").contains("closes them without data"));
+        assert!(told(b"Exceeded MaxStartups\r\n").contains("accepts no logins at the moment"));
         let late = |text: &[u8]| heard(text).too_late(22, Duration::from_secs(15));
-        assert_eq!(late(b"SSH-2.0-x\r\n"), "it did not let us in within 15 seconds");
-        assert!(late(b"").contains("says nothing within 15 seconds"));
+        assert_eq!(late(b"SSH-2.0-x\r\n"), "no login within 15 seconds");
+        assert!(late(b"").contains("sends no data within 15 seconds"));
     }
 
     #[test]

@@ -113,16 +113,16 @@ struct Ways {
 enum Trouble {
     #[error("{0}")]
     Transport(#[from] transport::TransportError),
-    #[error("the connection to the node broke while the run was being sent, and it never started")]
+    #[error("The connection to the node broke before the run started.")]
     NeverStarted,
-    #[error("the node did not answer within {} seconds while {doing}", ERRAND.as_secs())]
+    #[error("The node did not answer within {} seconds while {doing}.", ERRAND.as_secs())]
     Silent { doing: &'static str },
     #[error(
-        "the node printed more than {} bytes to its {} while {doing}, which no answer has; it was not listened to any further: see what \
-         its login shell, or a command that its SSH server forces, prints", .much.most, .much.stream
+        "The node printed more than {} bytes to its {} while {doing}, more than any valid answer. \
+         Check the output of its login shell and of commands that its SSH server forces.", .much.most, .much.stream
     )]
     Flooded { doing: &'static str, much: TooMuch },
-    #[error("{doing} failed on the node ({how}): {said}")]
+    #[error("Error on the node while {doing} ({how}): {said}")]
     Errand { doing: &'static str, how: Ending, said: String },
     #[error("{0}")]
     Script(String),
@@ -238,9 +238,7 @@ impl ScriptJig {
         let asked = async {
             // A reboot may have mounted another disk, so the wrapper is staged again.
             let root = errands.transport.root().to_string_lossy().into_owned();
-            errands
-                .stage_wrapper_and("asking what runs there", &[root, "attempts".to_owned()])
-                .await
+            errands.stage_wrapper_and("listing its runs", &[root, "attempts".to_owned()]).await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
         Ok(said.lines().filter_map(running).collect())
@@ -470,11 +468,11 @@ impl Errands {
 
     /// Reads the id of the machine's current boot.
     async fn boot_id(&self, reach: &Reach) -> Result<String, String> {
-        match timeout(LOOK, self.errand("looking", BOOT_ID, &[], b"")).await {
+        match timeout(LOOK, self.errand("reading its boot id", BOOT_ID, &[], b"")).await {
             Ok(Ok(said)) => Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()),
             Ok(Err(trouble)) => Err(trouble.to_string()),
             Err(_) => {
-                let why = format!("it did not answer within {} seconds", LOOK.as_secs());
+                let why = format!("no answer within {} seconds", LOOK.as_secs());
                 self.ways.connections.give_up(reach, &why).await;
                 Err(why)
             }
@@ -562,10 +560,13 @@ impl Node<'_> {
         let wanted: BTreeSet<String> =
             self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
-        let lacking = self.errands.ask("asking for scripts", &command, b"").await?;
+        let lacking = self.errands.ask("checking its scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&lacking).lines() {
             let hash: Hash = hash.parse().map_err(|_| {
-                Trouble::Script(format!("the node lacks {hash:?}, which is no script"))
+                Trouble::Script(format!(
+                    "The node requested {hash:?}, which is not a script of the \
+                    run."
+                ))
             })?;
             let bytes = scripts.script(hash).await.map_err(Trouble::Script)?;
             let command = ["put".to_owned(), hash.to_string()];
@@ -626,7 +627,8 @@ impl Node<'_> {
                 Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
                 _ => break come,
             };
-            tracing::warn!(run = %self.job.run, why = %lost, "the way to a run broke; looking for it again");
+            tracing::warn!(run = %self.job.run, why = %lost, "the connection to a run broke, \
+                reconnecting");
             match self.way_back(&heard, &mark, &mut patience).await {
                 Ok(found) => process = found,
                 Err(given_up) => break Err(given_up),
@@ -717,7 +719,8 @@ impl Node<'_> {
             tokio::select! {
                 found = found => match found {
                     Ok(process) => return Ok(process),
-                    Err(error) => tracing::debug!(run = %self.job.run, %error, "the way to a run is still broken"),
+                    Err(error) => tracing::debug!(run = %self.job.run, %error, "the connection to \
+                        a run is still broken"),
                 },
                 why = patience.over() => return Err(self.give_up(why, None).await),
             }
@@ -732,7 +735,7 @@ impl Node<'_> {
             Ok(Left::Started) => Some(true),
             Ok(Left::Unknown) => None,
             Err(error) => {
-                tracing::warn!(run = %job.run, %error, "a node could not be asked to end a run");
+                tracing::warn!(run = %job.run, %error, "cannot end a run on its node");
                 None
             }
         };
@@ -770,7 +773,7 @@ impl Node<'_> {
             }
             Err(GivenUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
-                    "the node's wrapper did not end within {} seconds after the time limit; it was killed",
+                    "The wrapper did not end within {} seconds after the time limit and was killed.",
                     OVERTIME.as_secs()
                 )));
             }
@@ -781,7 +784,7 @@ impl Node<'_> {
             Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
             ending => {
                 return Ok(Ended::failed(format!(
-                    "the node's wrapper ended with {ending}: {}",
+                    "The wrapper ended with {ending}: {}",
                     came.last_error
                 )));
             }
@@ -812,8 +815,8 @@ impl Node<'_> {
         let reason = match (word(how, "why"), word(how, "code")) {
             (Some("exit"), Some("0")) if word(how, "output") == Some("no-file") => {
                 return Ended::failed(format!(
-                    "{script} left something at $GANTRY_OUTPUT that is no file, so nobody knows what it returned; a script writes JSON \
-                     into that file and puts nothing else in its place"
+                    "{script} replaced the file $GANTRY_OUTPUT by something that is not a file, so \
+                     its result is lost. A script must write JSON into that file."
                 ));
             }
             (Some("exit"), Some("0")) => {
@@ -823,17 +826,18 @@ impl Node<'_> {
                 };
             }
             (Some("timeout"), _) => format!(
-                "{script} took longer than {} seconds, its time limit; it was ended",
+                "{script} took longer than {} seconds, its time limit, and was ended.",
                 self.job.timeout().as_secs()
             ),
             (Some("exit"), Some(_)) if !last_error.is_empty() => last_error.to_owned(),
             (Some("exit"), Some(code)) => {
-                format!("{script} ended with exit code {code} and wrote nothing to standard error")
+                format!("{script} ended with exit code {code} and wrote nothing to standard error.")
             }
-            (Some("cancelled"), _) => format!("{script} was ended on the node"),
+            (Some("cancelled"), _) => format!("{script} was ended on the node."),
             _ => {
                 return Ended::failed(
-                    "the node does not know how the run ended: its folder .gantry/run was changed by something else",
+                    "The result of the run is unknown, because another program changed the folder \
+                     .gantry/run of the node.",
                 );
             }
         };
@@ -845,10 +849,7 @@ impl Node<'_> {
 /// another failure.
 fn found(output: &[u8], log: &Log) -> Object {
     returned(output, log.secrets()).unwrap_or_else(|why| {
-        log.line(
-            Stream::Gantry,
-            &format!("[gantry: what it returned before it failed is not kept: {why}]"),
-        );
+        log.line(Stream::Gantry, &format!("[gantry: the partial result is not stored: {why}]"));
         Object::new()
     })
 }
@@ -859,7 +860,7 @@ fn found(output: &[u8], log: &Log) -> Object {
 /// If it is not a JSON object. The error quotes its beginning, with secrets masked.
 fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
     if output.len() > MAX_RESULT {
-        return Err(format!("the output is larger than {MAX_RESULT} bytes"));
+        return Err(format!("The output is larger than {MAX_RESULT} bytes."));
     }
     if output.trim_ascii().is_empty() {
         return Ok(Object::new());
@@ -876,12 +877,12 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
             let text = String::from_utf8_lossy(output);
             match check_numbers(&text, Fidelity::Rounded) {
                 Ok(()) => Ok(object),
-                Err(error) => Err(secrets.mask(&format!("invalid output: {error}"))),
+                Err(error) => Err(secrets.mask(&format!("Invalid output: {error}"))),
             }
         }
-        Ok(_) => Err(format!("the output is JSON, but no object; it begins with: {}", begin())),
+        Ok(_) => Err(format!("The output is JSON, but not an object. It begins with: {}", begin())),
         Err(error) => {
-            Err(format!("the output is no JSON object ({error}); it begins with: {}", begin()))
+            Err(format!("The output is not a JSON object ({error}). It begins with: {}", begin()))
         }
     }
 }
@@ -907,7 +908,7 @@ impl Drop for Abandoned {
         {
             runtime.spawn(async move {
                 if let Err(error) = errands.end(step, epoch, run).await {
-                    tracing::warn!(%run, %error, "a run that nobody waits for could not be ended on its node");
+                    tracing::warn!(%run, %error, "cannot end an abandoned run on its node");
                 }
             });
         }
@@ -1036,7 +1037,7 @@ fn word<'a>(words: &'a str, name: &str) -> Option<&'a str> {
 fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    last.unwrap_or("it said nothing").trim().to_owned()
+    last.unwrap_or("no output").trim().to_owned()
 }
 
 #[cfg(test)]
@@ -1051,7 +1052,7 @@ mod tests {
             let error = returned(format!("{{\"a\": [{lost}]}}").as_bytes(), &none).unwrap_err();
             assert!(
                 error.starts_with(&format!(
-                    "invalid output: the number {lost} at /a/0 can't be stored"
+                    "Invalid output: the number {lost} at /a/0 cannot be stored"
                 )),
                 "{error}"
             );

@@ -101,7 +101,7 @@ impl Process {
             Where::There { ending, .. } => {
                 match ending.wait_for(Option::is_some).await.as_deref() {
                     Ok(Some(ending)) => ending.clone(),
-                    _ => Ending::Cut("its channel is gone".to_owned()),
+                    _ => Ending::Cut("its channel is closed".to_owned()),
                 }
             }
         }

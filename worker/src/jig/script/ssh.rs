@@ -92,7 +92,7 @@ fn usual_user() -> String {
 fn key<'de, D: Deserializer<'de>>(from: D) -> Result<(String, i64), D::Error> {
     let value = Value::deserialize(from)?;
     let reference = secret::reference(&value);
-    let wanted = "key: name a secret, {\"$secret\": \"name\", \"version\": 1}";
+    let wanted = "key must name a secret, {\"$secret\": \"name\", \"version\": 1}";
     reference
         .map(|secret| (secret.name, secret.version))
         .ok_or_else(|| serde::de::Error::custom(wanted))
@@ -101,18 +101,19 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> Result<(String, i64), D::Error> {
 /// Why a node can't be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SshError {
-    #[error("the node's record has no address")]
+    #[error("The node's record has no address.")]
     NoAddress,
     /// The result of each address.
-    #[error("the node is not reached: {}", .0.join("; "))]
+    #[error("Cannot reach the node: {}", .0.join("; "))]
     Unreached(Vec<String>),
     /// The rules forbid connections to this address.
     #[error("{address}: {why}")]
     Refused { address: String, why: engine::reach::Refused },
     /// The server's host key differs from the pinned one.
     #[error(
-        "{address} has the host key {found}, and the node's record has {pinned}: if the machine was set up anew, put its new key into the \
-         record; if not, somebody else answers there"
+        "Unexpected host key of {address}: {found}, but the node's record has {pinned}. If the \
+         machine was reinstalled, put its new key into the record. If not, another machine may \
+         answer there."
     )]
     OtherHost {
         address: String,
@@ -123,7 +124,8 @@ pub enum SshError {
     },
     /// The server rejects the private key.
     #[error(
-        "{address} does not let {user} in with the key {key}: put the key's public half into that user's authorized_keys"
+        "Address {address} rejects user {user} with the key {key}. Add its public key to the \
+         authorized_keys of that user."
     )]
     NotLetIn { address: String, user: String, key: String },
     /// The private key can't be used.
@@ -131,11 +133,12 @@ pub enum SshError {
     Key(String),
     /// The pinned host key can't be parsed.
     #[error(
-        "the host key of the node's record can't be read ({0}): it is what ssh-keyscan prints behind the name"
+        "Invalid host key in the node's record ({0}). Use the output of ssh-keyscan without the \
+         name."
     )]
     HostKey(String),
     /// An existing connection no longer works.
-    #[error("the connection to the node broke: {0}")]
+    #[error("The connection to the node broke: {0}")]
     Broken(String),
 }
 
@@ -333,7 +336,7 @@ impl Connections {
         let address = &connection.address;
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
-        let said = format!("it let us in, and then nothing came: {why}");
+        let said = format!("no data after the login: {why}");
         let each = vec![Tried {
             address: TriedAddress { address: address.clone(), reached: false, said },
             reveals: false,
@@ -423,11 +426,11 @@ impl Connections {
         let key = PrivateKey::from_openssh(&text);
         // The parser's error may quote the text, which is secret.
         let key = key.map_err(|_| {
-            SshError::Key(format!("secret {name} version {version} is no OpenSSH private key"))
+            SshError::Key(format!("Secret {name} version {version} is not an OpenSSH private key."))
         })?;
         if key.is_encrypted() {
             return Err(SshError::Key(format!(
-                "secret {name} version {version} has a passphrase: take it off"
+                "Secret {name} version {version} has a passphrase. Remove it."
             )));
         }
         Ok(Arc::new(key))
@@ -451,7 +454,7 @@ impl Came {
         let said = match self {
             Self::LetIn => return Tried { address: let_in(address), reveals: false },
             Self::NotYet => {
-                "nothing had come from there yet when another address let us in".to_owned()
+                "not needed, because another address accepted the login first".to_owned()
             }
             Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
             Self::Failed(error) => error.to_string(),
@@ -570,7 +573,7 @@ async fn enter(
         },
         Handshake::Ssh(russh::Error::NoCommonAlgo { .. }) => SshError::OtherHost {
             address: address.to_owned(),
-            found: format!("none of the kind {}", pinned.algorithm()),
+            found: format!("none of type {}", pinned.algorithm()),
             pinned: pinned.fingerprint(HashAlg::Sha256).to_string(),
         },
         Handshake::Ssh(error) => unreached(&heard.failed(reach.port, &error)),
@@ -633,7 +636,7 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
                     // The server refused to run the command and gave no reason.
                     ChannelMsg::Failure => {
                         says.send_replace(Some(Ending::Cut(
-                            "the node's SSH server runs no commands".to_owned(),
+                            "the node's SSH server does not run commands".to_owned(),
                         )));
                     }
                     _ => {}
@@ -647,7 +650,7 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
         says.send_if_modified(|ending| {
             let nothing = ending.is_none();
             ending.get_or_insert_with(|| {
-                Ending::Cut("it was closed before the command had ended".to_owned())
+                Ending::Cut("the channel was closed before the command ended".to_owned())
             });
             nothing
         });
@@ -715,7 +718,7 @@ mod tests {
         let (each, entered) =
             first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
         assert!(entered.is_none());
-        assert_eq!(all_of(each).to_string(), "the node is not reached: a: no; b: no; c: no");
+        assert_eq!(all_of(each).to_string(), "Cannot reach the node: a: no; b: no; c: no");
         assert_eq!(all_of(Vec::new()), SshError::NoAddress);
     }
 
@@ -731,6 +734,6 @@ mod tests {
         );
         let plain =
             serde_json::from_value::<Reach>(record(json!("-----BEGIN OPENSSH PRIVATE KEY-----")));
-        assert!(plain.unwrap_err().to_string().contains("name a secret"));
+        assert!(plain.unwrap_err().to_string().contains("must name a secret"));
     }
 }

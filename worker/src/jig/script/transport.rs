@@ -42,7 +42,8 @@ fn whole_machine() -> PathBuf {
 pub enum TransportError {
     /// The connection is invalid or unknown to this worker.
     #[error(
-        "this worker can't reach the node: its connection {connection} is none that it knows ({reason})"
+        "This worker cannot reach the node, because its connection {connection} is unknown or \
+         invalid ({reason})."
     )]
     Unknown {
         /// The connection, shortened.
@@ -51,13 +52,13 @@ pub enum TransportError {
         reason: String,
     },
     /// The root is not an absolute path.
-    #[error("the node's root {0:?} must be an absolute path")]
+    #[error("The node's root {0:?} must be an absolute path.")]
     Relative(PathBuf),
     /// The root folder can't be created.
-    #[error("the node's root {root:?} can't be used: {error}")]
+    #[error("Cannot use the node's root {root:?}: {error}")]
     Root { root: PathBuf, error: std::io::Error },
     /// The local shell can't be started.
-    #[error("the node's shell can't be started: {0}")]
+    #[error("Cannot start the node's shell: {0}")]
     Spawn(std::io::Error),
     #[error(transparent)]
     Ssh(#[from] SshError),

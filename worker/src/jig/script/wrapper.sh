@@ -207,7 +207,7 @@ clear_away_at_exit() {
     trap 'exit 143' TERM
 }
 
-not_locked() { fail $LOCKED "gantry: the node's lock was held for a minute: another start hangs on this node"; }
+not_locked() { fail $LOCKED "gantry: can't lock this node: another start has held the lock for a minute"; }
 
 # The holder can pass the lock to a process that it started. That process calls `inherit` with the
 # `holder` of the old process, which calls `let_go`.
@@ -385,21 +385,21 @@ end_older() {
 check_token() {
     read_ledger "$STEP"
     if [ "$EPOCH" -lt "$l_epoch" ]; then
-        fail $REFUSED "gantry: epoch $EPOCH is over: this node has seen epoch $l_epoch (the database was restored since)"
+        fail $REFUSED "gantry: epoch $EPOCH is over: this node has seen epoch $l_epoch (the database was restored)"
     fi
     if [ "$EPOCH" -eq "$l_epoch" ]; then
         [ "$ATTEMPT" -le "$l_attempt" ] &&
             fail $REFUSED "gantry: attempt $ATTEMPT of this step is outdated: this node has seen attempt $l_attempt"
         [ "$GENERATION" -lt "$l_generation" ] &&
-            fail $REFUSED "gantry: generation $GENERATION of this step is outdated: this node has had generation $l_generation"
+            fail $REFUSED "gantry: generation $GENERATION of this step is outdated: this node has seen generation $l_generation"
         if [ "$GENERATION" -eq "$l_generation" ] && [ -n "$l_content" ] && [ "$CONTENT" != "$l_content" ]; then
-            fail $REFUSED "gantry: generation $GENERATION of this step came with other content before ($l_content, now $CONTENT)"
+            fail $REFUSED "gantry: generation $GENERATION of this step had other content before ($l_content, now $CONTENT)"
         fi
     fi
     if [ "$EXCLUSIVE" = 1 ] && [ -f "$HOME_DIR/exclusive" ]; then
         read -r epoch attempt <"$HOME_DIR/exclusive"
         if [ "$EPOCH" -lt "$epoch" ] || { [ "$EPOCH" -eq "$epoch" ] && [ "$ATTEMPT" -le "$attempt" ]; }; then
-            fail $REFUSED "gantry: attempt $ATTEMPT is outdated: this node has started attempt $attempt, which had the node for itself"
+            fail $REFUSED "gantry: attempt $ATTEMPT is outdated: this node has started attempt $attempt, which used the node exclusively"
         fi
     fi
 }
@@ -431,7 +431,7 @@ command_run() {
     shift 8
     NODE=$1 ROLE=$2 SIZE=$3 MARK=$4 LIMIT=$5
     shift 5
-    command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node has no setsid (package util-linux)"
+    command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: this node lacks setsid (package util-linux)"
     token=$EPOCH.$ATTEMPT
     folder=$HOME_DIR/run/$token
 
@@ -445,7 +445,7 @@ command_run() {
     check_token
     # A worker that is killed while writing leaves a partial input.
     came=$(wc -c 2>/dev/null <"$incoming") && [ "$((came))" = "$SIZE" ] ||
-        fail $UNUSABLE "gantry: the input broke off, so nothing was started"
+        fail $UNUSABLE "gantry: the input is incomplete, so nothing was started"
     keep_scripts "$@"
     [ -z "$(missing_scripts "$@")" ] || exit $MISSING
     end_older
@@ -628,7 +628,7 @@ orphaned() { # FOLDER
 
 follow() { # EPOCH.ATTEMPT OUT ERR MARK LIMIT
     folder=$HOME_DIR/run/$1 attempt=${1#*.} out=$2 err=$3 looks=0 over=''
-    [ -d "$folder" ] || fail $NOTHING "gantry: nothing of attempt $attempt is here"
+    [ -d "$folder" ] || fail $NOTHING "gantry: attempt $attempt does not exist on this node"
     woken='' sleeper='' pause=0.2
     trap 'woken=1' USR1
     look_at $$
@@ -658,7 +658,7 @@ follow() { # EPOCH.ATTEMPT OUT ERR MARK LIMIT
         woken=''
     done
     for stream in out err; do
-        [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node keeps; what came after $MOST bytes may be missing]"
+        [ ! -f "$folder/$stream.cut" ] || say "[gantry: more output than this node stores, output after $MOST bytes may be missing]"
     done
     [ "$over" = ended ] || fail $ORPHANED "gantry: attempt $attempt has lost its supervisor on the node: the machine was restarted, its disk is full, or something killed it"
     [ "$4" != - ] || exit 0

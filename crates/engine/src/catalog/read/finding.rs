@@ -82,7 +82,7 @@ impl Finding {
     /// The problem and the suggestion, for output that shows the position separately.
     pub fn said(&self) -> String {
         match &self.suggestion {
-            Some(suggestion) => format!("{}; {suggestion}", self.what),
+            Some(suggestion) => format!("{}. {suggestion}", self.what),
             None => self.what.clone(),
         }
     }
@@ -145,7 +145,7 @@ impl Report {
         finding.file = shown(&finding.file).into_owned();
         if *count == MAX_FINDINGS {
             finding.what = format!(
-                "{}; this is number {MAX_FINDINGS}, further ones are left out",
+                "{}. This is finding {MAX_FINDINGS}, and further ones are omitted",
                 finding.what
             );
         }
@@ -207,15 +207,12 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 pub(super) fn did_you_mean(name: String) -> String {
-    format!("did you mean {name:?}?")
+    format!("Did you mean {name:?}?")
 }
 
 /// Describes a character that is not allowed in a text, and why.
 pub(super) fn unseen(c: char) -> String {
-    format!(
-        "the character {}, which can't be seen or makes it read as another: leave it out",
-        number(c)
-    )
+    format!("the character {}, which is invisible or misleading. Remove it", number(c))
 }
 
 /// Shortens a text from a file to one line for a message.
@@ -260,6 +257,6 @@ mod tests {
         let findings = report.settle(|_| ()).unwrap_err();
         assert_eq!(findings.of(Severity::Note).count(), MAX_FINDINGS);
         assert_eq!(findings.of(Severity::Error).count(), 1);
-        assert!(findings.to_string().contains("further ones are left out"));
+        assert!(findings.to_string().contains("further ones are omitted"));
     }
 }

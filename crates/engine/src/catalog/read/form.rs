@@ -214,7 +214,7 @@ const IGNORED_FLAGS: &[&str] = &["replace_node_icon"];
 
 /// The error for a file that is not a barclamp.
 pub(super) const NO_BARCLAMP: &str =
-    "this is no barclamp file: it has none of the keys barclamp, roles and jigs";
+    "This is not a barclamp file: it has none of the keys `barclamp`, `roles` and `jigs`";
 
 /// Whether a word is a role flag.
 pub(super) fn is_flag(word: &str) -> bool {
@@ -247,7 +247,8 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
         Ok(_) => {
             reader.error(
                 At::START,
-                "the file is empty; a barclamp file has at least the keys barclamp and roles",
+                "The file is empty. A barclamp file must have at least the keys `barclamp` and \
+                 `roles`",
             );
             None
         }
@@ -353,7 +354,7 @@ impl Reader<'_> {
 
     fn plain_path(&mut self) {
         if let Some(c) = deceiving(self.path) {
-            self.error(At::START, format!("the path of the file has {}", unseen(c)));
+            self.error(At::START, format!("The path of the file has {}", unseen(c)));
         }
     }
 
@@ -364,7 +365,7 @@ impl Reader<'_> {
             if let Some(c) = deceiving(text)
                 && told.insert(at)
             {
-                self.error(at, format!("this text has {}", unseen(c)));
+                self.error(at, format!("This text has {}", unseen(c)));
             }
         };
         match &node.kind {
@@ -398,7 +399,7 @@ impl Reader<'_> {
     }
 
     fn file(&mut self, root: &Node, source: &Source<'_>) -> Option<Draft> {
-        let entries = self.map(root, "a barclamp file")?;
+        let entries = self.map(root, "the file")?;
         let known = ["barclamp", "barclamps", "roles", "jigs"];
         if !entries.iter().any(|entry| known.contains(&entry.key.as_str())) {
             self.error(root.at, NO_BARCLAMP);
@@ -444,7 +445,7 @@ impl Reader<'_> {
         let name = match get(entries, "name") {
             Some(node) => self.name(node, "barclamp", "name"),
             None => {
-                self.error(node.at, "the barclamp has no name");
+                self.error(node.at, "The barclamp has no name");
                 None
             }
         };
@@ -452,7 +453,7 @@ impl Reader<'_> {
         if get(entries, "version").is_none() && !self.foreign {
             self.error(
                 node.at,
-                "the barclamp has no version: by name and version people tell two contents apart",
+                "The barclamp has no version. Its name and version must identify its content",
             );
         }
         Head {
@@ -490,7 +491,10 @@ impl Reader<'_> {
             match first.get(&jig.name) {
                 Some(line) => self.error(
                     jig.at,
-                    format!("jig \"{}\" is declared twice; the first is at line {line}", jig.name),
+                    format!(
+                        "Jig \"{}\" is declared twice. The first declaration is at line {line}",
+                        jig.name
+                    ),
                 ),
                 None => {
                     first.insert(jig.name.clone(), jig.at.line);
@@ -514,7 +518,8 @@ impl Reader<'_> {
                 let class = jig_class(self.text(node, &owner, "class")?);
                 if let JigClass::Other(word) = &class {
                     let what = format!(
-                        "{owner} is of class {}, which no worker here has; roles that run by it can't be bound",
+                        "No worker supports the class of {owner}, {}. Roles that use the jig \
+                         cannot be bound",
                         quoted(word)
                     );
                     let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);
@@ -528,7 +533,7 @@ impl Reader<'_> {
                 class
             }
             None => {
-                self.error(node.at, format!("{owner} has no class"));
+                self.error(node.at, format!("The class of {owner} is missing"));
                 return None;
             }
         };
@@ -554,7 +559,10 @@ impl Reader<'_> {
         let nodes = self.items(file, "roles", "the file");
         if let Some(node) = nodes.get(MAX_ROLES) {
             let count = nodes.len();
-            self.error(node.at, format!("the barclamp has {count} roles; it may have {MAX_ROLES}"));
+            self.error(
+                node.at,
+                format!("The barclamp has {count} roles, and the limit is {MAX_ROLES}"),
+            );
             return (Vec::new(), BTreeMap::new());
         }
         let mut scripts = scripts::Folder::new(source, self);
@@ -568,7 +576,7 @@ impl Reader<'_> {
                 Some(line) => self.error(
                     role.at,
                     format!(
-                        "role \"{}\" is declared twice; the first is at line {line}",
+                        "Role \"{}\" is declared twice. The first declaration is at line {line}",
                         role.name
                     ),
                 ),
@@ -593,7 +601,9 @@ impl Reader<'_> {
             None => {
                 self.error(
                     node.at,
-                    format!("{owner} has no jig; a role with nothing to do says jig: noop"),
+                    format!(
+                        "The jig of {owner} is missing. For a role that runs nothing, set jig: noop"
+                    ),
                 );
                 None
             }
@@ -639,8 +649,11 @@ impl Reader<'_> {
                 self.advise(
                     Severity::Warning,
                     provided.at,
-                    format!("{owner} both provides and conflicts with \"{}\"", provided.value),
-                    "leave it out of conflicts: two roles that answer to one name never share a node anyway",
+                    format!(
+                        "The provides and conflicts of {owner} both name \"{}\"",
+                        provided.value
+                    ),
+                    "Remove it from conflicts: roles that provide the same name never share a node",
                 );
             }
         }
@@ -658,10 +671,10 @@ impl Reader<'_> {
             for misfit in misfits(value, schema) {
                 let place = attrib.map.join("/");
                 let finding = format!(
-                    "the template of {owner} has {place}{}, which {}",
+                    "The template of {owner} has {place}{}, which {}",
                     misfit.path, misfit.what
                 );
-                let advice = format!("write it as attribute {} wants it", attrib.name);
+                let advice = format!("Change it to match the schema of attribute {}", attrib.name);
                 self.advise(Severity::Warning, *at, finding, advice);
             }
         }
@@ -677,8 +690,7 @@ impl Reader<'_> {
                 Some(flag) => *flag = true,
                 None if IGNORED_FLAGS.contains(&word) => {}
                 None => {
-                    let what =
-                        format!("{owner} has the flag {}, which means nothing", quoted(word));
+                    let what = format!("Unknown flag of {owner}: {}", quoted(word));
                     let near = self.nearest(Severity::Warning, word, FLAGS.iter().copied());
                     self.say(Severity::Warning, node.at, what, near);
                 }
@@ -688,8 +700,8 @@ impl Reader<'_> {
             self.advise(
                 Severity::Warning,
                 at,
-                format!("{owner} is both cluster and implicit, which exclude each other"),
-                "keep one of the two flags",
+                format!("The flags cluster and implicit of {owner} exclude each other"),
+                "Keep only one of the two flags",
             );
         }
         flags
@@ -731,7 +743,7 @@ impl Reader<'_> {
             if scripts.iter().any(|other| other.name == script.name) {
                 self.error(
                     node.at,
-                    format!("{owner} has two scripts of the name {}", quoted(&script.name)),
+                    format!("Two scripts of {owner} have the name {}", quoted(&script.name)),
                 );
             }
             scripts.push(script);
@@ -753,10 +765,11 @@ impl Reader<'_> {
                     self.strict(
                         attrib.at,
                         format!(
-                            "{owner} has the attribute \"{}\" twice; the first is at line {line}",
+                            "The attribs of {owner} have \"{}\" twice. The first declaration is at \
+                             line {line}",
                             attrib.value.name
                         ),
-                        "leave one of them out; the last one counts",
+                        "Remove one of them. The last one counts",
                     );
                     attribs[*place] = attrib;
                 }
@@ -782,8 +795,10 @@ impl Reader<'_> {
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
-                let (finding, advice) =
-                    (format!("{what} has no map"), format!("write map: {map}, which is taken now"));
+                let (finding, advice) = (
+                    format!("The map of {what} is missing"),
+                    format!("Write map: {map}, which is used now"),
+                );
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
                 self.advise(severity, name.at, finding, advice);
                 self.data_path(&map, name.at, &what)?
@@ -798,8 +813,8 @@ impl Reader<'_> {
         for (at, flaw) in
             schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw)))
         {
-            let finding = format!("the schema of {what}{} {}", flaw.path, flaw.what);
-            self.advise(Severity::Warning, at, finding, "write what is meant, or leave it out");
+            let finding = format!("The schema of {what}{} {}", flaw.path, flaw.what);
+            self.advise(Severity::Warning, at, finding, "Correct it, or remove it");
         }
         Some(Named {
             at: name.at,
@@ -820,7 +835,7 @@ impl Reader<'_> {
         if keys.is_empty() || keys.len() > super::MAX_DEPTH {
             self.error(
                 at,
-                format!("the map {} of {owner} is not a path such as \"app/port\"", quoted(text)),
+                format!("The map {} of {owner} is not a path such as \"app/port\"", quoted(text)),
             );
             return None;
         }
@@ -867,7 +882,7 @@ impl Reader<'_> {
         };
         let Some(max_running) = self.number(entries, &owner, "max-running", 1..=MAX_LANE) else {
             if get(entries, "max-running").is_none() {
-                self.error(node.at, format!("{owner} has no max-running"));
+                self.error(node.at, format!("The max-running of {owner} is missing"));
             }
             return None;
         };
@@ -909,7 +924,7 @@ impl Reader<'_> {
             self.error(
                 node.at,
                 format!(
-                    "{key} of {owner} is {}; it can be all, any or a number of parents",
+                    "Key `{key}` of {owner} is {}. It must be all, any or a number of parents",
                     quoted(text)
                 ),
             );
@@ -923,7 +938,10 @@ impl Reader<'_> {
         match &node.kind {
             Kind::Map(entries) => Some(entries),
             _ => {
-                self.error(node.at, format!("{owner} must be a map, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("Expected a map for {owner}, but found {}", node.sort()),
+                );
                 None
             }
         }
@@ -943,7 +961,7 @@ impl Reader<'_> {
             _ => {
                 self.error(
                     node.at,
-                    format!("{key} of {owner} must be a list, not {}", node.sort()),
+                    format!("Key `{key}` of {owner} must be a list, not {}", node.sort()),
                 );
                 &[]
             }
@@ -955,7 +973,10 @@ impl Reader<'_> {
         match &node.kind {
             Kind::Scalar { value, text } if *value != ScalarValue::Null => Some(text),
             _ => {
-                self.error(node.at, format!("{key} of {owner} must be text, not {}", node.sort()));
+                self.error(
+                    node.at,
+                    format!("Key `{key}` of {owner} must be text, not {}", node.sort()),
+                );
                 None
             }
         }
@@ -973,7 +994,7 @@ impl Reader<'_> {
         match text.parse() {
             Ok(value) => Some(Named { value, at: node.at }),
             Err(error) => {
-                self.error(node.at, format!("{key} of {owner}: {error}"));
+                self.error(node.at, format!("Key `{key}` of {owner} is invalid: {error}"));
                 None
             }
         }
@@ -986,7 +1007,7 @@ impl Reader<'_> {
         match get(entries, "name") {
             Some(node) => self.name(node, owner, "name"),
             None => {
-                self.error(node.at, format!("{owner} has no name"));
+                self.error(node.at, format!("The name of {owner} is missing"));
                 None
             }
         }
@@ -1006,8 +1027,8 @@ impl Reader<'_> {
             if seen.insert(name.value.clone()) {
                 names.push(name);
             } else {
-                let what = format!("{key} of {owner} has \"{}\" twice", name.value);
-                self.advise(Severity::Warning, node.at, what, "leave one of them out");
+                let what = format!("Key `{key}` of {owner} has \"{}\" twice", name.value);
+                self.advise(Severity::Warning, node.at, what, "Remove one of them");
             }
         }
         names
@@ -1026,7 +1047,8 @@ impl Reader<'_> {
             return Some(*value);
         }
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let what = format!("{key} of {owner} is {}; it can be {}", quoted(text), all.join(" or "));
+        let what =
+            format!("Key `{key}` of {owner} is {}. It must be {}", quoted(text), all.join(" or "));
         let near = self.nearest(Severity::Error, text, all);
         self.error_near(node.at, what, near);
         None
@@ -1039,7 +1061,7 @@ impl Reader<'_> {
             _ => {
                 self.error(
                     node.at,
-                    format!("{key} of {owner} must be true or false, not {}", node.sort()),
+                    format!("Key `{key}` of {owner} must be true or false, not {}", node.sort()),
                 );
                 None
             }
@@ -1064,7 +1086,7 @@ impl Reader<'_> {
             self.error(
                 node.at,
                 format!(
-                    "{key} of {owner} must be a whole number from {} to {}",
+                    "Key `{key}` of {owner} must be a whole number from {} to {}",
                     range.start(),
                     range.end()
                 ),
@@ -1085,7 +1107,8 @@ impl Reader<'_> {
         };
         if number.is_none() {
             let what = format!(
-                "priority of {owner} must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+                "Key `priority` of {owner} must be a whole number from -{MAX_PRIORITY} to \
+                 {MAX_PRIORITY}"
             );
             self.error(node.at, what);
         }
@@ -1107,7 +1130,8 @@ impl Reader<'_> {
             self.error(
                 node.at,
                 format!(
-                    "{key} of {owner} is {}; it must be a time from {} to {} seconds, such as 90, 90s, 5m or 2h",
+                    "Key `{key}` of {owner} is {}. It must be a time from {} to {} seconds, such \
+                     as 90, 90s, 5m or 2h",
                     quoted(text),
                     range.start(),
                     range.end()
@@ -1163,7 +1187,7 @@ impl Reader<'_> {
             if [keys.own, keys.kept, keys.dropped].iter().any(|set| set.contains(&key)) {
                 continue;
             }
-            let what = format!("{owner} has the key {}, which means nothing here", quoted(key));
+            let what = format!("Unknown key of {owner}: {}", quoted(key));
             let known = keys.own.iter().chain(keys.kept).copied();
             let near = self.nearest(self.slip(), key, known);
             self.say(self.slip(), entry.at, what, near);

@@ -82,7 +82,7 @@ pub(super) fn too_many(count: usize, surplus: &str) -> Findings {
         file: surplus.to_owned(),
         line: At::START.line,
         column: At::START.column,
-        what: format!("the set has {count} files; it may have {MAX_FILES}"),
+        what: format!("The set has {count} files, and the limit is {MAX_FILES}"),
         suggestion: None,
     }])
 }
@@ -302,8 +302,9 @@ impl<'a> Linker<'a> {
         match BarclampName::parse(draft.stem()) {
             Ok(name) => Some(name),
             Err(error) => {
-                let what =
-                    format!("the file names no barclamp, and its own name does not do: {error}");
+                let what = format!(
+                    "The file names no barclamp, and its file name cannot be used instead: {error}"
+                );
                 self.error(file, At::START, what);
                 None
             }
@@ -398,7 +399,7 @@ impl<'a> Linker<'a> {
                     file,
                     name.at,
                     format!(
-                        "barclamp \"{}\" is declared twice; the first is in {}",
+                        "Barclamp \"{}\" is declared twice. The first declaration is in {}",
                         name.value, self.drafts[*first].path
                     ),
                 )),
@@ -417,7 +418,7 @@ impl<'a> Linker<'a> {
                     *file,
                     role.at,
                     format!(
-                        "role \"{}\" is declared twice; the first is at {}:{}",
+                        "Role \"{}\" is declared twice. The first declaration is at {}:{}",
                         role.name, self.drafts[*first_file].path, first.at.line
                     ),
                 ));
@@ -435,7 +436,7 @@ impl<'a> Linker<'a> {
             for child in &draft.children {
                 if !present.contains(&child.name) {
                     let what = format!(
-                        "barclamp \"{}\" is listed, but its file is not in the set",
+                        "Barclamp \"{}\" is listed, but its file is not in the set",
                         child.name
                     );
                     self.say(Severity::Note, file, At::START, what, None);
@@ -461,7 +462,8 @@ impl<'a> Linker<'a> {
                         *file,
                         role.at,
                         format!(
-                            "role \"{}\" gives the lane \"{name}\" another limit or mode than role \"{first}\"",
+                            "Role \"{}\" sets another limit or mode for lane \"{name}\" than role \
+                             \"{first}\"",
                             role.name
                         ),
                     ));
@@ -508,7 +510,7 @@ impl<'a> Linker<'a> {
                 Origin::Base => "the catalog".to_owned(),
             };
             let what = format!(
-                "jig \"{}\" is declared with another class or implementor in {by}",
+                "Jig \"{}\" is declared with another class or implementor in {by}",
                 jig.name
             );
             self.error(file, jig.at, what);
@@ -520,7 +522,7 @@ impl<'a> Linker<'a> {
             Some(KnownRole::Base(role)) => (role.flags.implicit, &role.jig),
             None => {
                 let what = format!(
-                    "jig \"{}\" has the implementor \"{}\", which no barclamp has",
+                    "Jig \"{}\" has the implementor \"{}\", which no barclamp has",
                     jig.name, client.value
                 );
                 let near = self.near_role(self.strict(), &client.value);
@@ -529,12 +531,13 @@ impl<'a> Linker<'a> {
         };
         let what = if *its_jig == jig.name {
             format!(
-                "the implementor of jig \"{}\", role \"{}\", needs that jig itself",
+                "The implementor of jig \"{}\", role \"{}\", needs that jig itself",
                 jig.name, client.value
             )
         } else if !implicit {
             format!(
-                "the implementor of jig \"{}\", role \"{}\", is not implicit, so it may end up on another node",
+                "The implementor of jig \"{}\", role \"{}\", is not implicit, so it may run on \
+                 another node",
                 jig.name, client.value
             )
         } else {
@@ -547,7 +550,7 @@ impl<'a> Linker<'a> {
         self.check_jig_of_base(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
             let what = format!(
-                "role \"{}\" needs the jig \"{}\", which no barclamp declares",
+                "Role \"{}\" uses the jig \"{}\", which no barclamp declares",
                 role.name, role.jig.value
             );
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
@@ -560,14 +563,14 @@ impl<'a> Linker<'a> {
             // Other systems have scripts in other folders, so their files come without them.
             JigClass::Script if !has_scripts && !self.foreign => {
                 let what = format!(
-                    "role \"{}\" has no script: put some into scripts/{}/, or let it have jig: noop",
+                    "Role \"{}\" has no scripts. Add some to scripts/{}/, or set jig: noop",
                     role.name, role.name
                 );
                 self.error(file, role.jig.at, what);
             }
             JigClass::Noop | JigClass::Test if has_scripts => {
                 let what = format!(
-                    "role \"{}\" has scripts, but its jig \"{}\" runs none",
+                    "Role \"{}\" has scripts, but its jig \"{}\" runs no scripts",
                     role.name, role.jig.value
                 );
                 self.say(Severity::Warning, file, role.jig.at, what, None);
@@ -585,10 +588,10 @@ impl<'a> Linker<'a> {
             return;
         }
         let what = format!(
-            "role \"{}\" needs the jig \"{name}\", which only the catalog declares",
+            "Role \"{}\" uses the jig \"{name}\", which only the catalog declares",
             role.name
         );
-        let advice = format!("declare it here too, with class: {}", class.as_str());
+        let advice = format!("Declare it here too, with class: {}", class.as_str());
         self.advise(self.strict(), file, role.jig.at, what, advice);
     }
 
@@ -609,7 +612,7 @@ impl<'a> Linker<'a> {
         }
         for (file, attrib, (first_file, first)) in twice {
             let what = format!(
-                "attribute \"{}\" is declared twice; the first is at {}:{}",
+                "Attribute \"{}\" is declared twice. The first declaration is at {}:{}",
                 attrib.value.name, self.drafts[first_file].path, first.line
             );
             self.say(self.strict(), file, attrib.at, what, None);
@@ -668,7 +671,7 @@ impl<'a> Linker<'a> {
                 Some(_) => {}
                 None => {
                     let what = format!(
-                        "role \"{}\" wants the attribute \"{}\", which no barclamp has",
+                        "Role \"{}\" wants the attribute \"{}\", which no barclamp has",
                         role.name, wanted.value
                     );
                     let near = self.report.nearest(
@@ -676,7 +679,7 @@ impl<'a> Linker<'a> {
                         wanted.value.as_str(),
                         self.attribs.keys().map(|name| name.as_str()),
                     );
-                    let or = "leave it out, or import the barclamp that has it";
+                    let or = "Remove it, or import the barclamp that has it";
                     self.advise(
                         self.absent(),
                         file,
@@ -740,7 +743,7 @@ impl<'a> Linker<'a> {
     /// uses get a note.
     fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
         let what = format!(
-            "role \"{}\" requires \"{}\", which no barclamp has",
+            "Role \"{}\" requires \"{}\", which no barclamp has",
             role.name, required.value
         );
         let known = self.missing.contains(&required.value);
@@ -754,16 +757,16 @@ impl<'a> Linker<'a> {
         let advice = match near {
             Some(near) => did_you_mean(near),
             None if form::is_flag(required.value.as_str()) => {
-                "that is a flag: move it to flags".to_owned()
+                "This is a flag. Move it to flags".to_owned()
             }
-            None => "leave it out, or import the barclamp that has it".to_owned(),
+            None => "Remove it, or import the barclamp that has it".to_owned(),
         };
         let others = self.required.get(&required.value).map_or(0, |count| count - 1);
         let what = match others {
             0 => what,
             _ if !self.foreign => what,
-            1 => format!("{what}; another role requires it too"),
-            n => format!("{what}; {n} other roles require it too"),
+            1 => format!("{what}. Another role requires it too"),
+            n => format!("{what}. {n} other roles require it too"),
         };
         self.advise(severity, file, required.at, what, advice);
     }
@@ -789,7 +792,7 @@ impl<'a> Linker<'a> {
                     .find(|other| left > 0 && self.implies(other, &required.value, &mut left));
                 if let Some(by) = by {
                     let what = format!(
-                        "role \"{}\" requires \"{}\", which \"{by}\" brings along already",
+                        "Role \"{}\" requires \"{}\", which \"{by}\" already adds",
                         role.name, required.value
                     );
                     implied.push((*file, required.at, what));
@@ -802,7 +805,7 @@ impl<'a> Linker<'a> {
                 file,
                 at,
                 what,
-                "it may be left out, unless the one on the same node is meant".to_owned(),
+                "You can remove it, unless you need the one on the same node".to_owned(),
             );
         }
     }
@@ -817,14 +820,14 @@ impl<'a> Linker<'a> {
                 role.provides.iter().filter(|provided| self.providers.contains_key(&provided.value))
             {
                 let what = format!(
-                    "role \"{}\" provides \"{}\", which no role is called",
+                    "Role \"{}\" provides \"{}\", which is not the name of a role",
                     role.name, provided.value
                 );
                 found.push((*file, provided.at, what));
             }
         }
         for (file, at, what) in found {
-            let advice = "that is a virtual name, which other roles may require".to_owned();
+            let advice = "This is a virtual name, which other roles can require".to_owned();
             self.advise(Severity::Note, file, at, what, advice);
         }
     }
@@ -875,7 +878,7 @@ impl<'a> Linker<'a> {
         name: &Named<RoleName>,
     ) {
         let what =
-            format!("role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
+            format!("Role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
         let near = self.near_role(severity, &name.value);
         self.say(severity, file, name.at, what, near);
     }
@@ -931,7 +934,7 @@ impl<'a> Linker<'a> {
             let place = hops.iter().find_map(|(role, need)| graph.reasons[*role][*need].place);
             // A cycle without a position is in the base alone, and cannot be fixed in these files.
             if let Some((file, at)) = place {
-                self.error(file, at, format!("roles wait for each other in a circle: {path}"));
+                self.error(file, at, format!("Roles wait for each other in a cycle: {path}"));
             }
         }
     }
@@ -953,7 +956,7 @@ impl<'a> Linker<'a> {
                             built.roles.insert(object.hash, (content, object));
                         }
                         Err(error) => {
-                            let what = format!("role \"{}\" can't be stored: {error}", role.name);
+                            let what = format!("Role \"{}\" cannot be stored: {error}", role.name);
                             self.error(file, role.at, what);
                         }
                     }
@@ -962,7 +965,7 @@ impl<'a> Linker<'a> {
             match stored(ObjectKind::Barclamp, &barclamp) {
                 Ok((barclamp, object)) => built.barclamps.push((path, barclamp, object)),
                 Err(error) => {
-                    let what = format!("barclamp \"{name}\" can't be stored: {error}");
+                    let what = format!("Barclamp \"{name}\" cannot be stored: {error}");
                     self.error(0, At::START, what);
                 }
             }
@@ -975,7 +978,8 @@ impl<'a> Linker<'a> {
         let Some(barrier) = content.barrier() else { return };
         if self.by_name.contains_key(&barrier.name) {
             let what = format!(
-                "role \"{}\" is a cluster, whose barrier is called \"{}\": give the role of that name another",
+                "Role \"{}\" is a cluster, and its barrier needs the name \"{}\". Rename the role \
+                 with that name",
                 draft.name, barrier.name
             );
             self.error(file, draft.at, what);
@@ -986,7 +990,7 @@ impl<'a> Linker<'a> {
             Err(error) => self.error(
                 file,
                 draft.at,
-                format!("the barrier of role \"{}\" can't be stored: {error}", draft.name),
+                format!("The barrier of role \"{}\" cannot be stored: {error}", draft.name),
             ),
         }
     }
@@ -1075,7 +1079,7 @@ impl<'a> Linker<'a> {
         }
         let file = files.first().copied().unwrap_or(0);
         let at = self.drafts[file].name.as_ref().map_or(At::START, |name| name.at);
-        let what = format!("barclamp \"{name}\" has no version; \"0\" is taken");
+        let what = format!("Barclamp \"{name}\" has no version, so \"0\" is used");
         self.say(Severity::Note, file, at, what, None);
         "0".to_owned()
     }

@@ -32,7 +32,8 @@ impl<'a> Folder<'a> {
             reader.error(
                 At::START,
                 format!(
-                    "the scripts have {bytes} bytes; those of one barclamp may have {MAX_SCRIPTS}"
+                    "The scripts have {bytes} bytes, and the limit for one barclamp is \
+                     {MAX_SCRIPTS}"
                 ),
             );
         }
@@ -41,7 +42,7 @@ impl<'a> Folder<'a> {
                 reader.in_file(
                     Severity::Error,
                     path,
-                    format!("the path of the file has {}", unseen(c)),
+                    format!("The path of the file has {}", unseen(c)),
                     None,
                 );
             }
@@ -84,7 +85,7 @@ impl<'a> Folder<'a> {
             reader.error_near(
                 at,
                 format!(
-                    "role \"{role}\" lists the script {}, but there is neither {} nor {}",
+                    "Role \"{role}\" lists the script {}, but neither {} nor {} exists",
                     quoted(file),
                     quoted(&own),
                     quoted(&shared)
@@ -117,7 +118,7 @@ impl<'a> Folder<'a> {
             reader.in_file(
                 Severity::Warning,
                 &path,
-                format!("the scripts in {} belong to no role", quoted(&path)),
+                format!("The scripts in {} belong to no role", quoted(&path)),
                 near,
             );
         }
@@ -151,14 +152,16 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     if !is_name(name) {
         say(
             Severity::Error,
-            "the name of a script has letters, digits, '-', '_' and '.', and starts with a letter or digit".into(),
+            "The name of a script must consist of letters, digits, '-', '_' and '.', and start \
+             with a letter or digit"
+                .into(),
         );
         return None;
     }
     if body.len() > MAX_SCRIPT {
         say(
             Severity::Error,
-            format!("the script has {} bytes; it may have {MAX_SCRIPT}", body.len()),
+            format!("The script has {} bytes, and the limit is {MAX_SCRIPT}", body.len()),
         );
         return None;
     }
@@ -166,13 +169,16 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
     if !first_line.starts_with(b"#!") {
         say(
             Severity::Warning,
-            "the script does not say what runs it: its first line should be like #!/bin/sh".into(),
+            "The script does not name its interpreter. Its first line should be like #!/bin/sh"
+                .into(),
         );
     } else if first_line.ends_with(b"\r") {
         say(
-                Severity::Error,
-                "the first line ends in a carriage return, so no system finds what runs the script; save it with Unix line ends".into(),
-            );
+            Severity::Error,
+            "The first line ends in a carriage return, so the interpreter is not found. Save the \
+             script with Unix line ends"
+                .into(),
+        );
         return None;
     }
     point_at_unseen(path, body, reader);
@@ -184,7 +190,7 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
 fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
     let Some(found) = Deceit::within(body) else { return };
     let at = At { line: found.line, column: found.column };
-    let what = format!("the script has {found}");
+    let what = format!("The script has {found}");
     reader.at_place(Severity::Warning, path, at, what, Some(READ_OTHERWISE.to_owned()));
 }
 

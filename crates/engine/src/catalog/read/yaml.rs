@@ -115,7 +115,7 @@ impl Node {
         match number.unsigned_abs() <= LARGEST {
             true => Ok(Value::from(number)),
             false => Err(self.broken(format!(
-                "the number {} is too large to be kept exactly; write it as text, in quotes",
+                "The number {} is too large to be stored exactly. Write it as a string in quotes",
                 quoted(text)
             ))),
         }
@@ -124,12 +124,12 @@ impl Node {
     fn finite(&self, number: f64, text: &str) -> Result<Value, Broken> {
         if fidelity(text).is_some_and(|found| found > Fidelity::Exact) {
             let what =
-                format!("the number {} can't be stored exactly: {}", quoted(text), advice(text));
+                format!("The number {} cannot be stored exactly: {}", quoted(text), advice(text));
             return Err(self.broken(what));
         }
         serde_json::Number::from_f64(number)
             .map(Value::Number)
-            .ok_or_else(|| self.broken(format!("{} is not a finite number", quoted(text))))
+            .ok_or_else(|| self.broken(format!("The number {} is not finite", quoted(text))))
     }
 
     fn broken(&self, what: String) -> Broken {
@@ -165,9 +165,10 @@ fn next<'t>(
         Some(Ok(event)) => Ok(Some(event)),
         Some(Err(error)) => {
             let at = place(error.marker());
-            let mut what = format!("not valid YAML: {}", error.info());
+            let mut what = format!("Invalid YAML: {}", error.info());
             if let Some(line) = tab_indented(text, at.line) {
-                what = format!("{what}; line {line} is indented with a tab, YAML wants spaces");
+                what =
+                    format!("{what}. Line {line} is indented with a tab, but YAML requires spaces");
             }
             Err(Broken { at, what })
         }
@@ -192,7 +193,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     if bytes.len() > MAX_FILE {
         return Err(Broken {
             at: At::START,
-            what: format!("the file has {} bytes; it may have {MAX_FILE}", bytes.len()),
+            what: format!("The file has {} bytes, and the limit is {MAX_FILE}", bytes.len()),
         });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -202,7 +203,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
         Broken {
             at: At { line: line as u32, column: column as u32 },
             what: format!(
-                "the byte 0x{:02x} is not UTF-8; such a file is UTF-8 text",
+                "The byte 0x{:02x} is not valid UTF-8. The file must be UTF-8 text",
                 bytes[error.valid_up_to()]
             ),
         }
@@ -282,13 +283,16 @@ impl Builder {
         match self.documents {
             1 => Ok(()),
             _ if self.several => Ok(()),
-            _ => broken(at, "a second document begins here; a barclamp file has one".into()),
+            _ => broken(
+                at,
+                "A second document begins here, but a barclamp file can have only one".into(),
+            ),
         }
     }
 
     fn alias(&mut self, anchor: usize, at: At) -> Result<(), Broken> {
         let Some(built) = self.anchors.get(&anchor).cloned() else {
-            return broken(at, "an alias stands inside what it stands for".into());
+            return broken(at, "An alias refers to a value that contains the alias".into());
         };
         self.spend(built.weight, at)?;
         self.place(built, at)
@@ -321,7 +325,7 @@ impl Builder {
 
     fn leave(&mut self, end: At) -> Result<(), Broken> {
         let Some(frame) = self.open.pop() else {
-            return broken(end, "an end without a beginning".into());
+            return broken(end, "Unexpected end of a list or map".into());
         };
         let kind = match frame.content {
             Content::List(items) => Kind::List(items),
@@ -368,9 +372,7 @@ impl Builder {
         match self.spent > MAX_EXPANDED {
             true => broken(
                 at,
-                format!(
-                    "with its aliases written out the file stands for more than {MAX_EXPANDED} bytes"
-                ),
+                format!("With its aliases expanded, the file has more than {MAX_EXPANDED} bytes"),
             ),
             false => Ok(()),
         }
@@ -379,20 +381,22 @@ impl Builder {
 
 fn new_key(node: &Node, seen: &mut BTreeSet<String>, at: At) -> Result<String, Broken> {
     let Kind::Scalar { text, .. } = &node.kind else {
-        return broken(at, format!("a key is text, not {}", node.sort()));
+        return broken(at, format!("A key must be text, not {}", node.sort()));
     };
     if text.is_empty() {
-        return broken(at, "a key is empty".into());
+        return broken(at, "A key is empty".into());
     }
     if text == "<<" {
         return broken(
             at,
-            "the merge key << is not YAML 1.2; write the keys out, or use an alias for a whole value".into(),
+            "The merge key << is not part of YAML 1.2. Write the keys out, or use an alias for a \
+             whole value"
+                .into(),
         );
     }
     match seen.insert(text.clone()) {
         true => Ok(text.clone()),
-        false => broken(at, format!("the key {} occurs twice", quoted(text))),
+        false => broken(at, format!("Duplicate key {}", quoted(text))),
     }
 }
 
@@ -415,7 +419,7 @@ fn scalar_value(
         Some(Scalar::Integer(number)) => Ok(ScalarValue::Int(number)),
         Some(Scalar::FloatingPoint(number)) => Ok(ScalarValue::Float(number.0)),
         Some(Scalar::String(_)) => Ok(ScalarValue::Text),
-        None => broken(at, format!("{} is not what its tag says", quoted(text))),
+        None => broken(at, format!("The value {} does not match its tag", quoted(text))),
     }
 }
 
@@ -434,11 +438,11 @@ fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
 }
 
 fn unknown_tag<T>(tag: &Tag, at: At) -> Result<T, Broken> {
-    broken(at, format!("the tag {} has no meaning in a barclamp", quoted(&tag.to_string())))
+    broken(at, format!("Unsupported tag {}", quoted(&tag.to_string())))
 }
 
 fn too_deep<T>(at: At) -> Result<T, Broken> {
-    broken(at, format!("lists and maps are nested deeper than {MAX_DEPTH} levels"))
+    broken(at, format!("Lists and maps are nested deeper than {MAX_DEPTH} levels"))
 }
 
 fn broken<T>(at: At, what: String) -> Result<T, Broken> {
@@ -489,7 +493,8 @@ mod tests {
     fn values_outside_json_are_rejected_with_position() {
         assert_eq!(
             complaint("a:\n  - 9007199254740993\n"),
-            "2:5: the number \"9007199254740993\" is too large to be kept exactly; write it as text, in quotes"
+            "2:5: The number \"9007199254740993\" is too large to be stored exactly. Write it as \
+             a string in quotes"
         );
         for changed in
             ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"]
@@ -498,24 +503,25 @@ mod tests {
             let number = changed.trim_start_matches("!!float ");
             assert!(
                 said.starts_with(&format!(
-                    "2:4: the number {number:?} can't be stored exactly: write"
+                    "2:4: The number {number:?} cannot be stored exactly: write"
                 )),
                 "{said}"
             );
         }
-        assert_eq!(complaint("a: .inf"), "1:4: \".inf\" is not a finite number");
-        assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: the key \"a\" occurs twice");
-        assert_eq!(complaint("? [a]\n: b\n"), "1:3: a key is text, not a list");
+        assert_eq!(complaint("a: .inf"), "1:4: The number \".inf\" is not finite");
+        assert_eq!(complaint("a: 1\nb: 2\na: 3\n"), "3:1: Duplicate key \"a\"");
+        assert_eq!(complaint("? [a]\n: b\n"), "1:3: A key must be text, not a list");
+        assert_eq!(complaint("a: !ruby/object {}"), "1:4: Unsupported tag \"!ruby/object\"");
         assert_eq!(
-            complaint("a: !ruby/object {}"),
-            "1:4: the tag \"!ruby/object\" has no meaning in a barclamp"
+            complaint("a: &x [*x]"),
+            "1:8: An alias refers to a value that contains the \
+                                             alias"
         );
-        assert_eq!(complaint("a: &x [*x]"), "1:8: an alias stands inside what it stands for");
         assert_eq!(
             complaint("a: 1\n---\nb: 2\n"),
-            "2:1: a second document begins here; a barclamp file has one"
+            "2:1: A second document begins here, but a barclamp file can have only one"
         );
-        assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: the merge key"));
+        assert!(complaint("b: &b {c: d}\na:\n  <<: *b\n").starts_with("3:3: The merge key"));
     }
 
     #[test]
@@ -523,7 +529,7 @@ mod tests {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
         let over = complaint(&nested(MAX_DEPTH + 1));
-        assert!(over.starts_with(&format!("1:{}: lists and maps", MAX_DEPTH + 1)));
+        assert!(over.starts_with(&format!("1:{}: Lists and maps", MAX_DEPTH + 1)));
         complaint(&"[".repeat(MAX_FILE));
         complaint(&"- ".repeat(MAX_FILE / 2));
         // Each alias adds its own height, so two halves exceed the limit.
@@ -540,9 +546,9 @@ mod tests {
             let before = format!("*a{}", i - 1);
             text += &format!("a{i}: &a{i} [{}]\n", [before.as_str(); 9].join(", "));
         }
-        assert!(complaint(&text).contains("with its aliases written out"));
+        assert!(complaint(&text).contains("With its aliases expanded"));
         // The same with one long text instead of many nodes.
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(900_000), "*a, ".repeat(1000));
-        assert!(complaint(&text).contains("with its aliases written out"));
+        assert!(complaint(&text).contains("With its aliases expanded"));
     }
 }
